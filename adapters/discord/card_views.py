@@ -30,6 +30,8 @@ CONFIRMED = "sure"
 ROW = 5  # buttons in one row
 _FACT, _FACTS, _ALL_FACTS = 160, 600, 1500  # the last is the longest possible sum of all facts
 _BECAUSE = 300
+_CHANGED_BY = 300
+_PROGRESS = 200
 _LEAST = 60  # characters; a part with less room is left out
 _PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
 _TURN = "Approve is on the last."
@@ -147,6 +149,7 @@ def build_full_view(
         _render_facts(card, _ALL_FACTS)[0],
         _render_because(card, _BECAUSE),
         _render_undeclared(view),
+        f"👥 {escape_with_mentions(card.progress, _PROGRESS)}" if card.progress else "",
         f"{said} {_TURN}" if more else said,
         "" if whole else _PARTLY,
     )
@@ -298,11 +301,15 @@ def _render_size_notice(card: Card, *, complete: bool, silent: bool) -> str:
 
 
 def _render_changes(card: Card, budget: _TextBudget) -> str:
-    room = budget.room(600) - 30
-    if not card.changed or room < _LEAST:
+    if card.changed_by is None:
         return ""
+    # Who changed it stands there also where the changes themselves find no room.
+    said = f"**{escape_with_mentions(card.changed_by.text, _CHANGED_BY)}**"
+    room = budget.room(600) - count_units(said)
+    if room < _LEAST:
+        return said
     text = "\n".join(f"{change.sign} {change.text.text}" for change in card.changed)
-    return f"**Changed by an approver**\n{fence(text, 'diff', room)[0]}"
+    return f"{said}\n{fence(text, 'diff', room)[0]}"
 
 
 def _render_preview(card: Card, budget: _TextBudget) -> str:
@@ -342,7 +349,7 @@ def _render_outcome(card: Card, budget: _TextBudget) -> str:
         lines.append(f"For the record: {escape_line(card.note.text, budget.room(300))}")
     if card.result is not None:
         lines.append(f"▶️ It {escape_line(card.result.text, budget.room(300))}")
-    if card.progress and not card.final:
+    if card.progress:
         lines.append(f"👥 {escape_with_mentions(card.progress, budget.room(300))}")
     if card.claimed and not card.final:
         lines.append(f"👀 {escape_with_mentions(card.claimed, budget.room(200))}")

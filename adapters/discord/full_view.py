@@ -9,7 +9,7 @@ import discord
 
 from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_full_view, page_fits
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.identities import refuse_stranger
+from adapters.discord.identities import read_identity, refuse_stranger
 from adapters.discord.responses import InteractionReply
 from gateway.ports import Card, Desk, Record, card_of, draw, weight_of
 from gateway.ports import full_view as pages_of
@@ -66,10 +66,14 @@ class FullViewPages:
     ) -> InteractionReply:
         """Return the full view of a record. The caller has checked the person's rights."""
 
+        identity = read_identity(interaction)
+        person = await self._desk.requests.person(identity)
+        reader = person.name if person else identity.written
+
         def render() -> InteractionReply:
             view = pages_of(record, fits=page_fits)
             limit = interaction.filesize_limit
-            card = _build_card(record, EVERYTHING, EVERYTHING)
+            card = _build_card(record, EVERYTHING, EVERYTHING, reader)
             return InteractionReply(
                 build_full_view(card, view, button, page=page, limit=limit), replaces=replaces
             )
@@ -77,5 +81,5 @@ class FullViewPages:
         return await draw(render, *weight_of(record))
 
 
-def _build_card(record: Record, lines: int, chars: int) -> Card:
-    return card_of(record, lines=lines, chars=chars)
+def _build_card(record: Record, lines: int, chars: int, reader: str = "") -> Card:
+    return card_of(record, lines=lines, chars=chars, reader=reader)

@@ -241,7 +241,10 @@ class ButtonActions:
         page = min(max(form.page, 0), len(full.pages) - 1)
         form = replace(form, revision=record.revision, page=page)
         refusal = refusal or await self._rights.explain_unreadable(form, did.actor.team, record)
-        return modals.build_details(build_whole_card(record), full, form, refusal=refusal)
+        identity, _ = await self._rights.identify(workspace, did.actor, form.request_id)
+        person = await self._desk.requests.person(identity)
+        card = build_whole_card(record, person.name if person else identity.written)
+        return modals.build_details(card, full, form, refusal=refusal)
 
     async def _turn_page(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
@@ -267,9 +270,9 @@ def build_click(
     )
 
 
-def build_whole_card(record: Record) -> Card:
-    """Return the card of a request without a size limit."""
-    return card_of(record, lines=_WHOLE, chars=_WHOLE)
+def build_whole_card(record: Record, reader: str = "") -> Card:
+    """Return the card of a request without a size limit, as this reader sees it."""
+    return card_of(record, lines=_WHOLE, chars=_WHOLE, reader=reader)
 
 
 def describe_state(record: Record) -> str:

@@ -288,9 +288,9 @@ def _render_body(card: Card, budget: TextBudget) -> Json:
         parts.append(label(f"{more} more: not shown here"))
     for field in card.fields:
         parts.append(quote(budget.take(field.text.text, _WORDS_UNITS)))
-    if card.changed:
-        changed = budget.take(render_diff(card), _DIFF_UNITS)
-        parts += [label("What the editor changed"), exact(changed)]
+    if card.changed_by is not None:
+        parts.append(label(budget.take(one_line(card.changed_by.text), _WORDS_UNITS)))
+        parts.append(exact(budget.take(render_diff(card), _DIFF_UNITS)))
     parts += _render_unverified(card, budget)
     if card.note is not None:
         note = budget.take(card.note.text, _OUTCOME_UNITS)

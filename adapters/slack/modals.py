@@ -256,6 +256,8 @@ def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: s
     elif page == len(pages) - 1:
         if card.hides:
             blocks.append(context(plain(f"⚠️ {HIDDEN}")))
+        if card.progress:
+            blocks.append(context(plain(one_line(card.progress))))
         decisions = build_actions(card, form.copy, _FROM_DETAILS)
         blocks.append(section(plain(refusal)) if refusal else decisions)
     return build_modal("Details", blocks, form=form)
@@ -269,6 +271,8 @@ def _render_first(card: Card, full: FullView) -> Iterator[Json]:
     if card.says is not None:
         parts += [label("The agent's own words, unverified"), quote(fit(card.says.text, 3000))]
     yield rich("about", parts or [label("No more is known")])
+    if card.changed_by is not None:
+        yield context(plain(one_line(card.changed_by.text)))
     yield from render_because(card, TextBudget(INPUT_UNITS))
     yield from render_findings(card, TextBudget(INPUT_UNITS))
     if full.undeclared is not None:

@@ -131,8 +131,9 @@ def _render_content(card: Card) -> Iterator[RenderableType]:
     for block in card.blocks:
         yield Rule(Text(block.label, style="bold"), align="left", style="dim")
         yield _indent(_render_code(block))
-    if card.changed:
-        yield Rule(Text("changed since it was asked", style="bold"), align="left", style="dim")
+    if card.changed_by is not None:
+        yield Rule(style="dim")
+        yield render_text(card.changed_by, "bold")
         yield _indent(render_diff(card.changed))
     if card.preview is not None:
         yield Rule(Text("the agent's preview, unverified", style="dim"), align="left", style="dim")

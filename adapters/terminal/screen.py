@@ -45,6 +45,7 @@ from gateway.ports import (
     hides,
     parse_json,
     scopes_of,
+    standing_of,
 )
 
 log = logging.getLogger("adapters.terminal")
@@ -98,6 +99,7 @@ class TerminalApp(App[None]):
         self._at = 0
         self._more = False
         self._refusals: dict[str, str | None] = {}
+        self._reader = who.written
 
     def compose(self) -> ComposeResult:
         """Lay out the queue's status line, the card and the keys."""
@@ -150,6 +152,8 @@ class TerminalApp(App[None]):
         if any(one.id not in known for one in waiting):
             self.bell()
         refusals = {one.id: await self._desk.requests.may_decide(self._who, one) for one in waiting}
+        if person := await self._desk.requests.person(self._who):
+            self._reader = person.name
         self._queue, self._refusals, self._more = waiting, refusals, page.next is not None
         places = {one.id: number for number, one in enumerate(waiting)}
         if shown is not None and shown.id in places:
@@ -165,9 +169,8 @@ class TerminalApp(App[None]):
         if isinstance(self.screen, ModalScreen):
             self.screen.dismiss(None)
         ended = await self._desk.requests.get(before.id)
-        self._say(
-            _build_card(ended).title + (f": {_describe_outcome(ended)}" if ended.final else "")
-        )
+        card = self._build_card(ended)
+        self._say(f"{card.title}: {card.outcome.text}" if card.outcome else card.title)
 
     # ---------------------------------------------------------------- keys
 
@@ -184,7 +187,7 @@ class TerminalApp(App[None]):
         record = self.record
         if record is None:
             return
-        card = _build_card(record)
+        card = self._build_card(record)
         if card.fields:
             await self._answer(record, card)
         elif not card.complete:
@@ -206,16 +209,16 @@ class TerminalApp(App[None]):
             return
         view = full_view(record)
         text = Group(
-            *render_findings(_build_card(record)),
+            *render_findings(self._build_card(record)),
             *([render_text(view.undeclared, "dim")] if view.undeclared else []),
             *(render_text(page) for page in view.pages),
         )
         title = f"{view.chars} characters, digest {view.digest}"
         key = await self.push_screen_wait(
-            FullTextScreen(title, text, decides=not _build_card(record).fields)
+            FullTextScreen(title, text, decides=not self._build_card(record).fields)
         )
         if key == "y":
-            await self._approve(record, _build_card(record, whole=True))
+            await self._approve(record, self._build_card(record, whole=True))
         elif key == "n":
             await self._deny(record)
 
@@ -225,7 +228,7 @@ class TerminalApp(App[None]):
         record = self.record
         if record is None or not self._allows(record, Action.EDIT):
             return
-        if (text := _build_card(record, whole=True).editable) is None:
+        if (text := self._build_card(record, whole=True).editable) is None:
             self._say("it holds secrets: edit it in the inbox", bad=True)
             return
         with self.suspend():
@@ -263,7 +266,7 @@ class TerminalApp(App[None]):
             self._say("none of them can be approved without a closer look", bad=True)
             return
         now = self._clock.now_ms()
-        listed = Group(*(render_card(_build_card(one), now_ms=now) for one in chosen))
+        listed = Group(*(render_card(self._build_card(one), now_ms=now) for one in chosen))
         question = f"Approve these {len(chosen)}? Type {YES}"
         if await self.push_screen_wait(WordsScreen(question, shown=listed)) == YES:
             for one in chosen:
@@ -273,9 +276,9 @@ class TerminalApp(App[None]):
     async def action_remember(self) -> None:
         """Approve the displayed request, and remember the decision."""
         record = self.record
-        if record is None or not self._allows(record, Action.APPROVE):
+        if record is None or not self._allows(record, Action.APPROVE, anew=True):
             return
-        card = _build_card(record)
+        card = self._build_card(record)
         if Action.APPROVE not in card.remembers:
             self._say("this one is asked about each time", bad=True)
             return
@@ -362,14 +365,22 @@ class TerminalApp(App[None]):
             return error
         return None
 
-    def _allows(self, record: Record, action: Action) -> bool:
-        if action in record.request.allowed and not hides(record):
+    def _allows(self, record: Record, action: Action, *, anew: bool = False) -> bool:
+        """Whether the person is offered this; says why not. With `anew` it need not be new to
+        them: they may approve again, and have it remembered."""
+        standing = standing_of(record, "" if anew else self._reader)
+        if hides(record):
+            self._say(HIDDEN, bad=True)
+        elif action not in record.request.allowed:
+            self._say(f"this request does not allow {action}", bad=True)
+        elif not standing.offers(action):
+            self._say(standing.notice or standing.words, bad=bool(standing.notice))
+        else:
             return True
-        self._say(HIDDEN if hides(record) else f"this request does not allow {action}", bad=True)
         return False
 
     def _is_plain(self, record: Record) -> bool:
-        approve = {one.action: one for one in _build_card(record).controls}.get(Action.APPROVE)
+        approve = {one.action: one for one in self._build_card(record).controls}.get(Action.APPROVE)
         mine = self._refusals.get(record.id) is None
         return mine and approve is not None and approve.confirm is None
 
@@ -384,7 +395,7 @@ class TerminalApp(App[None]):
         base.query_one("#top", Static).update(self._top())
         shown: Any = Text("\n  Nothing waits for an answer.", style="dim")
         if record is not None:
-            shown = render_card(_build_card(record), now_ms=self._clock.now_ms())
+            shown = render_card(self._build_card(record), now_ms=self._clock.now_ms())
             if refusal := self._refusals.get(record.id):
                 shown = Group(shown, Text(f"  You may only look: {refusal}.", style="dim"))
         base.query_one("#card", Static).update(shown)
@@ -395,16 +406,10 @@ class TerminalApp(App[None]):
         more = "+" if self._more else ""
         return Text(f"{self._at + 1} of {len(self._queue)}{more} waiting · {self._who.id}")
 
+    def _build_card(self, record: Record, *, whole: bool = False) -> Card:
+        """Return the card as this person sees it."""
+        lines, chars = (_ALL, _ALL) if whole else (CARD_LINES, CARD_CHARS)
+        return card_of(record, lines=lines, chars=chars, reader=self._reader)
+
     def _say(self, text: str, *, bad: bool = False) -> None:
         self.notify(text, severity="error" if bad else "information", markup=False)
-
-
-def _build_card(record: Record, *, whole: bool = False) -> Card:
-    if whole:
-        return card_of(record, lines=_ALL, chars=_ALL)
-    return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
-
-
-def _describe_outcome(record: Record) -> str:
-    outcome = _build_card(record).outcome
-    return outcome.text if outcome else ""

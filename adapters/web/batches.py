@@ -76,6 +76,9 @@ class BatchHandlers:
             if view["hides"]:
                 apart.append({"id": record.id, "tool": view["tool"], "why": _HIDDEN})
                 continue
+            if not any(one["action"] == Action.APPROVE for one in view["controls"]):
+                apart.append({"id": record.id, "tool": view["tool"], "why": view["progress"]})
+                continue
             letters += len(json.dumps(view))
             if items and letters > _MOST_LETTERS:
                 more = True

@@ -19,7 +19,9 @@ from gateway.ports import (
     Segment,
     Visible,
     card_of,
+    progress_of,
     scopes_of,
+    standing_of,
     undeclared_of,
 )
 
@@ -52,15 +54,23 @@ def build_whole(record: Record, *, reveal: bool = False) -> JsonObject:
     return {**_build_view(card, record, reveal=reveal), "opened": True, "revealed": reveal}
 
 
-def add_viewer(view: JsonObject, look: Viewer) -> JsonObject:
+def add_viewer(view: JsonObject, record: Record, look: Viewer) -> JsonObject:
     """Add what depends on the viewer."""
+    standing = standing_of(record, look.name)
     claim = view["claim"]
     mine = claim and {**claim, "mine": claim["by"] == look.name}
     remember = view["remember"]
     if not look.may_pass:
         known = [scope for scope in remember["approve"] if not scope["pass"]]
         remember = {**remember, "approve": known}
-    return {**view, "claim": mine, "refusal": look.refusal, "remember": remember}
+    return {
+        **view,
+        "claim": mine,
+        "refusal": look.refusal,
+        "remember": remember,
+        "progress": progress_of(record, standing),
+        "controls": [one for one in view["controls"] if standing.offers(Action(one["action"]))],
+    }
 
 
 def build_changes(rows: tuple[Change, ...]) -> list[list[Any]]:
@@ -90,6 +100,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "blocks": [_build_block(block) for block in card.blocks if block.text.segments],
         "preview": _build_block(card.preview) if card.preview else None,
         "changed": build_changes(card.changed),
+        "changed_by": _build_optional_line(card.changed_by),
         "fields": [_build_field(field) for field in card.fields],
         "masked": any(block.text.masked for block in card.blocks),
         "undeclared": [

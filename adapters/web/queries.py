@@ -29,6 +29,7 @@ from gateway.ports import (
     LIFETIME_WORDS,
     PASS_LIFETIME_WORDS,
     ROLES_ON_CARDS,
+    Approvers,
     Desk,
     JsonObject,
     Query,
@@ -51,7 +52,7 @@ class ReadHandlers:
     def __init__(self, desk: Desk, guard: Guard) -> None:
         self._desk = desk
         self._guard = guard
-        self._heavy: OrderedDict[tuple[str, int, int], JsonObject] = OrderedDict()
+        self._heavy: OrderedDict[tuple[str, int, int, Approvers | None], JsonObject] = OrderedDict()
 
     def table(self) -> list[tuple[str, str, Handler]]:
         """Return method, path and handler of each."""
@@ -111,7 +112,7 @@ class ReadHandlers:
 
     async def _build_row(self, record: Record) -> JsonObject:
         """Return a row. Rows of large requests are cached, as they take long to render."""
-        key = (record.id, record.revision, record.alike)
+        key = (record.id, record.revision, record.alike, record.approvers)
         if key in self._heavy:
             self._heavy.move_to_end(key)
             return self._heavy[key]
@@ -123,7 +124,8 @@ class ReadHandlers:
         return view
 
     async def _for_visitor(self, view: JsonObject, record: Record, visitor: Visitor) -> JsonObject:
-        return _add_seen_token(add_viewer(view, await self._find_viewer(record, visitor)), visitor)
+        look = await self._find_viewer(record, visitor)
+        return _add_seen_token(add_viewer(view, record, look), visitor)
 
     async def _reach(self, request: web.Request) -> web.StreamResponse:
         """Return how many recent requests an offer to remember would have covered."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from gateway.domain.parsing import check_agent_reason, check_request
-from gateway.domain.records import Record, Remember, Session, Vote
+from gateway.domain.records import Approvers, Edit, Record, Remember, Session, Vote
 from gateway.domain.redaction import mask
 from gateway.domain.risk_rules import RaisedRisk
 from gateway.errors import InvalidRequest
@@ -195,10 +195,11 @@ class RequestView(Wire):
 
     `arguments` are what would run now, `digest` theirs; `shown_since` is the first revision that
     shows them. Agents get it without `decision`, `votes`, `note`, `findings`, which are what the
-    guardrails found, `raised`, which says who raised the risk, and `asks_because`, which says what
-    kept a remembered approval from covering it: a decision reaches only the process that may act on
-    it. Approvers get secrets masked, unless they ask for one request with `reveal`; so the digest
-    of what they read may be another one.
+    guardrails found, `raised`, which says who raised the risk, `edits`, which are who changed the
+    arguments, `approvers`, who may approve it now, and `asks_because`, which says what kept a
+    remembered approval from covering it: a decision reaches only the process that may act on it.
+    Approvers get secrets masked, unless they ask for one request with `reveal`; so the digest of
+    what they read may be another one.
     """
 
     request: ApprovalRequest
@@ -222,6 +223,8 @@ class RequestView(Wire):
     findings: tuple[str, ...] = ()
     raised: tuple[RaisedRisk, ...] = ()
     asks_because: str = ""
+    edits: tuple[Edit, ...] = ()
+    approvers: Approvers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +315,8 @@ def view(record: Record, *, whole: bool) -> RequestView:
         erased=record.erased,
         findings=record.signs if whole else (),
         asks_because=record.asks_because if whole else "",
+        edits=record.edits if whole else (),
+        approvers=record.approvers if whole else None,
     )
 
 

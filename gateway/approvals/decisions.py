@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from gateway.approvals.aborted_turns import end_siblings
 from gateway.approvals.grant_creation import GrantCreation
-from gateway.approvals.transitions import Clicker, ClickResult, apply_click, nonce_of, outcome_words
+from gateway.approvals.transitions import Clicker, ClickResult, apply_click, nonce_of
 from gateway.approvals.writer import Writer, raised_data
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Click, Record
+from gateway.domain.records import Click, Record, told_edits, told_outcome
 from gateway.domain.store import Store, Transition
 from gateway.errors import (
     Conflict,
@@ -20,13 +20,14 @@ from gateway.errors import (
     WasCanary,
 )
 from gateway.models import Action, Reason, RiskLevel, Status
-from gateway.policy.authorization import Approver, approver, with_valid_votes
+from gateway.policy.authorization import Approver, approver, who_may_approve, with_valid_votes
 from gateway.policy.chain import ALLOW, ASK, MODIFY, Chain
 from gateway.policy.grants.grant import Grant
 from gateway.policy.guardrails import assess, weigh
 from gateway.ports.blocks import draw, weight_of
 from gateway.ports.desk import Groups
 from gateway.ports.proven_masks import NEEDS_ALL_SEEN, MaskProofs
+from gateway.ports.standing import standing_of
 from gateway.wire.codec import JsonObject, plain
 
 TOLD = {
@@ -117,15 +118,17 @@ class ClickJudge:
                 return None, None
             return None, self._remembering.plan_grant(policy, record, click, who, nonce)
         if record.final:
-            raise Conflict(f"this was decided already: {outcome_words(record)}")
+            raise Conflict(f"this was decided already: {told_outcome(record)}")
         await self._refuse_hidden(record, click)
+        counted = with_valid_votes(policy, who.route, record)
         effect = apply_click(
-            with_valid_votes(policy, who.route, record),
+            counted,
             click,
             Clicker(who.name, who.via, nonce),
             now=self._writer.now(),
             sign=self._writer.sign,
             wished=lambda shown: self._remembering.check_wish(policy, shown, click, who),
+            again=_waits_for(policy, counted, who.name),
         )
         if click.action is Action.EDIT:
             effect = await self._review_edit(effect, click, policy)
@@ -190,6 +193,14 @@ class ClickJudge:
             )
 
 
+def _waits_for(policy: PolicyDocument, record: Record, name: str) -> str:
+    """Say to who has voted who is missing."""
+    if not record.votes:
+        return ""
+    seen = record.copy_with(approvers=who_may_approve(policy, record))
+    return standing_of(seen, name).words
+
+
 def _step(record: Record, effect: ClickResult, policy: PolicyDocument) -> Transition:
     """Return a click's effect as a transition, under the policy it was checked against."""
     after = effect.after
@@ -218,4 +229,9 @@ def _event_data(after: Record) -> JsonObject:
     """Return what the event of a vote says; that of an ending says what its decision says."""
     if after.final:
         return {}
-    return {"digest": after.digest, "votes": plain(after.votes), **raised_data(after)}
+    return {
+        "digest": after.digest,
+        "votes": plain(after.votes),
+        **raised_data(after),
+        **told_edits(after),
+    }

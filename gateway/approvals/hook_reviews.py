@@ -13,7 +13,7 @@ from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.grouping import GroupStore
 from gateway.approvals.writer import Overtaken, Writer, posts, queues_of, raised_data
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import REVIEWS, Record
+from gateway.domain.records import REVIEWS, Record, told_edits
 from gateway.domain.store import Transition
 from gateway.errors import NotFound
 from gateway.models import Status
@@ -66,7 +66,9 @@ def _step(record: Record, after: Record, policy: PolicyDocument) -> Transition:
         before=record,
         after=after,
         event=after.status.value if after.final else "reviewed",
-        data={} if after.final else {"digest": after.digest, **raised_data(after)},
+        data={}
+        if after.final
+        else {"digest": after.digest, **raised_data(after), **told_edits(after)},
         clock="before",
         generation=policy.generation,
         stoppable=after.status in (Status.PENDING, Status.APPROVED),

@@ -14,7 +14,7 @@ from gateway.domain.records import Claim, Click, Identity, Outcome, Page, Person
 from gateway.domain.store import Store, Transition
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
-from gateway.policy.authorization import approver
+from gateway.policy.authorization import approver, who_may_approve
 from gateway.ports.desk import Groups
 from gateway.wire.codec import JsonObject
 
@@ -44,19 +44,20 @@ class RequestDesk:
         record = await self._store.load(request_id)
         if record is None or record.unreviewed:
             raise NotFound("no such request")
-        return record
+        return await self._seen(record)
 
     async def get_at_revision(self, request_id: str, revision: int) -> Record:
         """Return a request that a card shows at this revision. See `gateway.ports`."""
         known = self._store.recent(request_id)
         if known is not None and known.revision == revision and not known.unreviewed:
-            return known
+            return await self._seen(known)
         return await self.get(request_id)
 
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first."""
         page = await self._store.page(query)
-        return replace(page, items=tuple(one for one in page.items if not one.unreviewed))
+        shown = [await self._seen(one) for one in page.items if not one.unreviewed]
+        return replace(page, items=tuple(shown))
 
     async def reach(self, request_id: str, offer: str) -> str:
         """Say how many recent requests an offer would have covered, and what people said to
@@ -85,13 +86,13 @@ class RequestDesk:
     async def decide(self, click: Click, *, groups: Groups | None = None) -> Record:
         """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
         await self._recognise(click)
-        return await self._clicks.decide(click, groups)
+        return await self._seen(await self._clicks.decide(click, groups))
 
     async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
         """Apply one person's clicks, all or none. See `gateway.ports.RequestCalls`."""
         for click in clicks:
             await self._recognise(click)
-        return await self._batches.decide(clicks)
+        return [await self._seen(one) for one in await self._batches.decide(clicks)]
 
     async def claim(
         self,
@@ -128,7 +129,7 @@ class RequestDesk:
             return _step(record, replace(record, claim=claim), event, {"person": name})
 
         try:
-            return (await self._writer.update(request_id, step)).record
+            return await self._seen((await self._writer.update(request_id, step)).record)
         except Unauthorized as refusal:
             await self.refuse(request_id, identity, str(refusal))
             raise
@@ -166,6 +167,12 @@ class RequestDesk:
         """End a request that reached nobody, and tell the agent at once."""
         ending = Outcome(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
         await self._writer.apply(self._writer.plan_end(record, ending))
+
+    async def _seen(self, record: Record) -> Record:
+        """Return a request as people see it: with who may approve it now, while it waits."""
+        if record.final:
+            return record
+        return record.copy_with(approvers=who_may_approve(await self._writer.policy(), record))
 
     async def _recognise(self, click: Click) -> None:
         """Check where a click was made, and audit it when that is no card of ours."""

@@ -21,7 +21,7 @@ from gateway.approvals.writer import (
     raised_data,
 )
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Outcome, Record
+from gateway.domain.records import Outcome, Record, told_edits
 from gateway.domain.redaction import mask, start_of
 from gateway.domain.store import MessageContext, Store, Transition, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
@@ -257,7 +257,7 @@ class Approvals:
         request = record.request
         tool = mask(request.tool)
         data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
-        data |= raised_data(record)
+        data |= raised_data(record) | told_edits(record)
         shadows = await self._chain.shadows(record)
         return {**data, "shadow": mask(plain(shadows))} if shadows else data
 

@@ -24,7 +24,6 @@ from gateway.models import (
     Report,
     RiskLevel,
     Status,
-    digest_of,
 )
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, plain
@@ -82,11 +81,6 @@ def close_record(
     )
 
 
-def outcome_words(record: Record) -> str:
-    """Say in a few words how a final request ended."""
-    return record.decision.sentence() if record.decision else record.status.value
-
-
 def is_news(known: Report | None, report: Report) -> bool:
     """Whether a report says more than the one before: started comes first, endings are final."""
     return known is None or (
@@ -117,6 +111,7 @@ def erase_content(record: Record) -> Record:
         edited=None,
         risk=replace(record.risk, reasons=()),
         raised=tuple(replace(one, reasons=()) for one in record.raised),
+        edits=tuple(replace(one, why="") for one in record.edits),
         findings=(),
         asks_because="",
         finding_places=(),
@@ -160,11 +155,13 @@ def apply_click(
     now: int,
     sign: Sign,
     wished: Callable[[Record], RememberRequest | None] = lambda record: None,
+    again: str = "",
 ) -> ClickResult:
     """Return what an authorized click does to a pending record.
 
     `wished` says what an approval of the record, as the click leaves it, is to be remembered as,
-    when the click asks for that; it may refuse. Raises Conflict when it saw an older revision or
+    when the click asks for that; it may refuse. `again` is what somebody is told who has approved
+    it already. Raises Conflict when it saw an older revision or
     repeats a vote, InvalidRequest when the action is not allowed or its content does not fit the
     request.
     """
@@ -172,7 +169,7 @@ def apply_click(
     if record.canary:
         return _close(record, click, by, _canary_outcome(click, by), now=now, sign=sign)
     if click.action is Action.EDIT:
-        record = _apply_edit(record, click)
+        record = _apply_edit(record, click, by)
     if click.action in (Action.DENY, Action.ABORT):
         return _end(record, click, by, now=now, sign=sign)
     if click.action in (Action.RESPOND, Action.ANSWER):
@@ -191,7 +188,7 @@ def apply_click(
         needs=wish.needs if wish else 0,
     )
     if any((one.person, one.remember) == (by.person, vote.remember) for one in record.votes):
-        raise Conflict("you have approved this already; it needs someone else")
+        raise Conflict(again or "you have approved this already; it needs someone else")
     # Whoever voted before may think again, and votes for one thing only.
     votes = (*(one for one in record.votes if one.person != by.person), vote)
     if len(votes) >= record.quorum and len(agreeing_votes(votes, vote.remember)) >= vote.needs:
@@ -252,16 +249,15 @@ def _refuse_quorum(record: Record) -> None:
         raise InvalidRequest(f"this request needs {record.quorum} people: approve, edit or deny it")
 
 
-def _apply_edit(record: Record, click: Click) -> Record:
+def _apply_edit(record: Record, click: Click, by: Clicker) -> Record:
     if click.arguments is None:
         raise InvalidRequest("an edit needs the new arguments")
     if masks_in(click.arguments) - masks_in(record.arguments):
         raise InvalidRequest("a mask stands there for a secret: reveal it before you edit")
     check_schema(record.request.schema, click.arguments)
+    editor = DecidedBy(kind=DeciderKind.PERSON, name=by.person)
     return replace(
-        record,
-        edited=click.arguments,
-        digest=digest_of(record.request, click.arguments),
+        record.edited_as(click.arguments, editor),
         shown_since=record.revision + 1,
         votes=(),
     )

@@ -17,8 +17,8 @@ from gateway.domain.clock import SystemClock
 from gateway.domain.reading_order import put_short_first
 from gateway.domain.risk_rules import GUARDRAILS, finding_sign
 from gateway.domain.safe_text import ascii_escaped, make_visible
-from gateway.models import Action
-from gateway.wire.outcome_text import sentence
+from gateway.models import Action, DeciderKind, Status
+from gateway.wire.outcome_text import join_names, sentence
 
 _LINE_CHARS = 200  # of what would run, in one line
 _LABEL_CHARS = 20
@@ -137,15 +137,34 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "why", make_visible(because).text.replace("\n", " ")
     for finding in _findings(record):
         yield f"{_sign(record)} guardrail", finding
-    if record.get("quorum", 1) > 1:
-        yield "needs", f"{record['quorum']} people"
+    yield from _approving(record)
     yield from _what_runs(record)
     if record["digest"] != request["digest"]:
-        yield "asked for, edited", _indent_json(request["arguments"])
+        yield "asked for, changed", _indent_json(request["arguments"])
+    for edit in record.get("edits", ()):
+        yield "changed by", _name_editor(edit)
     for label, path in _MEMBERS:
         value = _at(record, path)
         if value not in (None, "", [], {}):
             yield label, _indent_json(value)
+
+
+def _approving(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Say how many must approve, and who may; or why nobody may."""
+    if record.get("quorum", 1) > 1:
+        yield "needs", f"{record['quorum']} people"
+    if may := record.get("approvers"):
+        nobody = f"nobody: {may.get('nobody')}"
+        yield "may approve", ", ".join(map(_quote, may.get("names", ()))) or nobody
+
+
+def _name_editor(edit: dict[str, Any]) -> str:
+    """Say who changed what would run: a person, or a policy hook with its own reason."""
+    name = _quote(edit["by"]["name"])
+    if edit["by"]["kind"] == DeciderKind.PERSON:
+        return name
+    why = edit.get("why")
+    return f"the policy hook {name}{f': {_quote(why)}' if why else ''}"
 
 
 def _what_runs(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -198,11 +217,21 @@ def _when(record: dict[str, Any]) -> str:
     how = sentence(
         reason=decision["reason"],
         status=decision["status"],
-        name=decision["decided_by"]["name"],
+        name=_name_deciders(record),
         message="",
     )
-    edited = ", edited" if decision.get("action") == Action.EDIT else ""
+    by = " and ".join(map(_name_editor, record.get("edits", ())))
+    changed = f", changed by {by}" if by else ", changed"
+    edited = changed if decision.get("action") == Action.EDIT else ""
     return f"{moment.isoformat(timespec='seconds')} {make_visible(how).text}{edited}"
+
+
+def _name_deciders(record: dict[str, Any]) -> str:
+    """Return who decided; all who approved, where several did."""
+    alone: str = record["decision"]["decided_by"]["name"]
+    if record["status"] != Status.APPROVED:
+        return alone
+    return join_names([vote["person"] for vote in record.get("votes", ())], "and") or alone
 
 
 def _span(ms: int) -> str:

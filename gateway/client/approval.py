@@ -19,7 +19,8 @@ class Approval:
 
     @property
     def arguments(self) -> JsonObject:
-        """The arguments that may run: the edited ones where a person edited them."""
+        """The arguments that may run: the changed ones where a person or a policy hook changed
+        them."""
         edited = self.decision.arguments
         return self.request.arguments if edited is None else edited
 

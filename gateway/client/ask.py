@@ -297,7 +297,7 @@ class _AskCommand:
         return state, pause
 
     def _finish(self, verdict: CheckedDecision, until: float, asked: dict[str, Any] | None) -> int:
-        """Tell how it ended. `asked` are the arguments that run unless a person edited them."""
+        """Tell how it ended. `asked` are the arguments that run unless they were changed."""
         if verdict.status == "approved" and time.monotonic() > until:
             _say("the approval came too late")
             return EXIT_CODES["expired"]
@@ -315,7 +315,7 @@ class _AskCommand:
 
     @property
     def _prints(self) -> bool:
-        """Whether what may run is printed though nobody edited it."""
+        """Whether what may run is printed though nobody changed it."""
         return self._verb == "ask" and bool(self._options.edit)
 
     def _folder(self) -> str | None:
@@ -488,7 +488,7 @@ def _wait_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gateway wait",
         description="""Wait for what was asked with --no-wait, or by another program, and take its
-approval. Prints the arguments that a person edited, and nothing where they are as they were.""",
+approval. Prints the arguments where they were changed, and nothing where they are as they were.""",
         epilog=_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

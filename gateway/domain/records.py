@@ -25,9 +25,11 @@ from gateway.models import (
     RiskLevel,
     State,
     Status,
+    digest_of,
 )
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import JsonObject, Wire, plain
+from gateway.wire.outcome_text import join_names, sentence
 
 SCHEMA_VERSION = 1
 
@@ -108,6 +110,25 @@ class Vote(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Edit(Wire):
+    """One change of what would run: by a person, or by a rule, such as a policy hook. `digest` is
+    that of what would run since, `why` the rule's own reason."""
+
+    by: DecidedBy
+    digest: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approvers(Wire):
+    """Who may approve a request under the policy of the moment: people's names, and identities and
+    groups of platforms as the policy writes them. `nobody` says why there are none."""
+
+    names: tuple[str, ...] = ()
+    nobody: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Wire):
     """Someone says that they are looking at it, so that others need not."""
 
@@ -141,7 +162,9 @@ class Record(Wire):
     all three (`PolicyDocument.declare`). `asks_because` is a sentence without secrets: what
     kept a remembered approval of the same tool from covering it; empty where none was near.
     `raised` are who raised the risk beyond what the policy and the agent say: it is part of `risk`,
-    and kept apart from it because what would run may be assessed anew.
+    and kept apart from it because what would run may be assessed anew. `edits` say who changed the
+    arguments, the last of each, the newest last; none in records of the version before. `approvers`
+    is not kept: it is looked up for whoever reads, None where nobody did.
     """
 
     request: ApprovalRequest
@@ -168,6 +191,7 @@ class Record(Wire):
     findings: tuple[str, ...] = ()
     finding_places: tuple[str, ...] = ()
     edited: JsonObject | None = None
+    edits: tuple[Edit, ...] = ()
     votes: tuple[Vote, ...] = ()
     decision: Decision | None = None
     note: str = ""
@@ -182,6 +206,7 @@ class Record(Wire):
     canary: bool = False
     behind: str = ""
     alike: int = field(default=0, compare=False)
+    approvers: Approvers | None = field(default=None, compare=False)
 
     def copy_with(self, **members: Any) -> Record:
         """Return a copy with these members instead: `dataclasses.replace` in a fifth of the time,
@@ -204,6 +229,20 @@ class Record(Wire):
     def arguments(self) -> JsonObject:
         """The arguments that would run now: the agent's, or an editor's."""
         return self.request.arguments if self.edited is None else self.edited
+
+    @property
+    def editors(self) -> tuple[Edit, ...]:
+        """Who changed the arguments; none where nobody did, or nobody knows: a gateway of the
+        version before does not write down who."""
+        known = self.edited is not None and self.edits and self.edits[-1].digest == self.digest
+        return self.edits if known else ()
+
+    def edited_as(self, arguments: JsonObject, by: DecidedBy, why: str = "") -> Record:
+        """Return the record with these arguments to run instead, and by whom; that replaces an
+        earlier edit by the same."""
+        edit = Edit(by=by, digest=digest_of(self.request, arguments), why=why)
+        edits = (*(one for one in self.edits if one.by != by), edit)
+        return replace(self, edited=arguments, digest=edit.digest, edits=edits)
 
     @property
     def parts(self) -> tuple[JsonObject, ...]:
@@ -377,6 +416,26 @@ class Outcome(NamedTuple):
     abort: str | None = None
 
 
+def told_outcome(record: Record) -> str:
+    """Return in one sentence how a final request ended, with all who approved it."""
+    decision = record.decision
+    if decision is None:
+        return record.status.value
+    return sentence(
+        reason=decision.reason,
+        status=decision.status,
+        name=join_names(approved_by(record), "and") or decision.decided_by.name,
+        message=decision.message,
+    )
+
+
+def approved_by(record: Record) -> tuple[str, ...]:
+    """Return the people who approved it together; nobody's name where one alone did."""
+    if record.status is not Status.APPROVED:
+        return ()
+    return tuple(vote.person for vote in record.votes)
+
+
 def outcome_of(decision: Decision) -> Outcome:
     """Return the outcome by which another request ends as this one was decided."""
     return Outcome(
@@ -389,17 +448,25 @@ def outcome_of(decision: Decision) -> Outcome:
     )
 
 
-def summary(decision: JsonObject, note: str) -> JsonObject:
+def summary(decision: JsonObject, record: Record) -> JsonObject:
     """Return what the event of an ending says: the decision without arguments, answers or
-    result. Secrets in what people or agents wrote are masked."""
+    result, who changed what ran, and all who approved. Secrets in what people, hooks or agents
+    wrote are masked."""
     values = decision.copy()
     for name in _TOLD_ELSEWHERE:
         values.pop(name, None)
-    if note:
-        values["note"] = mask(note)
+    if record.note:
+        values["note"] = mask(record.note)
     if "message" in values:
         values["message"] = mask(values["message"])
-    return values
+    if names := approved_by(record):
+        values["approved_by"] = list(names)
+    return values | told_edits(record)
+
+
+def told_edits(record: Record) -> JsonObject:
+    """Return what events say of who changed what would run; nothing where nobody did."""
+    return {"edits": mask(plain(record.edits))} if record.edits else {}
 
 
 _LIKENESS_LENGTH = 16

@@ -54,6 +54,14 @@ class AgentReport(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookReport(Wire):
+    """How many requests one policy hook, or another rule, changed."""
+
+    name: str
+    changed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryReport(Wire):
     """The requests of the gateway's own: those that were made, denied, approved, and those that
     nobody answered."""
@@ -73,6 +81,7 @@ class PeriodReport(Wire):
     approvers: tuple[ApproverReport, ...]
     agents: tuple[AgentReport, ...]
     canaries: CanaryReport
+    hooks: tuple[HookReport, ...] = ()
 
 
 @dataclass(slots=True)
@@ -104,9 +113,12 @@ class Tally:
         self._posted: set[str] = set()  # of these, what stands in a chat too
         self._canaries: set[str] = set()  # of these, what is the gateway's own
         self._answers: Counter[str] = Counter()
+        self._hooks: Counter[str] = Counter()
+        self._changed: defaultdict[str, set[str]] = defaultdict(set)  # what waits, by which hooks
 
     def take(self, event: AuditEvent) -> None:
         """Count one event."""
+        self._count_changes(event)
         if event.type == "submitted":
             self._count_submission(event)
         elif event.type == "delivered":
@@ -119,6 +131,7 @@ class Tally:
             else:
                 self._count_ending(event)
             self._canaries.discard(event.request_id)
+            self._changed.pop(event.request_id, None)
             self._shown.pop(event.request_id, None)
             self._posted.discard(event.request_id)
         elif event.type == "grant_made":
@@ -134,7 +147,19 @@ class Tally:
             approvers=tuple(_approver(name, one) for name, one in people),
             agents=tuple(_agent(name, one) for name, one in agents),
             canaries=CanaryReport(**self._answers),
+            hooks=tuple(
+                HookReport(name=name, changed=count) for name, count in sorted(self._hooks.items())
+            ),
         )
+
+    def _count_changes(self, event: AuditEvent) -> None:
+        """Count each hook that changed a request once, however many events tell of it."""
+        told = [one["by"] for one in event.data.get("edits", ())]
+        found = {str(by["name"]) for by in told if by["kind"] == DeciderKind.RULE}
+        if found:
+            known = self._changed[event.request_id]
+            self._hooks.update(found - known)
+            known |= found
 
     def _count_submission(self, event: AuditEvent) -> None:
         self._shown[event.request_id] = event.at
@@ -202,6 +227,10 @@ def lines(report: PeriodReport) -> Iterator[str]:
     for agent in report.agents:
         shares = (_percent(agent.auto), _percent(agent.denied), _percent(agent.expired))
         yield _row(agent.name, agent.requests, agent.ended, *shares)
+    if report.hooks:
+        yield ""
+        yield _row("policy hook", "changed")
+        yield from (_row(hook.name, hook.changed) for hook in report.hooks)
     if report.canaries.made:
         yield ""
         yield _row(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.records import Identity, Record, ScopeQuorum
+from gateway.domain.records import Approvers, Identity, Record, ScopeQuorum
 from gateway.domain.risk_rules import is_named
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
@@ -94,6 +94,23 @@ def with_valid_votes(policy: PolicyDocument, route: Route, record: Record) -> Re
     if (votes, quorum) == (record.votes, record.quorum):
         return record
     return replace(record, votes=votes, quorum=quorum)
+
+
+def who_may_approve(policy: PolicyDocument, record: Record) -> Approvers:
+    """Return who may approve a request as it stands. It is for what people see: at the click
+    `approver` has the last word."""
+    route = policy.route_for(record.request.agent, record.request.tool)
+    if not route.approvers:
+        return Approvers(nobody="its route names no approvers")
+    people = {one: person.name for person in policy.people for one in person.identities}
+    names = dict.fromkeys(people.get(one, one) for one in route.approvers)
+    if not route.self_approval or record.risk.level is RiskLevel.HIGH:
+        asked = requesters(policy, record)
+        names = dict.fromkeys(one for one in names if one not in asked)
+    known = {person.name for person in policy.people}
+    # Any other entry is an identity or a group of a platform, and the platform knows who is in it.
+    may = tuple(one for one in names if one in known or ":" in one)
+    return Approvers(names=may, nobody="" if may else "its route names nobody who may decide it")
 
 
 def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:

@@ -16,12 +16,14 @@ from gateway.domain.records import REVIEWS, Outcome, Record
 from gateway.domain.redaction import start_of
 from gateway.domain.risk_rules import RaisedRisk, is_lower, lift
 from gateway.errors import InvalidRequest
-from gateway.models import Action, DecidedBy, DeciderKind, Reason, RiskLevel, Status, digest_of
+from gateway.models import Action, DecidedBy, DeciderKind, Reason, RiskLevel, Status
 from gateway.policy.decider import Decider, Verdict
 from gateway.policy.guardrails import assess, weigh
 from gateway.wire.codec import Wire
 
 log = logging.getLogger("gateway.policy")
+
+_MOST_WORDS = 2000  # of what a hook says for itself: it is kept with the request
 
 ALLOW, DENY, ASK = "allow", "deny", "ask"
 MODIFY, RESPOND = "modify", "respond"
@@ -319,8 +321,8 @@ def _modify(record: Record, verdict: Verdict, policy: PolicyDocument) -> Record:
     if Action.EDIT not in request.allowed:
         raise InvalidRequest("changed by a policy hook, and the agent takes no changed arguments")
     check_schema(request.schema, arguments)
-    changed = replace(record, edited=arguments, digest=digest_of(request, arguments))
-    return assess(changed, policy)
+    why = start_of(verdict.message, _MOST_WORDS)
+    return assess(record.edited_as(arguments, verdict.by, why), policy)
 
 
 def _outcome_of(record: Record, verdict: Verdict) -> Outcome | None:

@@ -13,6 +13,7 @@ from typing import Protocol
 from gateway.domain.clock import Clock, SystemClock
 from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.records import (
+    Approvers,
     AuditEvent,
     Click,
     Identity,
@@ -53,7 +54,16 @@ from gateway.ports.blocks import (
     warnings,
     weight_of,
 )
-from gateway.ports.cards import Card, Control, Field, FullView, Style, card_of, full_view
+from gateway.ports.cards import (
+    Card,
+    Control,
+    Field,
+    FullView,
+    Style,
+    card_of,
+    full_view,
+    progress_of,
+)
 from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
 from gateway.ports.desk import (
     Desk,
@@ -90,6 +100,7 @@ from gateway.ports.remember_options import (
     remember_as,
     scopes_of,
 )
+from gateway.ports.standing import standing_of
 from gateway.ports.worklist import Worklist
 from gateway.wire.canonical_json import parse as parse_json
 from gateway.wire.codec import JsonObject, plain
@@ -105,6 +116,7 @@ __all__ = [
     "REQUEST_ID",
     "ROLES_ON_CARDS",
     "Adapter",
+    "Approvers",
     "AuditEvent",
     "Block",
     "BodyTooLarge",
@@ -186,6 +198,7 @@ __all__ = [
     "make_visible",
     "parse_json",
     "plain",
+    "progress_of",
     "quote_name",
     "read_whole",
     "remember_as",
@@ -194,6 +207,7 @@ __all__ = [
     "report_failure",
     "report_ok",
     "scopes_of",
+    "standing_of",
     "start_of",
     "undeclared_of",
     "uses_of",

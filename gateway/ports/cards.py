@@ -10,11 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gateway.domain.records import Record, company
-from gateway.domain.redaction import holds_secrets, render_safe
+from gateway.domain.records import Edit, Record, company, told_outcome
+from gateway.domain.redaction import holds_secrets, render_safe, start_of
 from gateway.domain.risk_rules import finding_sign
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
-from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
+from gateway.models import (
+    Action,
+    DeciderKind,
+    Execution,
+    FieldKind,
+    Kind,
+    Reason,
+    RiskLevel,
+    Status,
+)
 from gateway.ports.blocks import (
     Block,
     Change,
@@ -24,6 +33,7 @@ from gateway.ports.blocks import (
     cut,
     headline,
     pretty,
+    quote_name,
     same,
     warnings,
     why_asked,
@@ -32,9 +42,12 @@ from gateway.ports.open_values import say_undeclared
 from gateway.ports.paging import Fits, paginate
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.remember_options import may_remember, wishes
+from gateway.ports.standing import Standing, standing_of
+from gateway.wire.outcome_text import join_names
 
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
+_WHY_CHARS = 300
 _MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
 
 
@@ -96,10 +109,12 @@ class Card:
     words, `findings` those of guardrails, in which paths that the agent named stand quoted.
     With `alarms` they raised the risk, and stand in red, else in amber. `asks_because` is what kept
     a remembered approval from covering it.
-    `progress` counts a quorum. `outcome` says who decided and why, `result` what the agent reported
-    since. `editable` is the text to edit, None when it may not be shown. `calls` are who is called
-    by name, as the platform's identities and groups. One that does not `ask` stands for requests
-    without cards, or says until when an agent is `paused`; people go on at `inbox`, an address.
+    `changed` compares it with what was asked, under `changed_by`, which says who changed it.
+    `progress` counts a quorum and says who is missing. `outcome` says who decided and why, `result`
+    what the agent reported since. `editable` is the text to edit, None when it may not be shown.
+    `calls` are who is called by name, as the platform's identities and groups. One that does not
+    `ask` stands for requests without cards, or says until when an agent is `paused`; people go on
+    at `inbox`, an address.
     Times are in ms.
     """
 
@@ -123,6 +138,7 @@ class Card:
     size: str
     preview: Block | None
     changed: tuple[Change, ...]
+    changed_by: Visible | None = None
     fields: tuple[Field, ...]
     notices: tuple[str, ...]
     progress: str
@@ -211,20 +227,20 @@ def card_of(
     chars: int,
     reveal: bool = False,
     proofs: MaskProofs | None = None,
+    reader: str = "",
 ) -> Card:
     """Return the card of a request with so many lines and characters for what would run.
 
-    `proofs` remembers for the next look whether a mask hides something; without it, it is computed.
+    `reader` is the one person who sees it, empty for many. `proofs` remember what masks hide.
     """
     request = record.request
     whole = blocks_of(record, reveal=reveal)
     blocks = cut(whole, lines=lines, chars=chars)
     complete = same(blocks, whole)
-    proofs = proofs or MaskProofs()
-    hidden = not reveal and not record.final and proofs.hides(record)
+    hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
     icon, word = _state(record)
     tool = call_name(request.tool, reveal=reveal)
-    decision = record.decision
+    standing = standing_of(record, reader)
     return Card(
         request_id=record.id,
         short_id=record.id[:SHORT_ID_CHARS],
@@ -246,28 +262,30 @@ def card_of(
         size=_size(blocks, whole),
         preview=_preview(record, lines, chars),
         changed=() if record.edited is None else changes(request.arguments, record.edited),
+        changed_by=_say_changed_by(record),
         fields=_fields(record),
-        notices=(*((HIDDEN,) if hidden else ()), *_notices(record, whole, tool)),
-        progress=_progress(record),
+        notices=(*((HIDDEN,) if hidden else ()), *_notices(record, whole, tool, standing)),
+        progress=progress_of(record, standing),
         claimed=f"{record.claim.person} is looking at it" if record.claim else "",
         created=record.created,
         deadline=record.deadline,
         digest=record.digest,
-        outcome=render_safe(decision.sentence()) if decision else None,
-        decided_at=decision.decided_at if decision else None,
+        outcome=render_safe(told_outcome(record)) if record.decision else None,
+        decided_at=record.decision.decided_at if record.decision else None,
         note=render_safe(record.note) if record.note else None,
         result=_result(record),
         editable=_editable(record, reveal=reveal),
-        controls=_controls(record, seen=complete and not hidden),
+        controls=_controls(record, standing, seen=complete and not hidden),
         findings=warnings(record),
         alarms=record.alarms,
         asks_because=why_asked(record),
-        remembers=frozenset() if hidden else _remembers(record, complete=complete),
+        remembers=frozenset() if hidden else _remembers(record, standing, complete=complete),
     )
 
 
-def _remembers(record: Record, *, complete: bool) -> frozenset[Action]:
-    actions = (Action.APPROVE, Action.DENY) if complete else (Action.DENY,)
+def _remembers(record: Record, standing: Standing, *, complete: bool) -> frozenset[Action]:
+    may = complete and not standing.nobody
+    actions = (Action.APPROVE, Action.DENY) if may else (Action.DENY,)
     return frozenset(action for action in actions if may_remember(record, action))
 
 
@@ -363,7 +381,37 @@ def _fields(record: Record) -> tuple[Field, ...]:
     )
 
 
-def _notices(record: Record, whole: Sequence[Block], tool: Visible) -> tuple[str, ...]:
+def _say_changed_by(record: Record) -> Visible | None:
+    """Say who changed what would run, and a hook's own reason; None where nobody did."""
+    if record.edited is None:
+        return None
+    if not record.editors:
+        return render_safe("Changed since it was asked")
+    return render_safe(f"Changed by {', then by '.join(map(_name_editor, record.editors))}")
+
+
+def _name_editor(edit: Edit) -> str:
+    if edit.by.kind is DeciderKind.PERSON:
+        return edit.by.name
+    # Quoted, as it may hold words of the agent, which must not pass for ours.
+    said = f": {quote_name(start_of(edit.why, _WHY_CHARS)).text}" if edit.why else ""
+    return f"the policy hook {quote_name(edit.by.name).text}{said}"
+
+
+def _say_edited(record: Record) -> str:
+    """Say of a waiting request that a person edited it; "" where none did."""
+    if record.edited is None or record.final:
+        return ""
+    people = [one.by.name for one in record.editors if one.by.kind is DeciderKind.PERSON]
+    if record.editors and not people:
+        return ""
+    who = f"{join_names(people, 'and')} edited this" if people else "This was edited"
+    return f"{who}; earlier approvals do not count."
+
+
+def _notices(
+    record: Record, whole: Sequence[Block], tool: Visible, standing: Standing
+) -> tuple[str, ...]:
     request = record.request
     texts = [block.text for block in whole] + [tool, render_safe(request.hint)]
     for question in request.questions:
@@ -373,25 +421,21 @@ def _notices(record: Record, whole: Sequence[Block], tool: Visible) -> tuple[str
         ]
     masked = sum(block.text.masked for block in whole)
     notices = {
+        standing.notice: standing.notice,
         "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
         "Some letters pass for others; they are marked.": any(t.mixed_script for t in texts),
         f"{masked} secret{'s' if masked > 1 else ''} masked; the inbox can reveal them.": masked,
         "Nobody waits for the answer any more.": not record.waiting and not record.final,
-        "Someone edited this; earlier approvals do not count.": (
-            record.edited is not None and not record.final
-        ),
+        (edited := _say_edited(record)): edited,
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
     }
     return (*(text for text, holds in notices.items() if holds), *company(record))
 
 
-def _progress(record: Record) -> str:
-    said = [] if record.final else wishes(record)
-    if record.quorum > 1:
-        names = ", ".join(vote.person for vote in record.votes)
-        count = f"{len(record.votes)} of {record.quorum} approvals"
-        said.insert(0, f"{count}: {names}" if names else count)
-    return "; ".join(said)
+def progress_of(record: Record, standing: Standing) -> str:
+    """Say who approved, who is missing, and what is to be remembered with it."""
+    wished = [] if record.final else wishes(record)
+    return "; ".join([standing.words, *wished] if standing.words else wished)
 
 
 def _result(record: Record) -> Visible | None:
@@ -410,14 +454,14 @@ def _editable(record: Record, *, reveal: bool) -> str | None:
     return ascii_escaped(text) if reveal or not holds_secrets(text) else None
 
 
-def _controls(record: Record, *, seen: bool) -> tuple[Control, ...]:
+def _controls(record: Record, standing: Standing, *, seen: bool) -> tuple[Control, ...]:
     if record.final:
         return ()
     allowed = dict.fromkeys((*record.request.allowed, Action.DENY))
     return tuple(
         _control(action, record)
         for action in _LABELS
-        if action in allowed and (seen or action not in NEEDS_ALL_SEEN)
+        if action in allowed and (seen or action not in NEEDS_ALL_SEEN) and standing.offers(action)
     )
 
 

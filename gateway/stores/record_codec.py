@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from gateway.domain.records import AuditEvent, Claim, Record, ScopeQuorum, Vote, summary
+from gateway.domain.records import AuditEvent, Claim, Edit, Record, ScopeQuorum, Vote, summary
 from gateway.domain.redaction import bug
 from gateway.domain.risk_rules import RaisedRisk
 from gateway.models import ApprovalRequest, Decision, Report, Risk, RiskLevel, Status
@@ -137,6 +137,7 @@ _WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
     ("found", ("findings",), _json_or_absent),
     ("found_at", ("finding_places",), _json_or_absent),
     ("edited", ("edited",), _json_or_absent),
+    ("edits", ("edits",), _json_or_absent),
     ("votes", ("votes",), _json_or_absent),
     ("note", ("note",), str),
     ("report", ("report",), _json_or_absent),
@@ -193,7 +194,7 @@ def ending_of(record: Record) -> tuple[str, str]:
     if record.decision is None:
         return "", ""
     values = record.decision.values()
-    return dumps(values), dumps(summary(values, record.note))
+    return dumps(values), dumps(summary(values, record))
 
 
 def record_from(request_id: str, fields: dict[str, str]) -> Record:
@@ -236,6 +237,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         findings=tuple(_load(fields, "found") or ()),
         finding_places=tuple(_load(fields, "found_at") or ()),
         edited=_load(fields, "edited"),
+        edits=tuple(build(Edit, one) for one in _load(fields, "edits") or ()),
         votes=tuple(build(Vote, vote) for vote in _load(fields, "votes") or ()),
         decision=_built(Decision, fields, "decision"),
         note=fields.get("note", ""),

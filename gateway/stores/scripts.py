@@ -71,6 +71,7 @@ _AT_BIRTH = (
     "found",
     "found_at",
     "edited",
+    "edits",
     "canary",
 )
 

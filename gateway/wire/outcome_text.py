@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _BY_REASON = {
     "person": "{status} by {name}",
     "feedback": "{name} asks for another plan",
@@ -26,3 +28,9 @@ def sentence(*, reason: str, status: str, name: str, message: str) -> str:
     """Return how a request ended; an unknown reason is left out."""
     outcome = _BY_REASON.get(reason, "{status}").format(status=status, name=name)
     return f"{outcome}: {message}" if message else outcome
+
+
+def join_names(names: Sequence[str], word: str) -> str:
+    """Return names as a sentence lists them, with `word` before the last."""
+    *most, last = names or ("",)
+    return f"{', '.join(most)} {word} {last}" if most else last

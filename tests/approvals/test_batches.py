@@ -114,7 +114,7 @@ async def _own(world: World, record: Record) -> Record:
         (_edited, "changed since you saw it"),
         (_ended, "cancelled by the agent"),
         (_unknown, "no such request"),
-        (_voted, "needs someone else"),
+        (_voted, "You approved; waits for 1 more"),
         (_late, "expired before your answer"),
         (_high, "high risk, which is decided alone"),
         (_not_hers, "not an approver"),

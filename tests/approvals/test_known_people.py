@@ -71,7 +71,7 @@ async def test_two_accounts_are_not_two_people(world: World) -> None:
     both = replace(ALICE, identities=("discord:77", "slack:T1/U7"))
     await in_force(world, both, BOB, quorum=2)
     voted = await world.core.requests.decide(click(record, identity=DISCORD))
-    with pytest.raises(Conflict, match="approved this already"):
+    with pytest.raises(Conflict, match="You approved; waits for 1 more"):
         await world.core.requests.decide(click(voted, identity=SLACK))
 
 

@@ -39,10 +39,14 @@ async def test_a_removed_approvers_vote_leaves_the_card(world: World) -> None:
     following.cancel()
     assert [event.request_id for event in events if event.type == "recounted"] == [both[0].id]
     first, second = [await world.core.requests.get(one.id) for one in both]
-    assert (progress(first), progress(second)) == ("0 of 2 approvals", "1 of 2 approvals: bob")
+    assert (progress(first), progress(second)) == (
+        "0 of 2 approvals; waits for 2 more: bob and eve",
+        "1 of 2 approvals: bob; waits for 1 more: eve",
+    )
     # Cards of the revision before still take a click: what would run is the same.
     after = await world.core.requests.decide(click(both[0], identity=identity("bob")))
-    assert (after.status, progress(after)) == (Status.PENDING, "1 of 2 approvals: bob")
+    told = "1 of 2 approvals: bob; waits for 1 more: eve"
+    assert (after.status, progress(after)) == (Status.PENDING, told)
 
 
 async def test_who_was_removed_reveals_and_lifts_nothing(world: World) -> None:

@@ -167,11 +167,15 @@ def test_the_history_says_when_who_and_whether_it_was_edited(up: Shell, agent: H
     with http(up, json.loads((state / "approver.json").read_text())["token"]) as owner:
         owner.call("POST", f"/v1/requests/{asked}/decide", edit)
     up.run("deny", other, "--reason", "not today")
-    for whole, ended in ((asked, "approved by owner, edited"), (other, "denied by owner ")):
+    for whole, ended in (
+        (asked, 'approved by owner, changed by "owner"'),
+        (other, "denied by owner "),
+    ):
         (line,) = (one for one in up.run("history").splitlines() if one.startswith(whole))
         assert f"+00:00 {ended}" in line
     told = up.run("show", asked)
-    assert told.index('"ls -a"') < told.index("asked for, edited") < told.index('"ls"')
+    assert told.index('"ls -a"') < told.index("asked for, changed") < told.index('"ls"')
+    assert f'\n{"changed by":20} "owner"' in told
     assert "not today" in up.run("show", other)
 
 

@@ -126,14 +126,31 @@ async def test_27_a_quorum_counts_people_and_one_denial_ends_it(stage: Stage) ->
     await stage.click(stage.server.ann, card, "Approve")
     await stage.shows(card, "1 of 2 approvals", "ann")
     again = await stage.click(stage.server.ann, card, "Approve")
-    assert "approved this already" in private_text(again)
+    assert "You approved; waits for 1 more: bob" in private_text(again).replace("\\", "")
+    await stage.shows(card, "waits for 1 more", "bob")
+    # The full view is one person's: hers has no Approve, his has.
+    mine = await stage.click(stage.server.ann, card, "Details")
+    assert "You approved; waits for 1 more: bob" in private_text(mine).replace("\\", "")
+    assert "Approve" not in labels(mine.private[0])
+    his = await stage.click(stage.server.bob, card, "Details")
+    assert "Approve" in labels(his.private[0])
     await stage.click(stage.server.bob, card, "Approve")
     assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "approved by ann and bob")
     record, card = await stage.asked()
     await stage.click(stage.server.ann, card, "Approve")
     opened = await stage.click(stage.server.bob, card, "Deny")
     await stage.server.bob.submit(opened)
     assert (await stage.ended(record)).status is Status.DENIED
+
+
+async def test_what_nobody_may_approve_has_no_approve(stage: Stage) -> None:
+    """The route names no approvers: the card says so, and what is left is to deny."""
+    await stage.policy(stage.route(approvers=()))
+    _, card = await stage.asked()
+    await stage.shows(card, "Nobody may approve this: its route names no approvers")
+    assert "Deny" in labels(card)
+    assert not {"Approve", "Edit"} & labels(card)
 
 
 async def test_27_a_vote_lasts_as_long_as_the_policy_admits_it(stage: Stage) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from gateway.api.messages import view
 from gateway.domain.policy_document import PolicyRule, RuleEffect
-from gateway.domain.records import Remember
+from gateway.domain.records import Edit, Remember
+from gateway.domain.statistics import lines
 from gateway.errors import InvalidRequest
-from gateway.models import Action, Origin, Reason, Status, digest_of
+from gateway.models import Action, DecidedBy, DeciderKind, Origin, Reason, Status, digest_of
 from gateway.policy.hooks.host import HookHost
 from tests.hooks.stage import QUICK, Staged, hook, reviewed_in
 from tests.waiting import moment
@@ -92,6 +94,38 @@ async def test_a_modified_call_is_another_digest_that_people_see(staged: Staged)
     assert (done.decision.arguments, done.decision.digest) == ({"y": 2}, record.digest)
     again = await stage.asked({"y": 2})
     assert again.status is Status.APPROVED
+
+
+async def test_a_change_by_a_hook_names_it_in_record_events_and_report(staged: Staged) -> None:
+    """With its own reason: where it is asked, at the end, and counted once in the report. No
+    person's name stands by the change."""
+    stage = await staged()
+    world = stage.world
+    call = {"tool": "thing", "arguments": {"y": 2}}
+    orders = {"before_tool": {"action": "modify", "call": call, "reason": "y is safer"}}
+    record = await stage.asked({"all": orders})
+    by = DecidedBy(kind=DeciderKind.RULE, name="puppet")
+    assert record.edits == (Edit(by=by, digest=record.digest, why="y is safer"),)
+    assert view(record, whole=True).edits == record.edits
+    assert view(record, whole=False).edits == ()  # an agent is told nothing of hooks here
+    await world.core.requests.decide(click(record))
+    told = [event for event in await world.events(record.id) if event.data.get("edits")]
+    assert [event.type for event in told] == ["reviewed", "approved"]
+    assert {event.data["edits"][0]["why"] for event in told} == {"y is safer"}
+    report = await world.core.reporting.read()
+    assert [(hook.name, hook.changed) for hook in report.hooks] == [("puppet", 1)]
+    assert any("puppet" in line for line in lines(report))
+
+
+async def test_who_edits_after_a_hook_stands_beside_it(staged: Staged) -> None:
+    """Both are named, in their order, and the event of the end has both."""
+    stage = await staged()
+    call = {"tool": "thing", "arguments": {"y": 2}}
+    record = await stage.asked({"all": {"before_tool": {"action": "modify", "call": call}}})
+    done = await stage.world.core.requests.decide(click(record, Action.EDIT, arguments={"y": 3}))
+    assert [edit.by.name for edit in done.editors] == ["puppet", "ann"]
+    event = (await stage.world.events(record.id))[-1]
+    assert [edit["by"]["name"] for edit in event.data["edits"]] == ["puppet", "ann"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from adapters.slack import modals
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FullText
 from adapters.slack.home_tab import build_home
 from adapters.slack.payloads import ModalMetadata
-from gateway.domain.records import Claim, Record, Vote
+from gateway.domain.records import Approvers, Claim, Record, Vote
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -145,7 +145,10 @@ SECRET = asked(
     allowed=(Action.ANSWER, Action.DENY),
     questions=(Question(id="token", text="The deploy token", secret=True),),
 )
-EDITED = replace(asked(), edited={"command": "make release"}, revision=3, shown_since=3)
+BOB = DecidedBy(kind=DeciderKind.PERSON, name="bob")
+EDITED = replace(asked().edited_as({"command": "make release"}, BOB), revision=3, shown_since=3)
+HOOK = DecidedBy(kind=DeciderKind.RULE, name="no-force")
+HOOKED = asked().edited_as({"command": "make release"}, HOOK, "--force <!channel> is left out")
 GRANT = Grant(
     id="2e" * 16,
     effect=Effect.ALLOW,
@@ -180,6 +183,14 @@ RECORDS: dict[str, Record] = {
         revision=2,
     ),
     "pending-edited": replace(EDITED, quorum=2),
+    "pending-hook": HOOKED,
+    "pending-missing": replace(
+        asked(),
+        quorum=3,
+        votes=(Vote(person="ann", action=Action.APPROVE, at=MADE),),
+        approvers=Approvers(names=("ann", "bob", "slack:T1/S9", "eve")),
+    ),
+    "pending-nobody": replace(asked(), approvers=Approvers(nobody="its route names no approvers")),
     "pending-abandoned": replace(asked(), waiting=False, revision=2),
     "question": QUESTION,
     "question-secret": SECRET,
@@ -189,6 +200,12 @@ RECORDS: dict[str, Record] = {
     ),
     "approved-edited": replace(
         ended(EDITED, Status.APPROVED, Reason.PERSON, "bob", action=Action.EDIT), note="as agreed"
+    ),
+    "approved-hook": ended(HOOKED, Status.APPROVED, Reason.PERSON, "bob", action=Action.EDIT),
+    "approved-together": replace(
+        ended(asked(), Status.APPROVED, Reason.PERSON, "bob"),
+        quorum=2,
+        votes=tuple(Vote(person=name, action=Action.APPROVE, at=MADE) for name in ("ann", "bob")),
     ),
     "approved-rule": ended(
         asked(), Status.APPROVED, Reason.RULE, "read-only", kind=DeciderKind.RULE

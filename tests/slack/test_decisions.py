@@ -144,10 +144,12 @@ async def test_27_a_quorum_counts_people(slack: Slack, world: World) -> None:
         await slack.until(lambda: slack.thread("C1", message.ts))
         assert "1 of 2 approvals: bob" in shown(slack.thread("C1", message.ts)[0])
         await other.click(message, "Approve")
-        await told(other, "You have approved this already")
+        await told(other, "You approved; waits for 1 more: ann")
         assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+        await office.card_says(message, "waits for 1 more: ann")
         await office.ann.click(message, "Approve")
         assert (await office.ended(record)).status is Status.APPROVED
+        await office.card_says(message, "Approved by bob and ann")
         record, message = await office.asked()
         await office.bob.click(message, "Approve")
         await office.card_says(message, "1 of 2 approvals: bob")
@@ -155,6 +157,29 @@ async def test_27_a_quorum_counts_people(slack: Slack, world: World) -> None:
         await form(office.ann, "deny")
         await office.ann.submit()
         assert (await office.ended(record)).status is Status.DENIED
+
+
+async def test_after_my_vote_details_offer_me_no_approve(slack: Slack, world: World) -> None:
+    """A modal is one person's: it says that they approved and who is missing. The others still
+    have the button, there and on the card."""
+    async with at_work(slack, world, replace(ROUTE, quorum=2)) as office:
+        _, message = await office.asked()
+        await office.bob.click(message, "Approve")
+        await office.card_says(message, "1 of 2 approvals: bob")
+        for human, offered in ((office.bob, False), (office.ann, True)):
+            await human.click(message, "Details")
+            await office.page(human, 1)
+            assert ("Approve" in office.modal_buttons(human)) == offered
+            assert ("You approved; waits for 1 more: ann" in office.modal_says(human)) != offered
+
+
+async def test_what_nobody_may_approve_has_no_approve(slack: Slack, world: World) -> None:
+    """The route names no approvers: the card says so, and Deny stands there alone."""
+    async with at_work(slack, world, replace(ROUTE, approvers=())) as office:
+        _, message = await office.asked()
+        await office.card_says(message, "Nobody may approve this: its route names no approvers.")
+        assert labels(office.ann, message)[:1] == ["Deny…"]
+        assert "Approve" not in labels(office.ann, message)
 
 
 async def test_28_the_deny_form_in_all_its_ways(office: Office) -> None:

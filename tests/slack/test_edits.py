@@ -59,7 +59,7 @@ async def test_33_a_late_edit_never_undoes_a_decision(office: Office) -> None:
     await office.bob.click(message, "Approve")
     await office.ann.click(message, "Approve")
     await office.ended(record)
-    await office.slack.until(lambda: "Approved by ann" in shown(message), seconds=20)
+    await office.slack.until(lambda: "Approved by bob and ann" in shown(message), seconds=20)
     assert labels(office.ann, message) == []
 
 

@@ -90,7 +90,7 @@ async def seated(
 async def staffed(world: World, **route: Any) -> None:
     """Let ann and bob answer at terminals."""
     now = await world.store.policy()
-    routes = (Route(approvers=("ann", "bob"), targets=("terminal",), **route),)
+    routes = (Route(**{"approvers": ("ann", "bob"), "targets": ("terminal",), **route}),)
     policy = PolicyDocument(generation=now.generation, people=PEOPLE, routes=routes, risks=RISKS)
     await world.store.apply(policy, by="test")
     world.core.writer.forget_policy()

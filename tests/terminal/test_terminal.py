@@ -299,6 +299,38 @@ async def test_whoever_may_not_decide_is_told(world: World) -> None:
     assert [event for event in await world.events() if event.type == "refused"]
 
 
+async def test_after_my_vote_the_terminal_says_who_is_missing(world: World) -> None:
+    """Approving again is answered with that sentence and changes nothing; neither does approving
+    several. Denying is still possible."""
+    await staffed(world, approvers=("ann", "bob"), quorum=2)
+    record = await world.submit()
+    async with seated(world) as seat:
+        await seat.sees("0 of 2 approvals")
+        await seat.press("y")
+        await seat.sees("You approved; waits for 1 more: bob")
+        await seat.press("y")
+        await seat.press("a")
+        await seat.type("all")
+        await seat.sees("none of them can be approved")
+        now = await world.core.requests.get(record.id)
+        assert (len(now.votes), now.revision) == (1, 2)
+        assert not [event for event in await world.events() if event.type == "refused"]
+        await seat.press("n")
+        await seat.type("no")
+        assert (await seat.ended(record)).status is Status.DENIED
+
+
+async def test_the_terminal_offers_no_approval_that_nobody_may_give(world: World) -> None:
+    """The route names no approvers: the card and the key say so."""
+    await staffed(world, approvers=())
+    record = await world.submit()
+    async with seated(world) as seat:
+        await seat.sees("Nobody may approve this: its route names no approvers.")
+        await seat.press("y")
+        await seat.press("e")
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING
+
+
 async def test_a_removed_approver_is_out_at_the_next_key(world: World) -> None:
     """The policy is read at the click, not when the screen was drawn."""
     record = await world.submit()

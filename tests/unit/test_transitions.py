@@ -87,7 +87,7 @@ def test_feedback_is_told_apart_from_a_denial() -> None:
 def test_a_note_never_reaches_the_agent() -> None:
     """The note is in the record and the audit, not in the decision that is sent."""
     after = decide(record(), note="looks fishy").after
-    assert summary({}, after.note)["note"] == "looks fishy"
+    assert summary({}, after)["note"] == "looks fishy"
     assert "fishy" not in repr(after.decision)
 
 

@@ -107,6 +107,8 @@ async def test_what_is_edited_loses_its_tick(box: Inbox, page: Page) -> None:
     await page.until(f'{TOLD}.includes("someone else\'s")')
     final = await box.get(records[0])
     assert (final.status, final.edited) == (Status.APPROVED, {"n": 7})
+    # The other has my approval: it cannot be ticked again, and stands apart with the reason.
+    await page.until("document.getElementById('apart').textContent.includes('You approved; waits')")
 
 
 async def test_deny_with_words_by_keys_alone(box: Inbox, page: Page) -> None:

@@ -203,13 +203,27 @@ async def test_a_claim_is_shown_to_others(box: Inbox, page: Page, browser_addres
 
 
 async def test_a_quorum_counts_people(box: Inbox, page: Page) -> None:
-    """After one of two it waits on, and says whose approval it has."""
+    """After one of two it waits on, tells me so, names who is missing, and has no Approve for me;
+    the final card names both."""
     await box.route(quorum=2)
     record = await box.ask(**COMMAND)
+    approve = f"{card(record)}.querySelector('button.approve')"
+    await page.until(f"{card(record)}.textContent.includes('0 of 2 approvals; waits for 2 more')")
     await page.press("Approve")
-    await page.until(f"{card(record)}.textContent.includes('1 of 2 approvals: ann')")
+    await page.until(f"{card(record)}.textContent.includes('You approved; waits for 1 more: bob')")
+    await page.until(f"!{approve}")
+    assert await page.evaluate(f"Boolean({card(record)}.querySelector('button.deny'))")
     await box.decide(record)
-    await page.until(f"{card(record)}.classList.contains('approved')")
+    await page.until(f"{card(record)}.textContent.includes('approved by ann and bob')")
+
+
+async def test_what_nobody_may_approve_has_no_approve(box: Inbox, page: Page) -> None:
+    """The route names no approvers: the card says so."""
+    await box.route(approvers=())
+    record = await box.ask(**COMMAND)
+    said = "Nobody may approve this: its route names no approvers."
+    await page.until(f"{card(record)}.textContent.includes('{said}')")
+    assert not await page.evaluate(f"Boolean({card(record)}.querySelector('button.approve'))")
 
 
 async def test_a_decision_made_elsewhere_is_shown(box: Inbox, page: Page) -> None:

@@ -103,7 +103,7 @@ async def test_what_was_prepared_for_the_old_text_is_not_sent(box: Inbox, page: 
     await page.press("Approve")
     await page.until(f"{card(record)}.querySelector('[data-key=confirm]')")
     await box.decide(record, Action.EDIT, arguments={"amount": 1})
-    await page.until(f"{card(record)}.textContent.includes('Changed by an approver')")
+    await page.until(f"{card(record)}.textContent.includes('Changed by bob')")
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('[data-key=confirm]'))")
     await page.press("Approve")
     await page.press("Yes, approve")

@@ -46,8 +46,11 @@ async def check(page: Page, seed: int, count: int) -> int:
     approvable = 0
     for start in range(0, count, BATCH):
         records = [draw_record(Random(f"{seed} {n}")) for n in range(start, start + BATCH)]
-        views = [build(record) for record in records for build in (build_row, build_whole)]
-        items = [add_viewer(view, Viewer(name="ann")) for view in views]
+        items = [
+            add_viewer(build(record), record, Viewer(name="ann"))
+            for record in records
+            for build in (build_row, build_whole)
+        ]
         drawn = await page.evaluate(_DRAW % json.dumps(items))
         for number, (item, shown) in enumerate(zip(items, drawn, strict=True)):
             record = records[number // 2]

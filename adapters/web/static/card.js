@@ -72,7 +72,7 @@ export function content(item, view) {
       make("p", {}, `Cut here: ${item.size}. You can approve once you have opened everything.`),
       button(view, "Open everything", { key: "open", class: "strong", run: () => view.acts.open(item) })));
   }
-  if (item.changed.length) made.push(make("h3", {}, "Changed by an approver"), diff(item.changed, "What an approver changed"));
+  if (item.changed_by) made.push(make("h3", {}, ...line(item.changed_by)), diff(item.changed, "What was changed"));
   if (item.says) {
     made.push(make("blockquote", {},
       make("p", { class: "label" }, "The agent says (unverified)"), make("p", {}, ...line(item.says))));
@@ -99,12 +99,12 @@ function block(item, piece, key, view) {
 }
 
 function asking(item, view) {
-  if (item.refusal) return [make("p", { class: "refusal" }, `You cannot decide this: ${item.refusal}.`)];
   const made = [];
   if (item.quorum > 1) {
     const dots = Array.from({ length: item.quorum }, (_, at) => make("i", { class: at < item.votes.length ? "given" : "" }));
     made.push(make("p", { class: "progress" }, make("span", { class: "dots", "aria-hidden": "true" }, ...dots), item.progress));
   }
+  if (item.refusal) return [...made, make("p", { class: "refusal" }, `You cannot decide this: ${item.refusal}.`)];
   return [...made, controls(item, view)];
 }
 
@@ -118,6 +118,7 @@ function ending(item) {
   const made = [];
   if (item.outcome) made.push(make("p", { class: "outcome" }, ...line(item.outcome)));
   if (!item.opened) made.push(make("p", { class: "headline" }, ...line(item.headline)));
+  if (!item.opened && item.changed_by) made.push(make("p", { class: "result" }, ...line(item.changed_by)));
   if (item.result) made.push(make("p", { class: "result" }, "The agent reports: it ", ...line(item.result)));
   if (item.note) made.push(make("p", { class: "result" }, "Note for the record: ", ...line(item.note)));
   return made;

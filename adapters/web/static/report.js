@@ -37,10 +37,11 @@ const answer = await api("report").catch(() => null);
 if (!answer?.ok) {
   period.textContent = answer ? `This is not for you: ${answer.value.detail}.` : "The gateway did not answer. Load the page again.";
 } else {
-  const { approvers, agents, canaries } = answer.value;
+  const { approvers, agents, canaries, hooks = [] } = answer.value;
   const tests = canaries?.made ? ` Tests of whether people look: ${canaries.made}, of which nobody answered ${canaries.unanswered ?? 0}.` : "";
   period.textContent = `The last 30 days. Times count from when a request was shown.${tests}`;
   list.replaceChildren(
     make("h2", {}, "People"), ...(approvers.length ? approvers.map(person) : [make("p", { class: "quiet" }, "Nobody has answered anything.")]),
-    make("h2", {}, "Agents"), ...(agents.length ? agents.map(agent) : [make("p", { class: "quiet" }, "No agent has asked anything.")]));
+    make("h2", {}, "Agents"), ...(agents.length ? agents.map(agent) : [make("p", { class: "quiet" }, "No agent has asked anything.")]),
+    ...(hooks.length ? [make("h2", {}, "Policy hooks"), ...hooks.map((one) => card(one.name, [["Requests changed", one.changed]], []))] : []));
 }

@@ -1,0 +1,80 @@
+"""Who may approve a request, who has, and whether its reader has: what is offered goes by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.domain.records import Approvers, Record
+from gateway.models import Action
+from gateway.wire.outcome_text import join_names
+
+_MOST_NAMED = 4
+_REFUSALS = (Action.DENY, Action.ABORT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How far a request is from being approved.
+
+    `more` people are needed beside those who `approved`; `left` are who may still, None where
+    nobody looked that up. `nobody` says why nobody may. `mine` says that the reader approved, and
+    `settled` that doing so once more would change nothing.
+    """
+
+    quorum: int
+    approved: tuple[str, ...]
+    more: int
+    left: tuple[str, ...] | None
+    nobody: str
+    mine: bool
+    settled: bool
+
+    def offers(self, action: Action) -> bool:
+        """Whether the reader is offered this: no approval that cannot be, or is given already."""
+        if self.nobody:
+            return action in _REFUSALS
+        return not (self.settled and action is Action.APPROVE)
+
+    @property
+    def notice(self) -> str:
+        """The sentence for a request that nobody may approve, "" for any other."""
+        return f"Nobody may approve this: {self.nobody}." if self.nobody else ""
+
+    @property
+    def words(self) -> str:
+        """Who approved and who is missing; "" where one person is enough."""
+        if self.quorum <= 1:
+            return ""
+        if self.mine and self.more:
+            return f"You approved; {self._waits()}"
+        count = f"{len(self.approved)} of {self.quorum} approvals"
+        told = f"{count}: {', '.join(self.approved)}" if self.approved else count
+        return f"{told}; {self._waits()}" if self.more and not self.nobody else told
+
+    def _waits(self) -> str:
+        waits = f"waits for {self.more} more"
+        if self.left is None:
+            return waits
+        if not self.left:
+            return f"{waits}, and nobody else may approve it"
+        named = list(self.left[:_MOST_NAMED])
+        if others := len(self.left) - len(named):
+            named.append(f"{others} other{'s' if others > 1 else ''}")
+        return f"{waits}: {join_names(named, 'and' if len(self.left) <= self.more else 'or')}"
+
+
+def standing_of(record: Record, reader: str = "") -> Standing:
+    """Return how a request stands, to the person of this name; "" for a card that many read."""
+    voted = tuple(vote.person for vote in record.votes)
+    own = next((vote for vote in record.votes if reader and vote.person == reader), None)
+    may = record.approvers or Approvers()
+    return Standing(
+        quorum=record.quorum,
+        approved=voted,
+        more=0 if record.final else max(record.quorum - len(voted), 1),
+        left=None if record.approvers is None else tuple(n for n in may.names if n not in voted),
+        nobody="" if record.final else may.nobody,
+        mine=own is not None,
+        # Who asked to have it remembered may still approve without, where enough have approved.
+        settled=own is not None and (own.remember is None or len(voted) < record.quorum),
+    )
