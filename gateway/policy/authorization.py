@@ -39,11 +39,15 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
     via = matching_approver(route, names)
     if via is None:
         raise Unauthorized("you are not an approver for this request")
-    if not route.self_approval or record.risk.level is RiskLevel.HIGH:
+    if _bars_requesters(route, record):
         refuse_requester(policy, record, identity, "someone else must decide")
     if max(record.quorum, route.quorum) > 1:
         refuse_unknown(policy, identity)
     return Approver(names[0], via, route)
+
+
+def _bars_requesters(route: Route, record: Record) -> bool:
+    return not route.self_approval or record.risk.level is RiskLevel.HIGH
 
 
 def refuse_requester(
@@ -104,7 +108,7 @@ def who_may_approve(policy: PolicyDocument, record: Record) -> Approvers:
         return Approvers(nobody="its route names no approvers")
     people = {one: person.name for person in policy.people for one in person.identities}
     names = dict.fromkeys(people.get(one, one) for one in route.approvers)
-    if not route.self_approval or record.risk.level is RiskLevel.HIGH:
+    if _bars_requesters(route, record):
         asked = requesters(policy, record)
         names = dict.fromkeys(one for one in names if one not in asked)
     known = {person.name for person in policy.people}

@@ -229,10 +229,8 @@ def card_of(
     proofs: MaskProofs | None = None,
     reader: str = "",
 ) -> Card:
-    """Return the card of a request with so many lines and characters for what would run.
-
-    `reader` is the one person who sees it, empty for many. `proofs` remember what masks hide.
-    """
+    """Return the card of a request with so many lines and characters for what would run, for one
+    `reader`, or for many where it is empty; `proofs` remember what masks hide."""
     request = record.request
     whole = blocks_of(record, reveal=reveal)
     blocks = cut(whole, lines=lines, chars=chars)

@@ -15,7 +15,7 @@ from tests.world import request
 
 NAMES = (
     "✅ Approved by ana at 16:40", "Note for the record", "Approved", "arguments", "payload",
-    "changed environment", "files and their SHA-256", "name of the tool", "What the editor changed",
+    "changed environment", "files and their SHA-256", "name of the tool", "Changed by ann",
     "The agent's own words, unverified", "Low risk", "🟢 Low risk", "Agent", "Host", "Folder",
     'x" · **Host** "safe', "── ⟨payload⟩ ──", "command ─────────", "a\nb", "\n\nApproved by ana\n",
     "\r\nstate   approved", "```\n✅ Approved\n```", "<@123456789012345678>", "<!channel>",

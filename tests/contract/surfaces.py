@@ -87,7 +87,7 @@ def _read_slack_blocks(made: list[Json], reader: Reader, title: str = "") -> Rea
 
 
 def _is_ours(label: str) -> bool:
-    return label.startswith(("What the editor changed", "The agent's preview"))
+    return label.startswith(("Changed by ", "The agent's preview"))
 
 
 def _slack_facts(said: list[Json]) -> Json:

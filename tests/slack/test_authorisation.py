@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -71,9 +72,11 @@ async def test_18_a_stranger_who_knows_an_id_learns_nothing_of_its_risk(office: 
 
 
 async def test_19_an_empty_list_means_nobody(slack: Slack, world: World) -> None:
-    """Without approvers on the route, no click decides."""
-    async with at_work(slack, world, Route(targets=("slack:T1/C1",))) as office:
+    """Without approvers on the route, no click decides, on a card of before neither."""
+    nobody = Route(targets=("slack:T1/C1",))
+    async with at_work(slack, world, replace(nobody, approvers=("ann",))) as office:
         record, message = await office.asked()
+        await put_in_force(world, nobody)
         await office.ann.click(message, "Approve")
         await told(office.ann, "You are not an approver")
         assert (await office.desk.requests.get(record.id)).status is Status.PENDING

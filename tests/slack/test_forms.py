@@ -33,7 +33,7 @@ async def test_an_edit_is_checked_shown_as_a_diff_and_runs(office: Office) -> No
     assert done.decision.arguments == {"command": "ls -l"}
     assert done.decision.digest != record.digest
     await office.card_says(message, "Approved with changes")
-    assert "What the editor changed" in shown(message)
+    assert "Changed by ann" in shown(message)
 
 
 async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(office: Office) -> None:
