@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.records import Record
 from gateway.errors import Conflict, InvalidRequest, Unauthorized, Unconfirmed
 from gateway.models import Action, RiskLevel, Status
 from gateway.ports.cards import card_of
@@ -139,7 +140,8 @@ async def test_hooks_look_at_an_edit_again(staged: Staged) -> None:
         record = await stage.asked(before)
         edit = click(record, Action.EDIT, arguments=after, confirmed=True)
         await world.core.requests.decide(edit)
-        return (await world.core.requests.get(record.id)).risk.reasons
+        now: Record = await world.core.requests.get(record.id)
+        return now.risk.reasons
 
     assert await edited(raises, {**raises, "x": 1}) == (SAID,)
     assert await edited(raises, {"all": {"error": "broken"}}) == (SAID,)

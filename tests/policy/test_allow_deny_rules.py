@@ -110,7 +110,10 @@ async def test_guardrails_do_what_the_policy_says(
 async def test_explain_says_what_guardrails_found_in_shadow(world: World) -> None:
     """They decide nothing, and the operator sees what they would have done."""
     await in_force(world, guardrails=Guardrails.SHADOW)
-    for text, said in (("rm -rf x", "in shadow, would deny: removes folders whole"), ("ls", "")):
+    for text, said in (
+        ("rm -rf x", "in shadow, would deny: removes folders whole, in command"),
+        ("ls", ""),
+    ):
         opinions = await world.approvals.explain(command(text).request)
         (found,) = [one for one in opinions if one.decider == "guardrails"]
         assert (found.effect, found.message) == ("no opinion", said)
