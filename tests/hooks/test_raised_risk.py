@@ -140,8 +140,8 @@ async def test_hooks_look_at_an_edit_again(staged: Staged) -> None:
         record = await stage.asked(before)
         edit = click(record, Action.EDIT, arguments=after, confirmed=True)
         await world.core.requests.decide(edit)
-        kept: Record = await world.core.requests.get(record.id)
-        return kept.risk.reasons
+        now: Record = await world.core.requests.get(record.id)
+        return now.risk.reasons
 
     assert await edited(raises, {**raises, "x": 1}) == (SAID,)
     assert await edited(raises, {"all": {"error": "broken"}}) == (SAID,)
