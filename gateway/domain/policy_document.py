@@ -87,13 +87,13 @@ class Route(Wire):
     counts distinct people; one deny ends it. `scope_quorum` is how many must vote before an
     approval is remembered widely. Times are in seconds; a `timeout` of 0 is none but the 30-day
     cap, and holds where the agent names none; `max_timeout`, where it is written, bounds what an
-    agent asks for. `remind_after` lists when to remind, counted from the request. `agents` and `tools` are
-    names in which `*` stands for anything; empty for all. `targets` are places: `adapter:channel`
-    where a card is posted, or the bare name of an adapter that shows all requests, such as `web`.
-    With `mention` the card calls the approvers when it is posted. `notify` are told the outcome;
-    `requester` stands for the agent's owner. With `self_approval` off, a requester may never
-    decide; high risk always behaves so. `canaries_per_day` is how often the gateway itself asks for
-    something dangerous that never runs, to see whether people look.
+    agent asks for. `remind_after` lists when to remind, counted from the request. `agents` and
+    `tools` are names in which `*` stands for anything; empty for all. `targets` are places:
+    `adapter:channel` where a card is posted, or the bare name of an adapter that shows all
+    requests, such as `web`. With `mention` the card calls the approvers when it is posted. `notify`
+    are told the outcome; `requester` stands for the agent's owner. With `self_approval` off, a
+    requester may never decide; high risk always behaves so. `canaries_per_day` is how often the
+    gateway itself asks for something dangerous that never runs, to see whether people look.
     """
 
     name: str = "default"
