@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from gateway.approvals.core import Core
-from gateway.client import AsyncClient, requires_approval
+from gateway.client import AsyncClient
 from gateway.client.http_response import seconds_left
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
@@ -77,21 +77,6 @@ async def test_the_routes_time_holds_for_the_sdk(gate: Gate) -> None:
     until = await gate.client._begin(request, began + 900)
     assert 7_195 < until - began < 7_210
     assert lives(await waiting(gate.core)) == 7_200
-
-
-async def test_the_routes_time_holds_for_a_decorated_function(gate: Gate) -> None:
-    """The decorator sends none either."""
-
-    async def shell(command: str) -> str:
-        """Run."""
-        return command
-
-    gated: Callable[[str], Awaitable[str]] = requires_approval(client=gate.client)(shell)
-    running = asyncio.ensure_future(gated("ls"))
-    record = await waiting(gate.core)
-    assert lives(record) == 7_200
-    await gate.core.requests.decide(click(record, Action.APPROVE))
-    assert await running == "ls"
 
 
 async def test_what_the_agent_names_still_holds(gate: Gate) -> None:
