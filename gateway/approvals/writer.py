@@ -285,7 +285,10 @@ class Writer:
         """Return the record a request begins with, and its life in ms."""
         route = policy.route_for(request.agent, request.tool)
         timeout = route.timeout if request.timeout is None else request.timeout
-        life = int((timeout or MAX_LIFE_SECONDS) * 1000)
+        seconds = timeout or MAX_LIFE_SECONDS
+        if route.max_timeout is not None:
+            seconds = min(seconds, route.max_timeout)
+        life = int(seconds * 1000)
         now = self.now()
         record = Record(
             request=request,

@@ -24,6 +24,7 @@ from gateway.client.backoff import Backoff
 from gateway.client.bound_files import check_files, hash_files
 from gateway.client.check_decision import CheckedDecision, has_ended
 from gateway.client.http_connection import TIMEOUT_SECONDS, HttpConnection
+from gateway.client.http_response import seconds_left
 from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
 from gateway.wire.canonical_json import action_digest
 from gateway.wire.identifiers import REQUEST_ID
@@ -96,7 +97,7 @@ class _AskCommand:
     def __init__(self, verb: str, options: argparse.Namespace) -> None:
         self._verb = verb
         self._options = options
-        self._process = _new_id()
+        self._process = os.urandom(16).hex()
         self._until: float | None = None
         self._silent = False  # the gateway does not answer, and a message said so
         self._answered = False
@@ -151,9 +152,10 @@ class _AskCommand:
             return PENDING_EXIT
         until = self._deadline(time.monotonic()) + _MARGIN_SECONDS
         if not has_ended(state):
-            url = str(self._found.url).rstrip("/")
-            where = f"at {url}/inbox, or with gateway approve {request_id}"
-            _say(f"waiting for approval of {request['tool']}: answer {where}")
+            where = (
+                f"{str(self._found.url).rstrip('/')}/inbox, or with gateway approve {request_id}"
+            )
+            _say(f"waiting for approval of {request['tool']}: answer at {where}")
             state = self._wait_for_end(request_id, until)
         verdict = CheckedDecision(state, request_id, self._found.public_key)
         verdict.check(request)
@@ -172,7 +174,11 @@ class _AskCommand:
             left_of_it = max(round(until - began, 3), _LEAST_SECONDS)
             request = {**request, "timeout": left_of_it}
         body = {"request": request, "process": self._process, "detached": self._options.no_wait}
-        return self._gateway.call("POST", "/v1/requests", body, timeout=min(TIMEOUT_SECONDS, left))
+        left = min(TIMEOUT_SECONDS, left)
+        state, date = self._gateway.exchange("POST", "/v1/requests", body, timeout=left)
+        told = seconds_left(state, date) if request["timeout"] is None else None
+        self._until = until if told is None else time.monotonic() + told
+        return state
 
     def _repeat(self, call: Callable[[float], T]) -> T:
         """Call with the seconds that are left until the gateway answers: to the end of the wait
@@ -211,7 +217,8 @@ class _AskCommand:
         """Return when the wait ends. As at the gateway, time counts from the first submission:
         discovery and enrolment take nothing from it."""
         if self._until is None:
-            self._until = began + (self._options.timeout or _NO_DEADLINE)
+            named = self._options.timeout
+            self._until = began + (_DEFAULT_TIMEOUT if named is None else named or _NO_DEADLINE)
         return self._until
 
     def _withdraw(self, why: str, timeout: float) -> Any:
@@ -363,7 +370,7 @@ def _request(
     digest = action_digest(agent=agent, kind=kind, tool=tool, arguments=arguments, context=context)
     claims = {"roles": _roles(options.role), "human": options.human}
     return {
-        "id": _new_id(),
+        "id": os.urandom(16).hex(),
         "agent": agent,
         "tool": tool,
         "arguments": arguments,
@@ -419,25 +426,20 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     return arguments
 
 
-def _new_id() -> str:
-    return os.urandom(16).hex()
-
-
 def _options(words: list[str]) -> argparse.Namespace:
     """Parse the command line; to save time only the parser of this verb is built."""
     cut = words.index("--") if "--" in words else len(words)
     parser = _ask_parser() if words[0] == "ask" else _wait_parser()
     add = parser.add_argument
-    add("--timeout", type=float, default=None, help="seconds (default: 900); 0 for none")
+    add("--timeout", type=float, help="seconds (ask: else the route's; wait: else 900); 0: none")
     add("--json", action="store_true", help="print the decision as JSON")
     add("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
     options = parser.parse_args(words[1:cut])
     options.command = words[cut + 1 :]
     if words[0] == "ask":
         _check_hook(parser, options)
-    if options.timeout is None:
-        hook = options.hook if words[0] == "ask" else None
-        options.timeout = host_hooks.TIMEOUTS[hook] if hook else _DEFAULT_TIMEOUT
+    if options.timeout is None and words[0] == "ask" and options.hook:
+        options.timeout = host_hooks.TIMEOUTS[options.hook]
     return options
 
 

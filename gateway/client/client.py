@@ -54,7 +54,7 @@ from gateway.wire.signatures import Verifier
 log = logging.getLogger("gateway.client")
 
 DEFAULT_TIMEOUT = 900.0
-"""Seconds that an agent waits by default: a quarter of an hour."""
+"""Seconds that an agent waits where it names no time and the gateway has not said yet how long."""
 
 MARGIN_SECONDS = 0.5
 """The client's deadline comes this much after the gateway's; later approvals are refused."""
@@ -147,7 +147,7 @@ class AsyncClient:
         schema: JsonObject | None = None,
         allowed: Sequence[Action] = (Action.APPROVE, Action.DENY),
         risk: Risk | None = None,
-        timeout: float = DEFAULT_TIMEOUT,
+        timeout: float | None = None,
         session: str | None = None,
         turn: str | None = None,
         id: str | None = None,
@@ -161,7 +161,8 @@ class AsyncClient:
         arguments are to the tool, `harmless` that nothing it does needs asking; see
         `requires_approval`. `human` demands that a person answers. `files` are bound with their
         content: when one of them, or a link on the way to it, has changed at the end, the approval
-        is refused. Raises InvalidRequest.
+        is refused. Without `timeout` the time of the gateway's route holds; 0 is none. Raises
+        InvalidRequest.
         """
         if roles:
             check_roles(roles)
@@ -222,8 +223,8 @@ class AsyncClient:
 
         A request that was submitted before is not asked again, and its approval is handed out once.
         """
-        async with self._asking(request) as until:
-            await self._begin(request, until)
+        async with self._asking(request) as own:
+            until = await self._begin(request, own)
             return await self._end(request, until)
 
     async def stream(self, request: ApprovalRequest) -> AsyncGenerator[Event, None]:
@@ -232,8 +233,8 @@ class AsyncClient:
         Raises as `ask` does. Closing the generator early withdraws the request: use
         `contextlib.aclosing` to close it as soon as the loop is left.
         """
-        async with self._asking(request) as until:
-            await self._begin(request, until)
+        async with self._asking(request) as own:
+            until = await self._begin(request, own)
             yield Event(name="confirmation_required", request=request)
             approval = await self._end(request, until)
         yield Event(name="decided", request=request, approval=approval)
@@ -303,9 +304,19 @@ class AsyncClient:
             if not self._asked[request.id]:
                 del self._asked[request.id]
 
-    async def _begin(self, request: ApprovalRequest, until: float) -> None:
+    async def _begin(self, request: ApprovalRequest, until: float) -> float:
+        """Submit a request; return when the wait for it ends, which the gateway says where the
+        request does not."""
         await self._submit(request, until, detached=False)
         await self._tell("confirmation_required", request, None)
+        if request.timeout is not None:
+            return until
+        try:
+            async with asyncio.timeout_at(until):
+                told = await self._transport.deadline(request.id)
+        except TimeoutError:
+            return until
+        return until if told is None else told + MARGIN_SECONDS
 
     async def _submit(self, request: ApprovalRequest, until: float, *, detached: bool) -> None:
         """Submit a request until it arrives; what is sent again carries what is left of its
@@ -446,7 +457,8 @@ def log_report_failure() -> Iterator[None]:
 def _until(request: ApprovalRequest) -> float:
     """Return when the client stops waiting, in seconds of the loop's clock."""
     now = asyncio.get_running_loop().time()
-    return now + (request.timeout or _NO_DEADLINE) + MARGIN_SECONDS
+    seconds = DEFAULT_TIMEOUT if request.timeout is None else request.timeout
+    return now + (seconds or _NO_DEADLINE) + MARGIN_SECONDS
 
 
 def _where(context: Context | None, files: Sequence[str]) -> Context:

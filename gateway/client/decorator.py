@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 from gateway.client.approval import Approval
 from gateway.client.ask_inside_tool import enter_tool
 from gateway.client.blocking import Client, current_client
-from gateway.client.client import DEFAULT_TIMEOUT, log_report_failure
+from gateway.client.client import log_report_failure
 from gateway.client.gate import (
     ALLOWED,
     Gate,
@@ -39,7 +39,7 @@ def requires_approval(
     when: Callable[..., bool] | None = None,
     hint: Hint | None = None,
     risk: Risk | None = None,
-    timeout: float = DEFAULT_TIMEOUT,
+    timeout: float | None = None,
     allowed: tuple[Action, ...] = ALLOWED,
     serialize: Serialize | None = None,
     files: Sequence[str] = (),
@@ -57,7 +57,8 @@ def requires_approval(function: Callable[P, R] | None = None, /, **options: Any)
     The approver sees every argument by name, also positional and default ones.
 
     `when` is called with the arguments and says whether this call needs approval. `hint` is the
-    reason, by default the docstring's first line. `timeout` is in seconds. An edit changes the
+    reason, by default the docstring's first line. `timeout` is in
+    seconds, by default that of the gateway's route. An edit changes the
     arguments that run, within the function's signature; `respond` returns the given result instead
     of running. `serialize` turns arguments that are not JSON into JSON to show; nobody can edit
     that, and the values run only if they still serialize to the same. `files` names arguments that

@@ -13,7 +13,7 @@ from typing import Any
 from gateway.client import argument_schema
 from gateway.client.approval import Approval
 from gateway.client.blocking import Client
-from gateway.client.client import DEFAULT_TIMEOUT, AsyncClient
+from gateway.client.client import AsyncClient
 from gateway.errors import Denied, InvalidRequest, Unverified
 from gateway.models import Action, ApprovalRequest, Context, Kind, Reason, Risk
 from gateway.wire.canonical_json import canonical
@@ -40,7 +40,7 @@ class Gate:
     kind: Kind = Kind.TOOL
     when: Callable[..., bool] | None = None
     risk: Risk | None = None
-    timeout: float = DEFAULT_TIMEOUT
+    timeout: float | None = None
     allowed: tuple[Action, ...] = ALLOWED
     serialize: Serialize | None = None
     schema: JsonObject | None = None

@@ -46,8 +46,14 @@ class HttpConnection:
     def call(
         self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
     ) -> Any:
-        """Return the JSON response within `timeout` seconds. Raises Unreachable, or the exception
-        for the gateway's error code.
+        """Return the JSON response. See `exchange`."""
+        return self.exchange(method, path, body, timeout=timeout)[0]
+
+    def exchange(
+        self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
+    ) -> tuple[Any, str]:
+        """Return the JSON response within `timeout` seconds, and its `Date`. Raises
+        Unreachable, or the exception for the gateway's error code.
 
         When the gateway has closed the kept connection, the call is repeated once on a new one:
         calls are idempotent.
@@ -64,7 +70,7 @@ class HttpConnection:
         except (OSError, MalformedResponse) as error:
             why = str(error) or type(error).__name__
             raise Unreachable(f"the gateway at {self._name} does not answer: {why}") from error
-        return _decode_body(response)
+        return _decode_body(response), response.fields.get("date", "")
 
     def close(self) -> None:
         """Disconnect; a later call connects again."""

@@ -22,10 +22,16 @@ class HttpPool:
     def call(
         self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
     ) -> Any:
-        """Return the JSON response. Raises as `HttpConnection.call`."""
+        """Return the JSON response. Raises as `HttpConnection.exchange`."""
+        return self.exchange(method, path, body, timeout=timeout)[0]
+
+    def exchange(
+        self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
+    ) -> tuple[Any, str]:
+        """Return the JSON response and its `Date`. Raises as `HttpConnection.exchange`."""
         connection = self._take()
         try:
-            return connection.call(method, path, body, timeout=timeout)
+            return connection.exchange(method, path, body, timeout=timeout)
         finally:
             self._give_back(connection)
 

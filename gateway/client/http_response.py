@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 _MOST_HEAD = 65_536
 _MOST_CONTENT = 64 * 1_048_576
@@ -30,6 +31,17 @@ class HttpResponse:
         self.fields = fields
         self.content = content
         self.keep_open = keep_open
+
+
+def seconds_left(state: Any, date: str) -> float | None:
+    """Return how long a request still has, by the server's own clock in the `Date` of its answer;
+    None where that cannot be read."""
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 (only where no time was named)
+
+    try:
+        return float(state["deadline"]) / 1000 - parsedate_to_datetime(date).timestamp()
+    except (LookupError, TypeError, ValueError, OverflowError):
+        return None
 
 
 def read_response(more: Callable[[], bytes]) -> HttpResponse:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from gateway.client.http_connection import HttpConnection
 from gateway.client.http_pool import HttpPool
+from gateway.client.http_response import seconds_left
 from gateway.client.http_waits import MOST_POLLS, Poll, Waits
 from gateway.client.transport import Process, is_final, state_of
 from gateway.errors import GatewayError, NotFound, Unreachable, Unverified
@@ -37,6 +38,7 @@ class HttpTransport:
         self._sending = ThreadPoolExecutor(_MOST_SENDERS, thread_name_prefix="gateway-send")
         self._waits = Waits(self._open_poll, self._look_up)
         self._settled: dict[str, State] = {}
+        self._deadlines: dict[str, float] = {}
         self._left = False
 
     async def __aenter__(self) -> HttpTransport:
@@ -55,9 +57,17 @@ class HttpTransport:
         """Submit a request."""
         process = self.process.token
         body = {"request": plain(request), "process": process, "detached": detached}
-        state = state_of(await self._call("POST", "/v1/requests", body))
+        answer, date = await self._exchange("POST", "/v1/requests", body)
+        state = state_of(answer)
+        left = None if request.timeout is not None else seconds_left(answer, date)
+        if left is not None and not detached:
+            self._deadlines[request.id] = asyncio.get_running_loop().time() + left
         if is_final(state) and not detached:
             self._settled[request.id] = state
+
+    async def deadline(self, request_id: str) -> float | None:
+        """Return when the request's time ends; the answer to `submit` told it."""
+        return self._deadlines.pop(request_id, None)
 
     async def wait(self, request_id: str, *, until: float) -> State:
         """Return the final state; raises TimeoutError at `until`."""
@@ -67,6 +77,7 @@ class HttpTransport:
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
         """Withdraw a request."""
         self._settled.pop(request_id, None)
+        self._deadlines.pop(request_id, None)
         body = {"reason": reason.value, "message": message}
         await self._call("POST", f"/v1/requests/{request_id}/cancel", body)
 
@@ -112,7 +123,10 @@ class HttpTransport:
             raise Unverified(f"the gateway's answer cannot be read: {error!r}") from error
 
     async def _call(self, method: str, path: str, body: Any = None) -> Any:
-        call = partial(self._http.call, method, path, body)
+        return (await self._exchange(method, path, body))[0]
+
+    async def _exchange(self, method: str, path: str, body: Any = None) -> tuple[Any, str]:
+        call = partial(self._http.exchange, method, path, body)
         if self._left:  # its threads have ended
             raise Unreachable("this client is closed")
         return await asyncio.get_running_loop().run_in_executor(self._sending, call)

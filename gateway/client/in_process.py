@@ -74,6 +74,10 @@ class CallableTransport:
         self.requests.append(request)
         self._states[request.id] = asyncio.create_task(self._ask(request))
 
+    async def deadline(self, request_id: str) -> float | None:
+        """Return None: a callable sets no time."""
+        return None
+
     async def wait(self, request_id: str, *, until: float) -> State:
         """Return the callable's answer; raises TimeoutError at `until`."""
         future = self._state_future(request_id)

@@ -41,6 +41,9 @@ class _PendingRequest:
     def __init__(self) -> None:
         self.waiters: list[asyncio.Future[State]] = []
         self._outcome: State | GatewayError | None = None
+        self.deadline: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._sent: tuple[float, int] | None = None
+        self._deadline_ms: int | None = None
 
     def waiter(self) -> asyncio.Future[State]:
         """Return a future of the outcome; it is done when the outcome is known."""
@@ -48,6 +51,21 @@ class _PendingRequest:
         self.waiters.append(waiter)
         self._wake(waiter)
         return waiter
+
+    def note_sent(self, sent: float, entry: str) -> None:
+        """Remember when the request was sent: on the loop's clock, and on the server's."""
+        self._sent = self._sent or (sent, int(entry.partition("-")[0]))
+        self._learn()
+
+    def note_deadline(self, deadline_ms: int) -> None:
+        """Remember the gateway's deadline, which is on the server's clock."""
+        self._deadline_ms = deadline_ms
+        self._learn()
+
+    def _learn(self) -> None:
+        if self._sent and self._deadline_ms is not None and not self.deadline.done():
+            sent, entry_ms = self._sent
+            self.deadline.set_result(sent + (self._deadline_ms - entry_ms) / 1000)
 
     def settle(self, outcome: State | GatewayError) -> None:
         """Set the outcome and wake all waiters. The first outcome stays."""
@@ -121,13 +139,28 @@ class RedisTransport:
             await self._send("submit", plain(request), detached="1")
             return
         awaited = self._track(request.id)
-        self._unanswered[request.id] = request, asyncio.get_running_loop().time()
+        sent = asyncio.get_running_loop().time()
+        self._unanswered[request.id] = request, sent
         try:
-            await self._send("submit", plain(request), nonce=request.id)
+            awaited.note_sent(sent, await self._send("submit", plain(request), nonce=request.id))
         except BaseException:
             if not awaited.waiters:  # others may wait for the same id
                 self._forget(request.id)
             raise
+
+    async def deadline(self, request_id: str) -> float | None:
+        """Return when the request's time ends, once the gateway has answered."""
+        awaited = self._track(request_id)
+        waiter = awaited.waiter()
+        try:
+            await asyncio.wait({waiter, awaited.deadline}, return_when=asyncio.FIRST_COMPLETED)
+            if awaited.deadline.done():
+                return awaited.deadline.result()
+            waiter.result()  # raises what ended it
+            return None
+        finally:
+            awaited.waiters.remove(waiter)
+            waiter.cancel()
 
     async def wait(self, request_id: str, *, until: float) -> State:
         """Return the final state; raises TimeoutError at `until`."""
@@ -196,13 +229,13 @@ class RedisTransport:
             self._answers.pop(nonce, None)
             self._stop_reading_if_idle()
 
-    async def _send(self, verb: str, body: JsonObject, *, nonce: str = "", **more: str) -> None:
+    async def _send(self, verb: str, body: JsonObject, *, nonce: str = "", **more: str) -> str:
         process = self.process.token
         text = json.dumps(body, separators=(",", ":"))
         fields = {"v": "1", "verb": verb, "process": process, "nonce": nonce or new_id()}
         entry = [word for field in {**fields, "body": text, **more}.items() for word in field]
         try:
-            await self._writer.send("XADD", self._ingress, "*", *entry)
+            return str(await self._writer.send("XADD", self._ingress, "*", *entry))
         except (AuthenticationError, NoPermissionError) as error:
             raise Unauthorized(f"Redis refuses {self.agent}'s user: {error}") from error
         except (RedisError, OSError) as error:
@@ -275,7 +308,10 @@ class RedisTransport:
         self._unanswered.pop(request_id, None)
         if answer is not None and not answer.done():
             answer.set_result(state)
-        if awaited is not None and state is not None and is_final(state):
+        if awaited is None or state is None:
+            return
+        awaited.note_deadline(state.deadline)
+        if is_final(state):
             awaited.settle(state)
 
     async def _send_heartbeats(self) -> None:

@@ -61,6 +61,10 @@ class Transport(Protocol):
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
         """Submit a request durably. The gateway's answer comes with `wait`."""
 
+    async def deadline(self, request_id: str) -> float | None:
+        """Return when the time of a submitted request ends, in seconds of the loop's clock, once
+        the gateway has said so; None where it does not. Raises what ended the request."""
+
     async def wait(self, request_id: str, *, until: float) -> State:
         """Return the final state. Raises TimeoutError at `until`, in seconds of the loop's
         clock."""

@@ -86,13 +86,14 @@ class Route(Wire):
     `approvers` name people, identities, or groups of a platform; empty means nobody. `quorum`
     counts distinct people; one deny ends it. `scope_quorum` is how many must vote before an
     approval is remembered widely. Times are in seconds; a `timeout` of 0 is none but the 30-day
-    cap, `remind_after` lists when to remind, counted from the request. `agents` and `tools` are
-    names in which `*` stands for anything; empty for all. `targets` are places: `adapter:channel`
-    where a card is posted, or the bare name of an adapter that shows all requests, such as `web`.
-    With `mention` the card calls the approvers when it is posted. `notify` are told the outcome;
-    `requester` stands for the agent's owner. With `self_approval` off, a requester may never
-    decide; high risk always behaves so. `canaries_per_day` is how often the gateway itself asks for
-    something dangerous that never runs, to see whether people look.
+    cap, and holds where the agent names none; `max_timeout`, where it is written, bounds what an
+    agent asks for. `remind_after` lists when to remind, counted from the request. `agents` and
+    `tools` are names in which `*` stands for anything; empty for all. `targets` are places:
+    `adapter:channel` where a card is posted, or the bare name of an adapter that shows all
+    requests, such as `web`. With `mention` the card calls the approvers when it is posted. `notify`
+    are told the outcome; `requester` stands for the agent's owner. With `self_approval` off, a
+    requester may never decide; high risk always behaves so. `canaries_per_day` is how often the
+    gateway itself asks for something dangerous that never runs, to see whether people look.
     """
 
     name: str = "default"
@@ -102,6 +103,7 @@ class Route(Wire):
     quorum: int = 1
     scope_quorum: ScopeQuorum = field(default_factory=ScopeQuorum)
     timeout: float = DEFAULT_TIMEOUT_SECONDS
+    max_timeout: float | None = None
     self_approval: bool = True
     mode: Mode = Mode.ASK
     targets: tuple[str, ...] = ("web",)

@@ -168,6 +168,8 @@ def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:
     yield from _quorum_mistakes(route, people)
     if route.timeout < 0 or any(after <= 0 for after in route.remind_after):
         yield "times are positive seconds."
+    if route.max_timeout is not None and route.max_timeout <= 0:
+        yield "max_timeout is a number of seconds above 0; leave it out for no bound."
     if not route.targets:
         yield "without targets nobody sees a request."
     if not 0 <= route.canaries_per_day <= MOST_CANARIES:

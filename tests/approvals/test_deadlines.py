@@ -6,8 +6,10 @@ import pytest
 
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Mode, Route
+from gateway.errors import InvalidRequest
 from gateway.models import Reason, Status
 from gateway.policy.chain import ModeDecider
+from gateway.policy.policy_file import read_policy
 from gateway.server.connections import core_over
 from tests.world import World, over_http, policy, request
 
@@ -38,3 +40,32 @@ async def test_a_rules_approval_expires_by_the_servers_clock(world: World, ahead
         "ab" * 16, over_http(), reason=Reason.CANCELLED_BY_AGENT
     )
     assert cancelled.status is Status.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("asked", "most", "lives"),
+    [
+        (None, None, 300),
+        (9_000.0, None, 9_000),
+        (0.0, None, 30 * 24 * 3600),
+        (9_000.0, 600.0, 600),
+        (0.0, 600.0, 600),
+        (60.0, 600.0, 60),
+        (None, 600.0, 300),
+        (None, 120.0, 120),
+    ],
+)
+async def test_a_route_says_how_long_a_request_lives(
+    world: World, asked: float | None, most: float | None, lives: int
+) -> None:
+    """The route's time holds where the agent names none; its bound holds whatever is asked."""
+    await policy(world.store, Route(timeout=300, max_timeout=most))
+    record = await world.submit(timeout=asked)
+    assert lives - 1 <= (record.deadline - record.created) / 1000 <= lives
+
+
+@pytest.mark.parametrize("most", [0, -1])
+def test_a_bound_on_the_time_is_more_than_nothing(most: int) -> None:
+    """A bound of 0 could mean none or at once, so the policy file refuses it."""
+    with pytest.raises(InvalidRequest, match="max_timeout"):
+        read_policy(f'[[routes]]\nname = "r"\nmax_timeout = {most}\n')

@@ -1,0 +1,106 @@
+"""A route's time holds for an agent that names none, and the client's own wait follows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from gateway.approvals.core import Core
+from gateway.client import AsyncClient
+from gateway.client.http_response import seconds_left
+from gateway.client.http_transport import HttpTransport
+from gateway.client.redis_transport import RedisTransport
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Query, Record
+from gateway.models import Action, Status
+from tests.api.replica import AGENT_TOKEN, POLICY, replica
+from tests.client.test_ask_reach import asking
+from tests.waiting import moment
+from tests.world import AGENT, assembled, click, policy
+
+ROUTE = replace(POLICY.routes[0], timeout=7_200)
+LONG = replace(POLICY, routes=(ROUTE,))
+
+
+class Gate(NamedTuple):
+    """A gateway, and an agent's client of it."""
+
+    core: Core
+    client: AsyncClient
+
+
+@pytest_asyncio.fixture(params=["http", "redis"])
+async def gate(
+    request: pytest.FixtureRequest, server_url: str, namespace: str
+) -> AsyncIterator[Gate]:
+    """A gateway with a route of two hours."""
+    async with AsyncExitStack() as stack:
+        if request.param == "http":
+            one = await stack.enter_async_context(replica(server_url, namespace))
+            await one.store.apply(LONG, by="test")
+            core, transport = one.core, HttpTransport(one.url, AGENT_TOKEN, "agent1")
+            client = AsyncClient(transport)
+        else:
+            world = await stack.enter_async_context(assembled(server_url, namespace))
+            await policy(world.store, Route(timeout=7_200))
+            await stack.enter_async_context(world.ingress().running())
+            core = world.core
+            client = AsyncClient(RedisTransport(server_url, AGENT, namespace))
+        yield Gate(core, await stack.enter_async_context(client))
+
+
+async def waiting(core: Core) -> Record:
+    """Return the first request that waits."""
+    while not (items := (await core.requests.page(Query())).items):
+        await moment()
+    return await core.requests.get(items[0].id)
+
+
+def lives(record: Record) -> int:
+    """Return how many seconds a request has."""
+    return round((record.deadline - record.created) / 1000)
+
+
+async def test_the_routes_time_holds_for_the_sdk(gate: Gate) -> None:
+    """No time is sent, and the client waits as long as the gateway does, not its own 900 s."""
+    request = gate.client.request("shell", {})
+    assert request.timeout is None
+    began = asyncio.get_running_loop().time()
+    until = await gate.client._begin(request, began + 900)
+    assert 7_195 < until - began < 7_210
+    assert lives(await waiting(gate.core)) == 7_200
+
+
+async def test_what_the_agent_names_still_holds(gate: Gate) -> None:
+    """A time of its own, longer than the route's, is kept where no bound is written."""
+    await gate.client.submit(gate.client.request("shell", {}, timeout=9_000))
+    assert lives(await waiting(gate.core)) == 9_000
+
+
+async def test_the_routes_time_holds_for_the_command(server_url: str, namespace: str) -> None:
+    """`gateway ask` without --timeout."""
+    async with replica(server_url, namespace) as one:
+        await one.store.apply(LONG, by="test")
+        async with asking(one.url, "shell") as process:
+            record = await waiting(one.core)
+            assert lives(record) == 7_200
+            await one.core.requests.decide(click(record, Action.APPROVE))
+            assert await process.wait() == 0
+        assert (await one.core.requests.get(record.id)).status is Status.APPROVED
+
+
+def test_the_time_that_is_left_is_counted_on_the_servers_clock() -> None:
+    """A wrong clock here changes nothing; an answer without times gives none."""
+    there = datetime(2001, 1, 1, tzinfo=UTC)
+    state = {"deadline": (there.timestamp() + 60) * 1000}
+    assert seconds_left(state, format_datetime(there, usegmt=True)) == 60
+    for answer, date in ((state, ""), ({}, format_datetime(there)), (None, "x"), ([], "")):
+        assert seconds_left(answer, date) is None
