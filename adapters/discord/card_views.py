@@ -149,7 +149,9 @@ def build_full_view(
         _render_facts(card, _ALL_FACTS)[0],
         _render_because(card, _BECAUSE),
         _render_undeclared(view),
-        f"👥 {escape_with_mentions(card.progress, _PROGRESS)}" if card.progress else "",
+        f"👥 {escape_with_mentions(card.progress, _PROGRESS, card.people)}"
+        if card.progress
+        else "",
         f"{said} {_TURN}" if more else said,
         "" if whole else _PARTLY,
     )
@@ -304,7 +306,7 @@ def _render_changes(card: Card, budget: _TextBudget) -> str:
     if card.changed_by is None:
         return ""
     # Who changed it stands there also where the changes themselves find no room.
-    said = f"**{escape_with_mentions(card.changed_by.text, _CHANGED_BY)}**"
+    said = f"**{escape_with_mentions(card.changed_by.text, _CHANGED_BY, card.people)}**"
     room = budget.room(600) - count_units(said)
     if room < _LEAST:
         return said
@@ -340,9 +342,8 @@ def _render_outcome(card: Card, budget: _TextBudget) -> str:
     lines: list[str] = []
     if card.outcome is not None:
         when = f" <t:{card.decided_at // 1000}:R>" if card.decided_at else ""
-        lines.append(
-            f"**{card.icon} {escape_with_mentions(card.outcome.text, budget.room(500))}**{when}"
-        )
+        said = escape_with_mentions(card.outcome.text, budget.room(500), card.people)
+        lines.append(f"**{card.icon} {said}**{when}")
     if card.paused is not None:
         lines.append(f"⏸️ Until <t:{card.paused // 1000}:f> (<t:{card.paused // 1000}:R>)")
     if card.note is not None:
@@ -350,9 +351,9 @@ def _render_outcome(card: Card, budget: _TextBudget) -> str:
     if card.result is not None:
         lines.append(f"▶️ It {escape_line(card.result.text, budget.room(300))}")
     if card.progress:
-        lines.append(f"👥 {escape_with_mentions(card.progress, budget.room(300))}")
+        lines.append(f"👥 {escape_with_mentions(card.progress, budget.room(300), card.people)}")
     if card.claimed and not card.final:
-        lines.append(f"👀 {escape_with_mentions(card.claimed, budget.room(200))}")
+        lines.append(f"👀 {escape_with_mentions(card.claimed, budget.room(200), card.people)}")
     return "\n".join(lines)
 
 

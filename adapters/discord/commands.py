@@ -15,6 +15,7 @@ from discord import ui
 from adapters.discord import library
 from adapters.discord.card_views import READ, MessageContent, build_outcome_view
 from adapters.discord.custom_ids import PLATFORM, DiscordButton
+from adapters.discord.forms import check_plan
 from adapters.discord.full_view import FullViewPages
 from adapters.discord.grant_cards import KillSwitchActions
 from adapters.discord.identities import read_identity, refuse_stranger, refuse_unfit
@@ -23,6 +24,7 @@ from adapters.discord.remember import RememberDialog
 from adapters.discord.responses import InteractionReply, build_private_reply
 from gateway.models import Action
 from gateway.ports import (
+    ANOTHER_PLAN,
     Click,
     Desk,
     JsonObject,
@@ -40,6 +42,7 @@ OPEN = "ag1:open"  # the menu under /pending
 _LISTED = 20
 _OFFERED = 100  # candidates, of which Discord shows 25 that match
 _COMPLETION_SECONDS = 2.0
+_BOOLEAN = 5  # as below
 _TEXT = 3  # Discord's type number of a string option
 _NOTE = "commands"
 _SHORT, _LINE = 8, 100
@@ -62,7 +65,11 @@ DEFINITIONS: list[JsonObject] = [
     {
         "name": "deny",
         "description": "Deny a request",
-        "options": [_REQUEST, _build_option("reason", "what the agent is told", required=False)],
+        "options": [
+            _REQUEST,
+            _build_option("reason", "what the agent is told", required=False),
+            _build_option("plan", ANOTHER_PLAN.lower(), required=False) | {"type": _BOOLEAN},
+        ],
     },
     {"name": "grants", "description": "What is remembered", "options": []},
     {"name": "stop-all", "description": "Deny everything, or allow again: admins", "options": []},
@@ -115,7 +122,8 @@ class DiscordCommands:
             case "deny":
                 identity, wanted = read_identity(interaction), options.get("request", "")
                 record = await self._worklist.find(identity, wanted)
-                return await self._deny(interaction, record, options.get("reason", ""))
+                reason, plan = options.get("reason", ""), options.get("plan") == str(True)
+                return await self._deny(interaction, record, reason, replan=plan)
         return await self._run_admin_command(
             interaction, str(data.get("name")), options.get("grant", "")
         )
@@ -187,7 +195,7 @@ class DiscordCommands:
         return await self._reading.build_full_view(record, interaction, button)
 
     async def _deny(
-        self, interaction: discord.Interaction, record: Record, reason: str
+        self, interaction: discord.Interaction, record: Record, reason: str, *, replan: bool
     ) -> InteractionReply:
         await refuse_unfit(self._desk, interaction, record.id)
         click = Click(
@@ -197,7 +205,7 @@ class DiscordCommands:
             action=Action.DENY,
             nonce=f"{PLATFORM} {interaction.id}",
             message=reason,
-            feedback=bool(reason),
+            feedback=check_plan(replan, reason),
         )
         record = await self._desk.requests.decide(click)
         return InteractionReply(build_outcome_view(await self._reading.build_card(record)))

@@ -11,14 +11,15 @@ from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.markup import clip, count_units
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
-from gateway.ports import Card, Field, JsonObject, parse_json
+from gateway.ports import ANOTHER_PLAN, SAY_THE_PLAN, Card, Field, JsonObject, parse_json
 
 LONGEST_INPUT = 4000
 _MOST_FIELDS = 5
 _MOST_CHOICES = 25
 _LABEL, _TEXT = 45, 100
 REASON, NOTE, ARGUMENTS, RESULT = "reason", "note", "arguments", "result"
-SURE, STOPS = "sure", "stops"
+SURE, STOPS, NEXT = "sure", "stops", "next"
+REPLAN = "replan"
 _YES, _NO = "yes", "no"
 _TITLES = {
     Action.DENY: "Deny",
@@ -48,7 +49,7 @@ def _build_fields(action: Action, card: Card | None) -> list[ui.Label[Any]]:
             build_text_field("Reason", REASON, "The agent is told. May be empty."),
             build_text_field("Note for the record", NOTE, "The agent is never told."),
         ]
-        return said if action is Action.DENY else [*said, _build_stop_menu()]
+        return [*said, _build_next_menu() if action is Action.DENY else _build_stop_menu()]
     if card is None:
         raise Unfit("This needs the request, and it could not be read. Try again.")
     if action is Action.EDIT:
@@ -56,6 +57,14 @@ def _build_fields(action: Action, card: Card | None) -> list[ui.Label[Any]]:
     if action is Action.RESPOND:
         return [build_text_field("Result", RESULT, "The agent gets this instead.", required=True)]
     return [_build_answer_field(at, field) for at, field in enumerate(_check_fields(card.fields))]
+
+
+def _build_next_menu() -> ui.Label[Any]:
+    options = [
+        discord.SelectOption(label="Deny", value="deny", default=True),
+        discord.SelectOption(label=ANOTHER_PLAN, value=REPLAN),
+    ]
+    return ui.Label(text="What then", component=ui.Select(custom_id=NEXT, options=options))
 
 
 def _build_stop_menu() -> ui.Label[Any]:
@@ -161,7 +170,7 @@ def read_content(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonOb
         reason = str(given.get(REASON) or "")
         said: JsonObject = {"message": reason, "note": str(given.get(NOTE) or "")}
         if action is Action.DENY:
-            return {**said, "feedback": bool(reason)}
+            return {**said, "feedback": check_plan(REPLAN in (given.get(NEXT) or []), reason)}
         return {**said, "abort": str((given.get(STOPS) or ["turn"])[0])}
     if action is Action.EDIT:
         value = parse_json(str(given.get(ARGUMENTS) or "").encode("utf-8", "surrogatepass"))
@@ -171,6 +180,13 @@ def read_content(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonOb
     if action is Action.RESPOND:
         return {"result": str(given.get(RESULT) or "")}
     return {"answers": _read_answers(given, fields)}
+
+
+def check_plan(wanted: bool, reason: str) -> bool:
+    """Return whether another plan is wanted. Raises InvalidRequest for one without words."""
+    if wanted and not reason:
+        raise InvalidRequest(SAY_THE_PLAN)
+    return wanted
 
 
 def _read_answers(given: dict[str, Any], fields: tuple[Field, ...]) -> JsonObject:

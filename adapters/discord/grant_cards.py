@@ -15,7 +15,7 @@ from adapters.discord.markup import escape_line, escape_with_mentions
 from adapters.discord.posting import Posting
 from adapters.discord.responses import InteractionReply
 from gateway.errors import Unauthorized
-from gateway.ports import Desk, GrantCard, MessageRef, Notice
+from gateway.ports import LIFT, Desk, GrantCard, KillSwitch, MessageRef, Notice
 
 REVOKE, STOP, ALLOW = "revoke", "stop", "allow"
 SWITCHES = (STOP, ALLOW)
@@ -47,7 +47,7 @@ class DiscordGrantPosting:
         said = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
         news = card.outcome or " ".join(card.notices)
         title = f"⏰ {card.icon} **{card.word}** · {escape_line(card.tool.text, 250)}"
-        text = f"{title}: {escape_with_mentions(news, 600)}"
+        text = f"{title}: {escape_with_mentions(news, 600, card.people)}"
         await self._posting.answer(notice.target, notice.ref, text, said)
 
 
@@ -62,7 +62,8 @@ def _build_view(card: GrantCard, copy: str, silent: bool) -> MessageContent:
     head = [f"### {card.icon} {card.word} · {escape_line(card.tool.text, 120)}"]
     if card.outcome:
         at = f" <t:{card.ended_at // 1000}:f>" if card.ended_at else ""
-        head.append(f"{escape_with_mentions(card.outcome[:1].upper() + card.outcome[1:], 300)}{at}")
+        said = card.outcome[:1].upper() + card.outcome[1:]
+        head.append(f"{escape_with_mentions(said, 300, card.people)}{at}")
     covers = [] if silent else [f"**What it covers**\n> {escape_line(card.words.text, 900)}"]
     if card.asked is not None and not silent:
         covers.append(f"**Made from**\n> {escape_line(card.asked.text, 500)}")
@@ -95,7 +96,7 @@ class KillSwitchActions:
         person = await self._desk.requests.person(read_identity(interaction))
         if person is None or not person.admin:
             raise Unauthorized("only an admin may use the kill switch")
-        return InteractionReply(_build_switch_view(await self._desk.operator.is_stopped()))
+        return InteractionReply(_build_switch_view(await self._desk.operator.kill_switch()))
 
     async def turn(
         self, interaction: discord.Interaction, button: DiscordButton
@@ -104,17 +105,18 @@ class KillSwitchActions:
         await refuse_unfit(self._desk, interaction, button.request_id)
         on = button.verb == STOP
         await self._desk.operator.stop_all(read_identity(interaction), on=on)
-        return InteractionReply(_build_switch_view(on), replaces=True)
+        switch = await self._desk.operator.kill_switch()
+        return InteractionReply(_build_switch_view(switch), replaces=True)
 
 
-def _build_switch_view(on: bool) -> MessageContent:
+def _build_switch_view(switch: KillSwitch) -> MessageContent:
+    on = switch.on
     verb, label = (ALLOW, "Allow again") if on else (STOP, "Stop everything")
     style = discord.ButtonStyle.secondary if on else discord.ButtonStyle.danger
     said = (
-        "🛑 **Everything is denied:** the kill switch is on."
+        f"🛑 {escape_line(switch.state, 300)}\n*Allow again*: {LIFT}"
         if on
-        else "**The kill switch is off.** Stopping denies all that waits or is asked, for all "
-        "agents, until an admin allows it again."
+        else f"**The kill switch is off.** *Stop everything*: {switch.stopping}"
     )
     press = DiscordButton(verb=verb, request_id=NO_REQUEST, revision=0).custom_id
     view = ui.LayoutView(timeout=None)

@@ -7,7 +7,7 @@ Lengths are counted in UTF-16 units: Discord never counts more.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 _LANGUAGES = {"shell": "bash", "diff": "diff", "json": "json"}
 # Discord hides a backslash before any punctuation, so escaping too much does no harm.
@@ -28,9 +28,15 @@ def escape_line(text: str, budget: int) -> str:
     return _escape(text.replace("\n", " ⏎ "), budget)
 
 
-def escape_with_mentions(text: str, budget: int) -> str:
-    """Return a sentence of ours, escaped, with identities as mentions."""
-    return _PERSON.sub(r"<@\1>", escape_line(text, budget))
+def escape_with_mentions(text: str, budget: int, people: Collection[str]) -> str:
+    """Return a sentence of ours, escaped, with those of `people` who are users as mentions: they are
+    whom the gateway names. Whoever else a text names stays text."""
+    users = {f"discord\\:{one.removeprefix('discord:')}" for one in people}
+
+    def mention(found: re.Match[str]) -> str:
+        return f"<@{found[1]}>" if found[0] in users else found[0]
+
+    return _PERSON.sub(mention, escape_line(text, budget))
 
 
 def quote(text: str, budget: int) -> str:

@@ -163,7 +163,8 @@ class Posting:
             )
 
     async def _inform(self, notice: Notice, card: Card, place: DiscordPlace) -> None:
-        said = escape_with_mentions(card.outcome.text, 1200) if card.outcome else ""
+        outcome = card.outcome.text if card.outcome else ""
+        said = escape_with_mentions(outcome, 1200, card.people)
         text = f"{card.icon} **{card.word}** · {escape_line(card.tool.text, 250)}\n{said}"
         channel = await self._channel(place)
         await channel.send(text, nonce=notice.nonce, suppress_embeds=True)

@@ -27,6 +27,7 @@ from gateway.ports import (
     RememberOption,
     Worklist,
     backing_of,
+    people_of,
     remember_as,
     render_safe,
     scopes_of,
@@ -183,7 +184,7 @@ def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
         lines.append(
             f"- `{grant.id[:8]}` **{grant.effect}** {_render_words(grant.words, _COVERS)}\n"
             f"-# {escape_line(f'{grant.agent}, {where}', 120)} · {ends} · {uses_of(grant)} · "
-            f"{escape_with_mentions(backing_of(grant), 160)}"
+            f"{escape_with_mentions(backing_of(grant), 160, people_of(grant))}"
         )
     kept = keep_whole_lines(lines, _LIST_UNITS)
     more = len(grants) + 1 - len(kept)

@@ -12,7 +12,7 @@ import aiohttp
 import discord
 
 from adapters.discord.card_views import MessageContent, build_text_view
-from adapters.discord.markup import escape_with_mentions
+from adapters.discord.markup import escape_line
 from gateway.errors import (
     Conflict,
     InvalidRequest,
@@ -70,7 +70,7 @@ def build_refusal(error: Exception) -> InteractionReply:
 def _render_sentence(text: str) -> str:
     """Return an error's text as a sentence, escaped: it may quote anybody."""
     said = render_safe(text).text
-    return escape_with_mentions(f"{said[:1].upper()}{said[1:].rstrip('.')}.", _LONGEST_SENTENCE)
+    return escape_line(f"{said[:1].upper()}{said[1:].rstrip('.')}.", _LONGEST_SENTENCE)
 
 
 async def respond(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.slack.card_blocks import button, ours, plain, row, section
+from adapters.slack.card_blocks import button, plain, row, section
 from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, Malformed
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import Conflict, InvalidRequest
-from gateway.ports import Desk, Grant, Identity, MessageRef, Worklist
+from gateway.ports import LIFT, Desk, Grant, Identity, MessageRef, Worklist
 
 ADMIN_BUTTONS = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
 _EVERY, _OF_SESSION = "all", "session"  # may stand in place of a grant's id
-_STOP = "Everything that waits or is asked is denied, for all agents, until somebody lifts it."
-_LIFT = "Agents are answered again as before. What was denied stays denied."
 _ALL = "All that you may revoke is revoked; people are asked again."
 _SESSION = "All that is remembered for this session is revoked; people are asked again."
 
@@ -66,19 +64,23 @@ class AdminActions:
         """Return the kill switch of a Home tab: its state and, for admins, its button."""
         person = await self._desk.requests.person(identity)
         admin = person is not None and person.admin
-        stopped = await self._desk.operator.is_stopped()
+        switch = await self._desk.operator.kill_switch()
         blocks: list[Json] = []
-        if stopped:
-            blocks.append(section(ours("*Everything is denied:* the kill switch is on.")))
-        if admin and stopped:
+        if switch.on:
+            blocks.append(section(plain(switch.state)))
+        if admin and switch.on:
             blocks.append(
                 _build_row(
-                    button("Allow again", Act.ALLOW_AGAIN, "-", confirm=(_LIFT, "Allow again"))
+                    button("Allow again", Act.ALLOW_AGAIN, "-", confirm=(LIFT, "Allow again"))
                 )
             )
         elif admin:
             stop = button(
-                "Stop everything", Act.STOP_ALL, "-", style="danger", confirm=(_STOP, "Stop")
+                "Stop everything",
+                Act.STOP_ALL,
+                "-",
+                style="danger",
+                confirm=(switch.stopping, "Stop"),
             )
             blocks.append(_build_row(stop))
         return blocks

@@ -33,6 +33,7 @@ from adapters.slack.payloads import Act, Json, ModalMetadata
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
 from gateway.ports import (
+    ANOTHER_PLAN,
     HIDDEN,
     LIFETIME_WORDS,
     Card,
@@ -94,7 +95,7 @@ def build_deny(card: Card, form: ModalMetadata) -> Json:
     """Return the modal of a denial: the reason, and whether the agent shall plan again."""
     ways = [
         option("Deny", Action.DENY, "The agent is told no, and why"),
-        option("Deny, and ask for another plan", REPLAN, "The agent plans again with your words"),
+        option(ANOTHER_PLAN, REPLAN, "The agent plans again with your words"),
     ]
     blocks = [
         _build_summary(card),

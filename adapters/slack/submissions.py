@@ -13,7 +13,7 @@ from adapters.slack.users_and_rights import Rights
 from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
 from gateway.models import Action, RiskLevel
-from gateway.ports import Desk, JsonObject, Record, changes
+from gateway.ports import SAY_THE_PLAN, Desk, JsonObject, Record, changes
 
 DONE: Json = {"response_action": "clear"}
 _EDIT_SECONDS = 3600.0
@@ -100,7 +100,7 @@ def _read_decision(
     if kind == modals.DENY:
         replan = typed.read_choice() == modals.REPLAN
         if replan and not typed.reason:
-            raise _Wrong("reason", "Say what the agent should plan instead.")
+            raise _Wrong("reason", SAY_THE_PLAN)
         again = typed.read_denial_remember()
         return Action.DENY, {"message": typed.reason, "feedback": replan, "remember": again}
     if kind == modals.REMEMBER:

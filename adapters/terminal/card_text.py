@@ -34,8 +34,8 @@ HELP = """\
 y  approve             n  deny, with a reason if you like
 f  read all of it      e  edit the arguments in $EDITOR
 c  copy what would run k  say that you are looking at it
-a  approve several     r  approve and remember it
-g  list what is remembered, and revoke it
+a  approve several     p  deny, and ask for another plan
+r  approve and remember g list what is remembered, and revoke it
 ←  the one before      →  the next request
 ↑ ↓  scroll            q  leave; requests stay where they are
 

@@ -153,6 +153,7 @@ class FullTextScreen(ModalScreen[str | None]):
         ("escape,f,q", "leave", "back"),
         ("y", "decide('y')", "approve"),
         ("n", "decide('n')", "deny"),
+        ("p", "decide('p')", "another plan"),
     ]
 
     def __init__(self, title: str, text: RenderableType, *, decides: bool) -> None:

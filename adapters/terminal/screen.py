@@ -31,7 +31,9 @@ from adapters.terminal.prompts import YES, FormScreen, FullTextScreen, RememberS
 from gateway.errors import GatewayError, Unconfirmed
 from gateway.models import Action, RiskLevel
 from gateway.ports import (
+    ANOTHER_PLAN,
     HIDDEN,
+    SAY_THE_PLAN,
     Card,
     Click,
     Clock,
@@ -77,6 +79,7 @@ class TerminalApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         ("y", "approve", "approve"),
         ("n", "deny", "deny"),
+        ("p", "replan", "another plan"),
         ("e", "edit", "edit"),
         ("f", "full", "full text"),
         ("c", "copy", "copy"),
@@ -202,6 +205,12 @@ class TerminalApp(App[None]):
             await self._deny(record)
 
     @_told_of_failures
+    async def action_replan(self) -> None:
+        """Deny the displayed request, and have the agent plan again."""
+        if (record := self.record) is not None:
+            await self._replan(record)
+
+    @_told_of_failures
     async def action_full(self) -> None:
         """Show the full text, where it can also be decided."""
         record = self.record
@@ -221,6 +230,8 @@ class TerminalApp(App[None]):
             await self._approve(record, self._build_card(record, whole=True))
         elif key == "n":
             await self._deny(record)
+        elif key == "p":
+            await self._replan(record)
 
     @_told_of_failures
     async def action_edit(self) -> None:
@@ -339,6 +350,13 @@ class TerminalApp(App[None]):
         words = await self.push_screen_wait(WordsScreen("Deny. Words for the agent, or just Enter"))
         if words is not None:
             await self._click(record, Action.DENY, message=words)
+
+    async def _replan(self, record: Record) -> None:
+        words = await self.push_screen_wait(WordsScreen(f"{ANOTHER_PLAN}. {SAY_THE_PLAN}"))
+        if words == "":
+            self._say("not denied: another plan needs words for the agent", bad=True)
+        elif words is not None:
+            await self._click(record, Action.DENY, message=words, feedback=True)
 
     async def _answer(self, record: Record, card: Card) -> None:
         answers = await self.push_screen_wait(FormScreen(card))

@@ -10,11 +10,13 @@ from typing import Any
 
 from gateway.models import Action
 from gateway.ports import (
+    LIFT,
     Block,
     Card,
     Change,
     Field,
     JsonObject,
+    KillSwitch,
     Record,
     Segment,
     Visible,
@@ -185,3 +187,8 @@ def _build_field(field: Field) -> JsonObject:
 
 def _build_optional_line(text: Visible | None) -> Line | None:
     return build_line(text.segments) if text else None
+
+
+def build_switch(switch: KillSwitch) -> JsonObject:
+    """Return the kill switch: its state, and what pressing its button does."""
+    return {"on": switch.on, "state": switch.state, "does": LIFT if switch.on else switch.stopping}

@@ -60,7 +60,7 @@ class GrantAndStopHandlers:
 
     async def _stop(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         await self._desk.operator.stop_all(visitor.identity, on=body["on"])
-        return web.json_response({"stopped": body["on"]})
+        return web.json_response({"ok": True})
 
 
 def _build_row(grant: Grant, card: GrantCard) -> JsonObject:

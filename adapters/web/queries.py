@@ -15,6 +15,7 @@ from adapters.web.card_json import (
     add_viewer,
     build_line,
     build_row,
+    build_switch,
     build_whole,
 )
 from adapters.web.security import (
@@ -85,7 +86,7 @@ class ReadHandlers:
             "roles": ROLES_ON_CARDS,
             "pass_lifetimes": PASS_LIFETIME_WORDS,
             "admin": person is not None and person.admin,
-            "stopped": await self._desk.operator.is_stopped(),
+            "switch": build_switch(await self._desk.operator.kill_switch()),
         }
         return web.json_response(told)
 

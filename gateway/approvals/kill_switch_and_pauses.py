@@ -11,6 +11,7 @@ from gateway.domain.statistics import PeriodReport
 from gateway.domain.store import Store
 from gateway.errors import Unauthorized
 from gateway.policy.authorization import answers_for
+from gateway.ports.words import KillSwitch
 
 
 class OperatorDesk:
@@ -24,9 +25,12 @@ class OperatorDesk:
         self._held = held
         self._reporting = reporting
 
-    async def is_stopped(self) -> bool:
-        """Tell whether the kill switch is on."""
-        return await self._store.is_stopped()
+    async def kill_switch(self) -> KillSwitch:
+        """Return whether the kill switch is on, since when and by whom, and how many wait."""
+        found = await self._store.stopped_by()
+        by, at = found or ("", 0)
+        waiting = await self._store.count_pending()
+        return KillSwitch(on=found is not None, by=by, at=at, waiting=waiting)
 
     async def stop_all(self, identity: Identity, *, on: bool) -> None:
         """Turn the kill switch on or off. See `gateway.ports.OperatorCalls` for what it raises."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 
 from gateway.cli.redis_access import connect_backend
+from gateway.ports.words import LIFT, KillSwitch
 
 
 async def stop_all(options: argparse.Namespace) -> int:
     """Turn the kill switch on."""
     async with connect_backend() as found:
+        waiting = await found.store.count_pending()
         await found.store.set_stopped(True, by=options.by)
-    print(
-        "everything is denied until `gateway resume`; what was approved before cannot be recalled"
-    )
+    print(KillSwitch(on=True, waiting=waiting).stopping)
+    print("`gateway resume` lifts it: " + LIFT)
     return 0
 
 
@@ -21,5 +22,5 @@ async def resume(options: argparse.Namespace) -> int:
     """Turn the kill switch off."""
     async with connect_backend() as found:
         await found.store.set_stopped(False, by=options.by)
-    print("requests are asked again")
+    print(LIFT)
     return 0

@@ -153,7 +153,8 @@ class RedisTransport:
         awaited = self._track(request_id)
         waiter = awaited.waiter()
         try:
-            await asyncio.wait({waiter, awaited.deadline}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {waiter, awaited.deadline}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if awaited.deadline.done():
                 return awaited.deadline.result()
             waiter.result()  # raises what ended it

@@ -172,6 +172,9 @@ class Store(Protocol):
     async def set_stopped(self, stopped: bool, *, by: str) -> None:
         """Turn the kill switch on or off."""
 
+    async def stopped_by(self) -> tuple[str, int] | None:
+        """Return who turned the kill switch on and when, in ms; None while it is off."""
+
     async def is_stopped(self) -> bool:
         """Tell whether the kill switch is on."""
 

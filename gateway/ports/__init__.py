@@ -76,7 +76,7 @@ from gateway.ports.desk import (
     ToolCalls,
     Watch,
 )
-from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, uses_of
+from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
@@ -101,20 +101,24 @@ from gateway.ports.remember_options import (
     scopes_of,
 )
 from gateway.ports.standing import standing_of
+from gateway.ports.words import ANOTHER_PLAN, LIFT, SAY_THE_PLAN, KillSwitch
 from gateway.ports.worklist import Worklist
 from gateway.wire.canonical_json import parse as parse_json
 from gateway.wire.codec import JsonObject, plain
 from gateway.wire.identifiers import REQUEST_ID
 
 __all__ = [
+    "ANOTHER_PLAN",
     "FAIL",
     "HIDDEN",
     "LABEL_CHARS",
     "LIFETIME_WORDS",
+    "LIFT",
     "NEEDS_ALL_SEEN",
     "PASS_LIFETIME_WORDS",
     "REQUEST_ID",
     "ROLES_ON_CARDS",
+    "SAY_THE_PLAN",
     "Adapter",
     "Approvers",
     "AuditEvent",
@@ -151,6 +155,7 @@ __all__ = [
     "HasStreams",
     "Identity",
     "JsonObject",
+    "KillSwitch",
     "Lists",
     "Logins",
     "MessageRef",
@@ -197,6 +202,7 @@ __all__ = [
     "hides",
     "make_visible",
     "parse_json",
+    "people_of",
     "plain",
     "progress_of",
     "quote_name",

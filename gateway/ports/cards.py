@@ -114,7 +114,8 @@ class Card:
     what the agent reported since. `editable` is the text to edit, None when it may not be shown.
     `calls` are who is called by name, as the platform's identities and groups. One that does not
     `ask` stands for requests without cards, or says until when an agent is `paused`; people go on
-    at `inbox`, an address.
+    at `inbox`, an address. `people` are whom the gateway itself names on it: nobody else becomes
+    a mention, whatever a text says.
     Times are in ms.
     """
 
@@ -158,6 +159,7 @@ class Card:
     asks: bool = True
     paused: int | None = None
     inbox: str = ""
+    people: frozenset[str] = frozenset()
     remembers: frozenset[Action] = frozenset()
     calls: tuple[str, ...] = ()
 
@@ -274,10 +276,25 @@ def card_of(
         result=_result(record),
         editable=_editable(record, reveal=reveal),
         controls=_controls(record, standing, seen=complete and not hidden),
+        people=_people(record),
         findings=warnings(record),
         alarms=record.alarms,
         asks_because=why_asked(record),
         remembers=frozenset() if hidden else _remembers(record, standing, complete=complete),
+    )
+
+
+def _people(record: Record) -> frozenset[str]:
+    """Return whom the gateway names in its own sentences about a request."""
+    decided = (record.decision.decided_by,) if record.decision else ()
+    named = (*decided, *(one.by for one in record.edits))
+    return frozenset(
+        (
+            *(one.name for one in named if one.kind is DeciderKind.PERSON),
+            *(vote.person for vote in record.votes),
+            *((record.claim.person,) if record.claim else ()),
+            *(record.approvers.names if record.approvers else ()),
+        )
     )
 
 

@@ -30,6 +30,7 @@ from gateway.ports.blocks import CardSizes
 from gateway.ports.grant_cards import GrantCard
 from gateway.ports.grants_by_hand import HandCalls
 from gateway.ports.outgoing import Notes
+from gateway.ports.words import KillSwitch
 
 
 class Watch(Protocol):
@@ -174,8 +175,8 @@ class SessionCalls(Protocol):
 class OperatorCalls(Protocol):
     """The kill switch, paused agents, and how people decide."""
 
-    async def is_stopped(self) -> bool:
-        """Tell whether the kill switch is on."""
+    async def kill_switch(self) -> KillSwitch:
+        """Return whether the kill switch is on, since when and by whom, and how many wait."""
 
     async def stop_all(self, identity: Identity, *, on: bool) -> None:
         """Deny everything from now on, or lift that again. Raises Unauthorized unless they are an

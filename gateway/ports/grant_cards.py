@@ -31,7 +31,7 @@ class GrantCard:
     `asked` is the request that it was made from. `until` is when it ends, None until revoked.
     `reach` is what it would have covered of late. `notices` are warnings in our words. `outcome`
     says how it ended. `confirm` is the sentence to confirm before it is revoked, empty when it
-    cannot be. Times are milliseconds since the epoch.
+    cannot be. Times are milliseconds since the epoch. `people` are whom the gateway names on it.
     """
 
     grant_id: str
@@ -52,6 +52,7 @@ class GrantCard:
     outcome: str
     ended_at: int | None
     confirm: str
+    people: frozenset[str] = frozenset()
 
     @property
     def title(self) -> str:
@@ -85,7 +86,14 @@ def grant_card_of(grant: Grant, record: Record | None = None, *, reach: str = ""
         outcome="" if end is None else f"{end.why}, by {end.by}",
         ended_at=None if end is None else end.at,
         confirm="" if end is not None else _REVOKE,
+        people=people_of(grant),
     )
+
+
+def people_of(grant: Grant) -> frozenset[str]:
+    """Return who made a grant, whose votes it rests on, and who ended it."""
+    ended = {grant.end.by} if grant.end is not None else set()
+    return frozenset({grant.made_by, *(one.person for one in grant.backers), *ended})
 
 
 def uses_of(grant: Grant) -> str:

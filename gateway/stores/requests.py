@@ -340,6 +340,16 @@ class RedisStore:
         """Tell whether the kill switch is on."""
         return bool(await self.redis.hexists(self.keys.meta, "stopped"))
 
+    async def stopped_by(self) -> tuple[str, int] | None:
+        """Return who turned the kill switch on and when, in ms; None while it is off. Who is ""
+        once the event of it is no longer kept."""
+        event = await self.redis.hget(self.keys.meta, "stopped")
+        if event is None:
+            return None
+        rows = await self.redis.xrange(self.keys.events, event, event)
+        by = str(event_from(*rows[0]).data.get("by", "")) if rows else ""
+        return by, int(event.partition("-")[0])
+
     async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
         start = "-" if after is None else f"({after}"

@@ -185,17 +185,17 @@ async def test_one_state_that_cannot_be_read_fails_no_other(
     transport = client._transport
     assert isinstance(transport, HttpTransport)
     pending = [await client.submit(client.request("n", {"n": n})) for n in range(2)]
-    call = transport._http.call
+    exchange = transport._http.exchange
 
     def newer(method: str, path: str, body: Any = None) -> Any:
-        told = call(method, path, body)
+        told, date = exchange(method, path, body)
         if path == "/v1/sync":
             for item in told["items"]:
                 if item["id"] == pending[0].request.id:
                     item["status"] = "perhaps"
-        return told
+        return told, date
 
-    monkeypatch.setattr(transport._http, "call", newer)
+    monkeypatch.setattr(transport._http, "exchange", newer)
     waits = [asyncio.create_task(client.wait(one)) for one in pending]
     with pytest.raises(Unverified, match="cannot be read"):
         await asyncio.wait_for(waits[0], 15)

@@ -22,6 +22,7 @@ from tests.discord.town import Application, Channel, Json, Town, User
 
 Deliver = Callable[[Application, Json], Awaitable[None]]
 _TEXT_OPTION = 3
+_YES_OR_NO_OPTION = 5
 
 
 class NotShown(AssertionError):
@@ -87,7 +88,13 @@ class Person:
         return await self._begin(opened.app, opened.channel, MODAL, data, opened.message, wait=wait)
 
     async def command(
-        self, app: Application, channel: Channel, name: str, *, wait: bool = True, **options: str
+        self,
+        app: Application,
+        channel: Channel,
+        name: str,
+        *,
+        wait: bool = True,
+        **options: str | bool,
     ) -> Interaction:
         """Use a slash command that the app has registered."""
         data = self._command_data(app, channel, name, options)
@@ -104,7 +111,7 @@ class Person:
         return list(found.answer_data["choices"])
 
     def _command_data(
-        self, app: Application, channel: Channel, name: str, options: dict[str, str]
+        self, app: Application, channel: Channel, name: str, options: dict[str, str | bool]
     ) -> Json:
         place = channel.guild.id if channel.guild else ""
         known = app.commands.get("", []) + app.commands.get(place, [])
@@ -112,7 +119,12 @@ class Person:
         if found is None:
             raise NotShown(f"there is no command /{name}")
         given = [
-            {"name": key, "type": _TEXT_OPTION, "value": value} for key, value in options.items()
+            {
+                "name": key,
+                "type": _YES_OR_NO_OPTION if isinstance(value, bool) else _TEXT_OPTION,
+                "value": value,
+            }
+            for key, value in options.items()
         ]
         return {"id": found["id"], "name": name, "type": 1, "options": given}
 

@@ -35,7 +35,7 @@ async def test_a_denial_carries_its_reason(stage: Stage) -> None:
     assert not done.failed
     ended = await stage.ended(record)
     assert ended.decision is not None
-    assert ended.decision.reason is Reason.FEEDBACK
+    assert ended.decision.reason is Reason.PERSON
     assert ended.decision.message == "not on a Friday"
     assert ended.note == "told ann"
     await stage.shows(card, "Denied", "not on a Friday")

@@ -43,6 +43,40 @@ async def test_09_a_denial_opens_its_modal_though_the_store_stalls(stage: Stage)
     assert (await stage.ended(record)).status is Status.DENIED
 
 
+async def test_a_denial_with_a_reason_is_final(stage: Stage) -> None:
+    """In the form and in the command; the agent plans again only where somebody says so."""
+    ann, app, channel = stage.server.ann, stage.server.app, stage.server.channel
+    record, card = await stage.asked()
+    await ann.submit(await stage.click(ann, card, "Deny"), reason="no")
+    assert (await _why(stage, record)) is Reason.PERSON
+    record = await stage.ask(tool="another")
+    await ann.command(app, channel, "deny", request=record.id, reason="no")
+    assert (await _why(stage, record)) is Reason.PERSON
+
+
+async def test_another_plan_is_asked_for_in_so_many_words(stage: Stage) -> None:
+    """It needs words for the agent: without any, nothing is decided."""
+    ann, app, channel = stage.server.ann, stage.server.app, stage.server.channel
+    record, card = await stage.asked()
+    opened = await stage.click(ann, card, "Deny")
+    refused = await ann.submit(opened, next=["replan"])
+    assert "what the agent should plan instead" in private_text(refused)
+    refused = await ann.command(app, channel, "deny", request=record.id, plan=True)
+    assert "what the agent should plan instead" in private_text(refused)
+    assert (await stage.core.requests.get(record.id)).status is Status.PENDING
+    await ann.submit(await stage.click(ann, card, "Deny"), reason="staging", next=["replan"])
+    assert (await _why(stage, record)) is Reason.FEEDBACK
+    record = await stage.ask()
+    await ann.command(app, channel, "deny", request=record.id, reason="staging", plan=True)
+    assert (await _why(stage, record)) is Reason.FEEDBACK
+
+
+async def _why(stage: Stage, record: Record) -> Reason:
+    decision = (await stage.ended(record)).decision
+    assert decision is not None and decision.status is Status.DENIED
+    return decision.reason
+
+
 async def test_09_a_tap_is_answered_in_time_while_others_want_the_interpreter(stage: Stage) -> None:
     """Another thread computes all the time, and nobody reads what the agent is told."""
     record, card = await stage.asked()

@@ -120,9 +120,11 @@ async def test_an_admin_stops_everything_on_home_and_lifts_it(boss: Office) -> N
     assert "Stop everything" not in await home(boss, "bob", "Nothing waits")
     await home(boss, "ann", "Stop everything")
     record, message = await boss.asked()
+    await home(boss, "ann", "The request that waits now is denied")
     await boss.ann.click_home("Stop everything")
-    assert boss.ann.confirmed
-    await boss.slack.until(lambda: "Everything is denied" in str(boss.ann.home))
+    said = str(boss.ann.confirmed[-1])
+    assert "The request that waits now is denied, and whatever comes" in said
+    await boss.slack.until(lambda: "Everything is denied: ann stopped it at" in str(boss.ann.home))
     await boss.world.sweeper.sweep()
     assert (await boss.ended(record)).status is Status.DENIED
     assert (await boss.ask()).status is Status.DENIED

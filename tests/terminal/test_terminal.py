@@ -76,6 +76,31 @@ async def test_no_takes_a_reason(world: World) -> None:
     assert (decision.status, decision.message) == (Status.DENIED, "not today")
 
 
+async def test_another_plan_is_asked_for_by_a_key_of_its_own(world: World) -> None:
+    """A denial with words is final; the agent plans again only where somebody says so."""
+    denied, planned = await world.submit(), await world.submit(tool="develop")
+    async with seated(world) as seat:
+        await seat.sees("Approval needed")
+        await seat.press("n")
+        await seat.sees("Words for the agent")
+        await seat.type("no")
+        assert _why(await seat.ended(denied)) is Reason.PERSON
+        await seat.sees("develop")
+        await seat.press("p")
+        await seat.sees("Deny, and ask for another plan", "Say what the agent should plan instead")
+        await seat.type("")
+        await seat.sees("another plan needs words")
+        await seat.press("p")
+        await seat.sees("Say what the agent should plan instead")
+        await seat.type("use the staging server")
+        assert _why(await seat.ended(planned)) is Reason.FEEDBACK
+
+
+def _why(record: Record) -> Reason:
+    assert record.decision is not None
+    return record.decision.reason
+
+
 async def test_escape_takes_nothing(world: World) -> None:
     """A question that is left decides nothing."""
     record = await world.submit()

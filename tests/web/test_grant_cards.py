@@ -114,11 +114,19 @@ async def test_an_admin_stops_everything_and_allows_it_again(
 async def _switched(box: Inbox, page: Page, other: Page) -> None:
     assert await other.evaluate(f"{SWITCH} === null")
     waiting = await box.ask(**COMMAND)
+    await page.evaluate("location.reload()")
+    does = "document.getElementById('switch').textContent"
+    await page.until(f"{SWITCH} && {does}.includes('The request that waits now is denied')")
     await page.evaluate(f"document.querySelector('.menu').open = true; {SWITCH}.click()")
     assert not await box.gateway.backend.store.is_stopped()
     await page.press("Really stop everything")
     for tab in (page, other):
-        await tab.until("document.getElementById('stop').textContent.includes('denied')")
+        await tab.until(
+            "document.getElementById('stop').textContent.includes('denied: ann stopped it at')"
+        )
+    await page.until(
+        "document.getElementById('stop').textContent.includes('What was denied stays denied')"
+    )
     assert await other.evaluate("document.querySelector('#stop button') === null")
     await page.until(f"document.querySelector('[data-id=\"{waiting.id}\"].denied')")
     assert (await box.ask(**COMMAND)).status is Status.DENIED

@@ -14,25 +14,31 @@ let admin = false;
 
 export function standing(me) {
   admin = me.admin;
-  draw(me.stopped);
+  draw(me.switch);
 }
 
 // Everybody sees that everything is denied; admins alone get the switch.
-function draw(on) {
-  const words = on ? "Everything is denied: the kill switch is on." : "";
+function draw({ on, state, does }) {
   stop.hidden = !on;
-  stop.replaceChildren(make("strong", {}, words), ...(on && admin ? [press(false)] : []));
+  stop.replaceChildren(make("strong", {}, state), ...(on && admin ? press(false, does) : []));
   if (on) switching.closest("details").open = false; // it would lie above what is said now
-  switching.replaceChildren(...(!on && admin ? [press(true)] : []));
+  switching.replaceChildren(...(!on && admin ? press(true, does) : []));
 }
 
-function press(on) {
-  return sure(`stop ${on}`, on ? "Stop everything" : "Allow again", "", () => api("stop", { on }), () => draw(on));
+// What a press does stands above it: how many wait is counted when the page asks.
+function press(on, does) {
+  const act = sure(`stop ${on}`, on ? "Stop everything" : "Allow again", "", () => api("stop", { on }), look);
+  return [make("p", { class: "quiet" }, does), act];
+}
+
+async function look() {
+  const answer = await api("me");
+  if (answer.ok) draw(answer.value.switch);
 }
 
 // Tell about one event of the gateway's; `open` shows what is remembered.
 export async function news({ type, grant }, say, open) {
-  if (type === "stopped" || type === "resumed") { draw(type === "stopped"); return; }
+  if (type === "stopped" || type === "resumed") { await look().catch(() => null); return; }
   const [head, words] = SAID[type] ?? [];
   if (!head || !grant) return;
   const answer = await api(`grants/${grant}`).catch(() => null);

@@ -1,0 +1,43 @@
+"""What every surface says in the same words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+ANOTHER_PLAN = "Deny, and ask for another plan"
+SAY_THE_PLAN = "Say what the agent should plan instead."
+LIFT = "Requests are asked about again. What was denied stays denied."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillSwitch:
+    """Whether everything is denied, by whom and since when (ms), and how many requests wait.
+
+    `by` and `at` are "" and 0 where nobody knows.
+    """
+
+    on: bool
+    by: str = ""
+    at: int = 0
+    waiting: int = 0
+
+    @property
+    def stopping(self) -> str:
+        """What turning it on does."""
+        waiting = {0: "Nothing waits now", 1: "The request that waits now is denied"}
+        now = waiting.get(self.waiting, f"All {self.waiting} requests that wait now are denied")
+        return (
+            f"{now}, and whatever comes is denied, for all agents, until an admin lifts it."
+            " What was approved and fetched before cannot be recalled."
+        )
+
+    @property
+    def state(self) -> str:
+        """Who turned it on, and when; "" while it is off."""
+        if not self.on:
+            return ""
+        if not self.by:
+            return "Everything is denied: the kill switch is on."
+        at = datetime.fromtimestamp(self.at / 1000, UTC)
+        return f"Everything is denied: {self.by} stopped it at {at:%H:%M} UTC on {at:%d %B %Y}."

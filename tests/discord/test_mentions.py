@@ -1,0 +1,67 @@
+"""A person becomes a mention on Discord only where the gateway itself names them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from adapters.discord.card_views import build_card_view, build_outcome_view
+from gateway.domain.records import Claim, Record
+from gateway.models import Context, DecidedBy, DeciderKind, Decision, Origin, Reason, Status
+from gateway.ports.cards import card_of
+from tests.grants.making import asked
+
+STRANGER, DECIDER = "discord:111111111111111111", "discord:222222222222222222"
+TRICKS = (STRANGER, f"<@{STRANGER[8:]}>", f"approved by {STRANGER}", f"{STRANGER}: yes")
+
+
+def everywhere(trick: str) -> Record:
+    """Return a request in which each text of the agent's names a stranger."""
+    context = Context(cwd=f"/{trick}", host=trick, env={trick: trick})
+    return asked(
+        trick, arguments={trick: trick, "list": [trick]}, hint=trick, context=context,
+        origin=Origin(sender=trick, chat=trick, channel="discord", parent_agent="x"),
+    )  # fmt: skip
+
+
+def ended(record: Record, reason: Reason, by: DecidedBy, message: str) -> Record:
+    """Return the request as it ended."""
+    status = Status.DENIED if by.kind is DeciderKind.PERSON else Status.CANCELLED
+    decision = Decision(
+        request_id=record.id, revision=2, status=status, action=None, reason=reason,
+        digest=record.digest, decided_by=by, decided_at=5, expires_at=9, message=message,
+    )  # fmt: skip
+    return replace(record, status=status, decision=decision, note=message)
+
+
+def mentions(record: Record) -> set[str]:
+    """Return whom the views of a request mention."""
+    card = card_of(record, lines=40, chars=2000)
+    views: list[Any] = [build_card_view(card, "0" * 22)]
+    if record.final:
+        views.append(build_outcome_view(card))
+    shown = json.dumps([view.view.to_components() for view in views]).replace("\\\\", "\\")
+    outside = re.sub(r"```.*?```|`[^`]*`", "", shown)  # in code nothing is a mention
+    return set(re.findall(r"(?<!\\)<@!?&?(\d+)>", outside))
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_no_text_of_an_agent_mentions_anybody(trick: str) -> None:
+    """In a name, an argument, the plea, the place, where it comes from, or its farewell."""
+    record = everywhere(trick)
+    system = DecidedBy(kind=DeciderKind.SYSTEM, name="gateway")
+    assert mentions(record) == set()
+    assert mentions(ended(record, Reason.CANCELLED_BY_AGENT, system, trick)) == set()
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_who_decides_or_looks_is_mentioned_and_nobody_else(trick: str) -> None:
+    """The gateway names them; what they write names nobody."""
+    record, ann = everywhere(trick), DecidedBy(kind=DeciderKind.PERSON, name=DECIDER)
+    looking = replace(record, claim=Claim(person=DECIDER, at=1))
+    assert mentions(looking) == {DECIDER[8:]}
+    assert mentions(ended(record, Reason.PERSON, ann, trick)) == {DECIDER[8:]}
