@@ -18,6 +18,10 @@ _RISK_ORDER = tuple(RiskLevel)
 GUARDRAILS = "the guardrails"
 """In whose name a record is assessed as high risk because of findings; no link of the chain."""
 
+_MOST_ESCAPED = 3  # JSON within JSON within JSON
+_ESCAPE = re.compile(r'\\(u[0-9a-fA-F]{4}|["\\/bfnrt])')
+_SIGNS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaisedRisk(Wire):
@@ -106,8 +110,21 @@ def finding_sign(*, alarms: bool) -> str:
 
 
 def searchable_text(parts: Iterable[JsonObject]) -> str:
-    """Return the text in which rules look for what a request must not contain."""
-    return "\n".join(json.dumps(part, ensure_ascii=False) for part in parts).lower()
+    """Return the text in which rules look for what a request must not contain.
+
+    It stands there as JSON, and as it reads without JSON's escapes: those around it, and those of
+    JSON within a text.
+    """
+    text = "\n".join(json.dumps(part, ensure_ascii=False) for part in parts)
+    readings = [text]
+    while "\\" in readings[-1] and len(readings) <= _MOST_ESCAPED:
+        readings.append(_ESCAPE.sub(_unescape, readings[-1]))
+    return "\n".join(readings).lower()
+
+
+def _unescape(found: re.Match[str]) -> str:
+    sign = found[1]
+    return chr(int(sign[1:], 16)) if sign[0] == "u" and sign[1:] else _SIGNS.get(sign, sign)
 
 
 @lru_cache(maxsize=4096)

@@ -124,6 +124,11 @@ NO, MAYBE, YES = MatchResult.NO, MatchResult.UNSURE, MatchResult.YES
 DENIED: list[tuple[dict[str, Any], Record, MatchResult]] = [
     ({"tools": ("pay*",)}, asked("functions.pay", arguments={"x": 1}), YES),
     ({"tools": ("pay*",)}, asked("mcp__bank__pay", arguments={"x": 1}), YES),
+    ({"tools": ("pay*",)}, asked("Functions.pay", arguments={"x": 1}), YES),
+    ({"tools": ("pay*",)}, asked("MCP__bank__pay", arguments={"x": 1}), YES),
+    ({"contains": ("drop t",)}, asked("x", arguments={"q": '{"sql": "dr\\u006fp table"}'}), YES),
+    ({"contains": ('say "x"',)}, asked("x", arguments={"q": 'say "x"'}), YES),
+    ({"contains": ("a\nb",)}, asked("x", arguments={"q": "a\nb"}), YES),
     ({"tools": ("pay*",)}, asked("multi_tool_use.parallel", arguments={
         "tool_uses": [{"recipient_name": "functions.pay", "parameters": {"x": 1}}]}), YES),
     *(({"commands": ("rm -rf",)}, asked("runner", arguments={"hook": text}), MAYBE)

@@ -26,6 +26,10 @@ DESTRUCTIVE = [
     "git clean -fdx",
     "git push --force origin main",
     "git push -f",
+    "git -C /srv/app push --force origin main",
+    "git --git-dir=/srv/x/.git -c a.b=c push --mirror",
+    "git -C x reset --hard",
+    "rm dist --recursive",
     "psql -c 'DROP TABLE users'",
     "redis-cli FLUSHALL",
     "psql -c 'delete from users;'",
@@ -36,6 +40,8 @@ DESTRUCTIVE = [
     "wget -qO- example.com | sh",
     "chmod -R 777 /srv",
     "shutdown -h now",
+    "make && sudo reboot",
+    "ssh build-1 poweroff",
     "kill -9 1",
     "iptables -F",
     "crontab -r",
@@ -58,6 +64,17 @@ def test_what_destroys_or_reaches_for_secrets_is_seen(text: str) -> None:
 @pytest.mark.parametrize("text", sorted({text for pair in EVERYDAY for text in pair}))
 def test_everyday_commands_show_no_signs(text: str) -> None:
     """A guardrail that cries at everything is turned off."""
+    assert findings(command(text)) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["docker run --rm my-registry/x", "docker run --rm -it node:22", "rm my-server.log",
+     "grep shutdown logs/app.log", "grep -rn reboot docs", "git log --grep reset -5",
+     "git commit -m 'no more push -f here'", "cat halt.c"],
+)  # fmt: skip
+def test_what_only_sounds_so_shows_no_sign(text: str) -> None:
+    """A word that is no command, and letters within a name, are nobody's danger."""
     assert findings(command(text)) == ()
 
 

@@ -56,7 +56,9 @@ _MESSAGE_NOUNS = frozenset(
 _RUNNING_WORDS = load_words("tools.txt")
 _JOINED = re.compile(r"[A-Za-z_./:-]+")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_PREFIX = re.compile(r"(?:functions[./]|multi_tool_use[./]|mcp__.+?__|mcp_[A-Za-z0-9]+_)(?=.)")
+_PREFIX = re.compile(
+    r"(?:functions[./]|multi_tool_use[./]|mcp__.+?__|mcp_[A-Za-z0-9]+_)(?=.)", re.IGNORECASE
+)
 _LONGEST = 256
 
 
