@@ -64,7 +64,8 @@ def _build_next_menu() -> ui.Label[Any]:
         discord.SelectOption(label="Deny", value="deny", default=True),
         discord.SelectOption(label=ANOTHER_PLAN, value=REPLAN),
     ]
-    return ui.Label(text="What then", component=ui.Select(custom_id=NEXT, options=options))
+    menu: ui.Select[Any] = ui.Select(custom_id=NEXT, options=options, required=False)
+    return ui.Label(text="What then", component=menu)
 
 
 def _build_stop_menu() -> ui.Label[Any]:

@@ -61,7 +61,23 @@ DATA: list[dict[str, Any]] = [
     {"password": 12345678},
 ]
 
+# A file or a program in the command itself takes the value, and runs it.
+TAKEN = [
+    "echo password=shutdown-now > f; cut -d= -f2 f > g; chmod +x g; ./g",
+    "python3 -c 'import os,sys; os.system(sys.argv[1][6:])' token=shutdown-now",
+    "perl -e 'system substr shift,6' token=shutdown-now",
+    "ruby -e 'system ARGV[0][6..]' token=shutdown-now",
+    "awk 'BEGIN{system(substr(ARGV[1],7))}' token=shutdown-now",
+    'TOKEN=shutdown-now awk \'BEGIN{system(ENVIRON["TO" "KEN"])}\'',
+    "TOKEN=shutdown-now node -e \"require('child_process').execSync(process.env['TO'+'KEN'])\"",
+    'TOKEN=shutdown-now perl -e \'system @ENV{"TO"."KEN"}\'',
+    'TOKEN=shutdown-now ruby -e \'system ENV["TO"+"KEN"]\'',
+    "echo --token=shutdown-now > f; sed s/--token=//e f",
+    "printf %s token=shutdown-now > f; python3 -c 'import os;os.system(open(\"f\").read()[6:])'",
+    "parallel --colsep = {2} ::: token=shutdown-now",
+]
 ACTS: list[dict[str, Any]] = [
+    *({"command": text} for text in TAKEN),
     {"command": SCRIPT},
     {"command": "xargs -a token /tmp/evil/install.sh"},
     {"command": "env Basic evil/payload.sh"},
