@@ -94,7 +94,8 @@ class Unsent:
             until = max(until, loop.time()) + _GRACE_SECONDS
             await self._reach.repeat(cancel, until=until, patient=True)
             sent.set()
-            state = await wait(request_id, until=loop.time() + GOODBYE_SECONDS)
+            # As long as it may be reported: a connection that comes back takes a while.
+            state = await wait(request_id, until=max(until, loop.time() + GOODBYE_SECONDS))
             await self._refuse_late(state)
         except GatewayError as error:
             log.info("not withdrawn: %s", error, extra={"event": "abandon_failed"})

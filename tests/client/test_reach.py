@@ -85,8 +85,13 @@ async def line(
         if not line.up:
             raise OSError("nobody is there")
         if over_http:
-            return await asyncio.open_connection("127.0.0.1", port)
-        return await asyncio.open_unix_connection(urlsplit(server_url).path)
+            opened = await asyncio.open_connection("127.0.0.1", port)
+        else:
+            opened = await asyncio.open_unix_connection(urlsplit(server_url).path)
+        if not line.up:  # taken away meanwhile
+            opened[1].close()
+            raise OSError("nobody is there any more")
+        return opened
 
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(Proxy(upstream).running())

@@ -230,13 +230,13 @@ async def test_30_a_modal_that_is_overtaken_or_left_decides_nothing(stage: Stage
     await stage.server.bob.submit(mine, reason="first")
     done = await stage.server.ann.submit(left, reason="second")
     assert "bob" in private_text(done)
-    record, card = await stage.asked()
+    record, card = await stage.asked(tool="another")
     late = await stage.click(stage.server.ann, card, "Deny")
     await stage.approvals.cancel(record.id, over_http(), reason=Reason.CANCELLED_BY_AGENT)
     done = await stage.server.ann.submit(late, reason="late")
     assert "decided already" in private_text(done)
     assert (await stage.ended(record)).status is Status.CANCELLED
-    record, card = await stage.asked(timeout=5)
+    record, card = await stage.asked(tool="third", timeout=5)
     late = await stage.click(stage.server.ann, card, "Deny")
     assert (await stage.ended(record)).status is Status.EXPIRED
     assert "expired" in private_text(await stage.server.ann.submit(late, reason="late"))
