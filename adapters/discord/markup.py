@@ -29,7 +29,7 @@ def escape_line(text: str, budget: int) -> str:
 
 
 def escape_with_mentions(text: str, budget: int, people: Collection[str]) -> str:
-    """Return a sentence of ours, escaped, with those of `people` who are users as mentions: they are
+    """Return a sentence of ours, escaped. Those of `people` who are users become mentions: they are
     whom the gateway names. Whoever else a text names stays text."""
     users = {f"discord\\:{one.removeprefix('discord:')}" for one in people}
 
