@@ -44,6 +44,10 @@ class Line:
         """Return a client of the agent on this network."""
         return AsyncClient(self.transport(), say=self.said.append, **options)
 
+    def is_away(self) -> bool:
+        """Whether nobody reaches the gateway."""
+        return not self.up
+
     def break_off(self) -> None:
         """Take the gateway away."""
         self.up = False
@@ -82,13 +86,13 @@ async def line(
     over_http = request.param == "http"
 
     async def upstream() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if not line.up:
+        if line.is_away():
             raise OSError("nobody is there")
         if over_http:
             opened = await asyncio.open_connection("127.0.0.1", port)
         else:
             opened = await asyncio.open_unix_connection(urlsplit(server_url).path)
-        if not line.up:  # taken away meanwhile
+        if line.is_away():  # taken away meanwhile
             opened[1].close()
             raise OSError("nobody is there any more")
         return opened
