@@ -98,6 +98,9 @@ NOT_MEANT = [
     ("rg -g '*.py' x", "rg --glob='src/**' x"),
     ("grep -r --include='*.py' x .", "grep -r --include=.env x ."),
     ("grep -r --include='*.py' x .", "grep -r --include='*.pem' x ."),
+    ("cat a", "cat .env"),
+    # Another program, though its flags and operands are of the same kind.
+    ("cat a", "touch a"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from gateway.policy.grants.grant import (
     Shape,
 )  # fmt: skip
 from gateway.policy.grants.offers import offers
-from tests.grants.making import allowed, asked, granted
+from tests.grants.making import allowed, asked, command, granted, remembered
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL
 PROSE = "Have a look at this when there is time, it is about the nightly run."
@@ -84,6 +85,11 @@ ASKS: list[tuple[Record, Record]] = [
      call("Edit", F, file_path="/ws/src/.git/hooks/x", new_string="b")),
     (call("write", F, path="/ws/a", text="b"),
      call("write", F, path="/ws/a", text="b", target="/srv/other/x")),
+    (call("Edit", F, file_path="/ws/src/a.py", old_string="a", new_string="b"),
+     call("Edit", F, file_path="/ws/src/a.py", new_string="b")),
+    (call("shell", C, command="git status"), call("shell", C, command=["git", "status"])),
+    (call("shell", C, command=["bash", "-lc", "git status"]),
+     call("shell", C, command=["git", "status"])),
 ]  # fmt: skip
 
 
@@ -97,6 +103,14 @@ def test_what_is_known_to_be_open_goes_on(first: Record, then: Record) -> None:
 def test_what_is_not_asks(first: Record, then: Record) -> None:
     """Another element of a list, place, right, address or argument is another call."""
     assert not allowed(wide(first), then)
+
+
+def test_a_pattern_is_bound_to_the_folder_in_which_the_call_works() -> None:
+    """The same words do something else where another folder is the one that they mean."""
+    grant = remembered(command("cat a"))
+    elsewhere = replace(grant, match=replace(grant.match, base="/srv/other"))
+    assert allowed([grant], command("cat a"))
+    assert not allowed([elsewhere], command("cat a"))
 
 
 @pytest.mark.parametrize(

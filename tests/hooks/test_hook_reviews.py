@@ -24,6 +24,7 @@ from gateway.policy.hooks.config import Hook
 from gateway.policy.hooks.decider import HookLink
 from gateway.policy.hooks.host import HookHost
 from gateway.server.background import desk_of, run_reviews
+from gateway.stores.groups import RedisGroups
 from tests.faults import roles
 from tests.faults.processes import child
 from tests.hooks.stage import hook, reviewed_in
@@ -75,6 +76,27 @@ async def test_nobody_sees_or_decides_what_hooks_are_asked_about(world: World) -
     assert done.status is Status.APPROVED
     types = [event.type for event in await world.events(record.id)]
     assert [one for one in types if one != "refused"] == ["submitted", "reviewed", "approved"]
+
+
+async def test_a_place_is_found_once(world: World) -> None:
+    """Done twice it is done once; nothing waits behind itself, nor behind what is not there."""
+    first, second, third = [await waiting(world) for _ in range(3)]
+    groups, redis, keys = RedisGroups(world.store), world.store.redis, world.store.keys
+
+    async def place(record: Record) -> None:
+        await groups.place(record, Budget(), posts=False, alone=False)
+
+    for record in (first, first, second, second):
+        await place(record)
+    assert await groups.behind(first.id) == [second.id]
+    assert await redis.hget(keys.record(first.id), "behind") is None
+    assert await redis.hget(keys.record(first.id), "alike") == "1"
+    load = keys.load(first.holder)
+    (slot,) = [name for name in await redis.hkeys(load) if name.startswith("=")]
+    await redis.hset(load, slot, "0" * 32)
+    await place(third)
+    assert await groups.behind("0" * 32) == []
+    assert await redis.hget(load, slot) == third.id
 
 
 async def test_what_quick_deciders_refuse_is_refused_at_once(world: World) -> None:

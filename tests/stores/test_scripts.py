@@ -1,0 +1,74 @@
+"""What the scripts of the store refuse by themselves, whoever calls them and however often."""
+
+from __future__ import annotations
+
+from gateway.domain.policy_document import Budget
+from gateway.stores.groups import RedisGroups
+from gateway.stores.scripts import Script
+from tests.delivery.test_outbox import Office, route
+from tests.world import World, click
+
+OTHER = "q" * 16
+
+
+async def test_an_approval_is_told_to_no_second_process(world: World) -> None:
+    """A process that asks about it afterwards learns that it is approved, and cannot run it."""
+    record = await world.submit()
+    await world.core.requests.decide(click(record))
+    await world.send("sync", {"ids": [record.id]}, process=OTHER)
+    await world.handled()
+    state = (await world.reply(process=OTHER))["state"]
+    assert state["status"] == "approved"
+    assert "decision" not in state
+
+
+async def test_a_live_replica_keeps_its_shard(world: World) -> None:
+    """Another one takes none that is read, and takes it when the first one is gone."""
+    keys, lease = world.store.keys, Script("lease")
+    places = [keys.agents, keys.replicas, keys.owners]
+    redis = world.store.redis
+    held = await lease.run(redis, places, ["first", 60_000])
+    assert held
+    assert await lease.run(redis, places, ["second", 60_000]) == []
+    await redis.zrem(keys.replicas, "first")
+    assert await lease.run(redis, places, ["second", 60_000]) == held
+
+
+async def test_a_leader_that_still_waits_keeps_its_followers(world: World) -> None:
+    """Whoever asks for its next too early changes nothing."""
+    leader, follower = await world.submit(), await world.submit()
+    groups = RedisGroups(world.store)
+    await groups.promote_next(leader, Budget(), posts=False)
+    assert await groups.behind(leader.id) == [follower.id]
+
+
+async def test_no_copy_is_kept_of_what_is_forgotten(world: World) -> None:
+    """A card that is posted late leaves nothing behind that nobody would delete."""
+    await route(world)
+    office = Office(world)
+    record = await world.submit()
+    await office.settle()
+    (copy,) = (await office.outbox.copies(record.id)).values()
+    assert not await office.outbox.put_copy("0" * 32, copy, before=None)
+    assert await office.outbox.copies("0" * 32) == {}
+
+
+async def test_the_chain_takes_one_seal_for_each_head(world: World) -> None:
+    """A replica that read an older head writes nothing."""
+    keys, seal = world.store.keys, Script("seal")
+    for head, taken in (("1" * 64, 1), ("2" * 64, 0)):
+        words = ["0" * 64, head, "1-0", "{}"]
+        assert await seal.run(world.store.redis, [keys.seals, keys.meta], words) == taken
+    assert await world.store.redis.xlen(keys.seals) == 1
+    assert await world.store.redis.hget(keys.meta, "head") == "1" * 64
+
+
+async def test_an_entry_of_ordinary_size_is_not_dropped_unread(world: World) -> None:
+    """Another replica dropped the large one, and what stands first now is somebody's request."""
+    keys, drop = world.store.keys, Script("drop_oversized")
+    stream = keys.ingress("agent")
+    await world.store.redis.xadd(stream, {"body": "{}"})
+    assert await drop.run(world.store.redis, [stream, keys.events], [10_000, "agent", "{}"]) == 0
+    assert await world.store.redis.xlen(stream) == 1
+    assert await drop.run(world.store.redis, [stream, keys.events], [1, "agent", "{}"]) == 1
+    assert not await world.store.redis.exists(stream)
