@@ -57,8 +57,8 @@ def requires_approval(function: Callable[P, R] | None = None, /, **options: Any)
     The approver sees every argument by name, also positional and default ones.
 
     `when` is called with the arguments and says whether this call needs approval. `hint` is the
-    reason, by default the docstring's first line. `timeout` is in
-    seconds, by default that of the gateway's route. An edit changes the
+    reason, by default the docstring's first line. `timeout` is in seconds, by
+    default that of the gateway's route. An edit changes the
     arguments that run, within the function's signature; `respond` returns the given result instead
     of running. `serialize` turns arguments that are not JSON into JSON to show; nobody can edit
     that, and the values run only if they still serialize to the same. `files` names arguments that

@@ -68,10 +68,11 @@ _TAKES_UP = re.compile(
     r"|\b(?:eval|source|xargs|alias|exec|environ|getenv|printenv)\b"
     r"|(?<![\w.-])(?:ba|da|z|k|c|tc|fi|a)?sh\b|(?:\A|[\n;&|])[ \t]*\.[ \t]"
     # A file takes it, or a program that is written in the command itself.
-    r"|>(?![ \t]*/dev/null\b|&)|\btee\b|(?<![\w.-])(?:[gmn]?awk|sed|parallel|tclsh|expect)\b"
+    r"|>(?![ \t]*/dev/null(?![\w./-])|&[0-9-])|\btee\b"
+    r"|(?<![\w.-])(?:[gmn]?awk|sed|parallel|tclsh|expect)\b"
     r"|(?<![\w.-])(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|julia|rscript|osascript"
     r"|groovy|pwsh|powershell)[\d.]*[ \t](?:[^\n;|&]*[ \t])?"
-    r"(?:-[a-z]*[cerp]\b|--?(?:eval|print)|eval\b)",
+    r"(?:-\w*[cerp]\b|--?(?:eval|print)|eval\b)",
     re.IGNORECASE,
 )
 

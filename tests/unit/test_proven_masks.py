@@ -75,6 +75,9 @@ TAKEN = [
     "echo --token=shutdown-now > f; sed s/--token=//e f",
     "printf %s token=shutdown-now > f; python3 -c 'import os;os.system(open(\"f\").read()[6:])'",
     "parallel --colsep = {2} ::: token=shutdown-now",
+    "echo password=shutdown-now >&f; chmod +x f; ./f",
+    "echo password=shutdown-now > /dev/null.f",
+    "perl -0777e 'system substr shift,6' token=shutdown-now",
 ]
 ACTS: list[dict[str, Any]] = [
     *({"command": text} for text in TAKEN),
