@@ -28,6 +28,15 @@ async def review(box: Inbox, page: Page, count: int) -> None:
 
 TOLD = "document.getElementById('told').textContent"
 TICKS = "document.querySelectorAll('.tick-row input').length"
+# Once `slow` is set, what the stream tells arrives long after the answer to a press.
+SLOW_STREAM = """(() => {
+  const read = ReadableStreamDefaultReader.prototype.read;
+  ReadableStreamDefaultReader.prototype.read = async function () {
+    const part = await read.call(this);
+    if (window.slow) await new Promise((done) => setTimeout(done, 3000));
+    return part;
+  };
+})()"""
 
 
 async def tick(page: Page, record: Record) -> None:
@@ -95,6 +104,7 @@ async def test_what_is_edited_loses_its_tick(box: Inbox, page: Page) -> None:
     """The tick was for another text: a partner's edit takes it away, and the card says why."""
     await box.route(quorum=2)
     records = [await box.ask(tool=f"tool{n}", arguments={"n": n}) for n in range(2)]
+    await page.send("Page.addScriptToEvaluateOnNewDocument", source=SLOW_STREAM)
     await review(box, page, 2)
     for record in records:
         await tick(page, record)
@@ -103,6 +113,7 @@ async def test_what_is_edited_loses_its_tick(box: Inbox, page: Page) -> None:
     await page.until(f"{card(records[0])}.textContent.includes('changed after you ticked it')")
     assert await page.evaluate("document.querySelectorAll('input:checked').length") == 1
     await tick(page, records[0])
+    await page.evaluate("window.slow = true")
     await page.press("Approve 2")
     await page.until(f'{TOLD}.includes("someone else\'s")')
     final = await box.get(records[0])

@@ -49,17 +49,19 @@ async function decide(action, feedback = false) {
   const answer = await api("batch/decide", { ...body, nonce: press.nonce }).catch(() => null);
   busy = false;
   if (!answer) tell("Not recorded: the gateway did not answer. Try again.", true);
-  else if (answer.ok) settled(answer.value.items);
+  else if (answer.ok) await settled(answer.value.items);
   else await refused(answer.value);
   drawBar();
 }
 
-function settled(rows) {
+async function settled(rows) {
   for (const { id } of rows) { items.delete(id); ticks.delete(id); }
   Object.assign(draft, { words: "", wording: false });
   press = null;
   const waits = rows.filter((row) => row.status === "pending").length;
   tell(waits ? `${waits} of ${rows.length} need someone else's approval too.` : `${rows[0].word} together: ${rows.length}.`, false);
+  // What waits for others stands apart now, and the stream tells nothing new about it.
+  await load().catch(() => null);
   draw();
 }
 
