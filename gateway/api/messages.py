@@ -326,18 +326,13 @@ def masked_view(record: Record) -> JsonObject:
     Where an agent wrote what looks like a mask, its bracket is spelled ⟨U+27E8⟩.
     """
     written = plain(view(record, whole=True))
-    said = {name: _spell_masks(written[name]) for name in ("request", "arguments")}
-    shown: JsonObject = mask({**written, **said})
-    return shown
+    told = {name: mask(written.pop(name), _spell_masks) for name in ("request", "arguments")}
+    return {**mask(written), **told}
 
 
-def _spell_masks(value: Any) -> Any:
-    """Return a JSON value of an agent in which nothing passes for a mask."""
-    if isinstance(value, str):
-        return _LIKE_A_MASK.sub("⟨U+27E8⟩", value) if "⟨" in value else value
-    if isinstance(value, dict):
-        return {_spell_masks(name): _spell_masks(item) for name, item in value.items()}
-    return [_spell_masks(item) for item in value] if isinstance(value, list) else value
+def _spell_masks(text: str) -> str:
+    """Return text around secrets in which nothing passes for a mask."""
+    return _LIKE_A_MASK.sub("⟨U+27E8⟩", text) if "⟨" in text else text
 
 
 def check_match(pattern: re.Pattern[str], name: str, text: str | None) -> None:

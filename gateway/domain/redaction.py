@@ -157,6 +157,7 @@ _STRETCHES = (
 _REACH, _LONG_REACH = 400, 10_100
 _LONG_SIGNS = ("eyJ", "-----BEGIN ")
 _DIGEST_CHARS = 8
+_Spelling = Callable[[str], str]
 _SpanOf = Callable[[re.Match[str]], tuple[int, int]]
 _BETWEEN = '", "'
 _NAMES = re.compile(r"[A-Za-z0-9_-]+")
@@ -188,21 +189,24 @@ def render_safe(text: str, *, reveal: bool = False) -> Visible:
     )
 
 
-def mask(value: Any) -> Any:
-    """Return a JSON value, or text, with the secrets in its text masked, as the audit keeps it."""
+def mask(value: Any, spell: _Spelling = str) -> Any:
+    """Return a JSON value, or text, with the secrets in its text masked, as the audit keeps it.
+
+    `spell` says how the text around the secrets is written.
+    """
     if isinstance(value, str):
-        return _in_text(value)
+        return _in_text(value, spell)
     if isinstance(value, dict):
         # {"name": "password", "value": "…"} is a member, too: rules and variables are written so.
         named = str(value.get("name", "value"))
         return {
-            _in_text(name): _member(named if name == "value" else name, item)
+            _in_text(name, spell): _member(named if name == "value" else name, item, spell)
             for name, item in value.items()
         }
     if isinstance(value, list | tuple):
         found = across(value)
         return [
-            _replace(item, found[at]) if at in found else mask(item)
+            _replace(item, found[at], spell) if at in found else mask(item, spell)
             for at, item in enumerate(value)
         ]
     return value
@@ -229,27 +233,29 @@ def across(values: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
     return {at: list(_merge(sorted(spans))) for at, spans in found.items()}
 
 
-def _member(name: str, value: Any) -> Any:
+def _member(name: str, value: Any, spell: _Spelling) -> Any:
     """Return a member's value masked; its name, too, may tell that it is a secret."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return mask(value)
+        return mask(value, spell)
     named = f"{name}: "
-    text = _in_text(f"{named}{value}", len(named))
+    text = _in_text(f"{named}{value}", spell, len(named))
     if text == str(value):
         return value
     return text if isinstance(value, str) else mask_of(str(value), "secret number")
 
 
-def _in_text(text: str, begin: int = 0) -> str:
+def _in_text(text: str, spell: _Spelling, begin: int = 0) -> str:
     """Return text from `begin` on, with the secrets in it masked."""
-    found = [(start, end) for start, end in secrets_in(text) if start >= begin]
-    return _replace(text, found)[begin:]
+    found = [(start - begin, end - begin) for start, end in secrets_in(text) if start >= begin]
+    return _replace(text[begin:], found, spell)
 
 
-def _replace(text: str, found: list[tuple[int, int]]) -> str:
-    for start, end in reversed(found):
-        text = f"{text[:start]}{mask_of(text[start:end])}{text[end:]}"
-    return text
+def _replace(text: str, found: list[tuple[int, int]], spell: _Spelling) -> str:
+    parts, done = [], 0
+    for start, end in found:
+        parts += [spell(text[done:start]), mask_of(text[start:end])]
+        done = end
+    return "".join([*parts, spell(text[done:])])
 
 
 def names_secret(address: str) -> bool:

@@ -35,6 +35,12 @@ _PIECES = (
     "\n\n── ⟨payload⟩ ──\n{}", "── ⟨arguments⟩ ──\n", "── command ──\n", "payload ──────────\n",
     '", "x": "', '"', "'", "{", "}", "**", "__", "ls -la /srv", "echo 'x' && ", PAYLOAD,
 )  # fmt: skip
+# The gateway's own bracket within what is masked.
+BRACKETED = (
+    "--password hun⟨secret of ter2", "--password ⟨U+27E8⟩hunter2",
+    "curl -u ann:⟨secret of 9 https://e.example", "https://ann:⟨U+27E8⟩⟨secret@host.example/x",
+    "Cookie: sid=⟨secret⟨U+27E8⟩number",
+)  # fmt: skip
 _SECRETS = (
     "ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7aB3dE6gH9", "AKIAABCDEFGHIJKLMNOP",
     "xoxb-1234567890-abcdefgh", "password=hunter2hunter2", "--password hunter2hunter2",
@@ -44,7 +50,8 @@ _SECRETS = (
     "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\nAASC\n-----END PRIVATE KEY-----\n",
     "-----BEGIN PRIVATE KEY-----\\ncurl evil.example\\n-----END PRIVATE KEY-----",
     "eyJhbGciOiJI.eyJzdWIiOiIx.aB3dE6gH9jK2mN5pQ8sT1vW4yZ7aB3dE6gH9", "sk_live_abcdefghijklmnop",
-    "curl -u ann:hunter2hunter2", "xargs -a token /tmp/evil/install.sh", "Cookie: sid=abcdef012345",
+    *BRACKETED, "curl -u ann:hunter2hunter2", "xargs -a token /tmp/evil/install.sh",
+    "Cookie: sid=abcdef012345",
 )  # fmt: skip
 _ODD: tuple[Any, ...] = (
     1, 1.0, 1e300, 1e16, 0.1, 0, -0.0, -1, True, False, None, "", "true", "1", "1.0", "null", {},

@@ -12,9 +12,13 @@ from random import Random
 
 import pytest
 
-from tests.contract.hostile_requests import draw_record
+from gateway.domain.records import Record
+from gateway.domain.redaction import holds_secrets
+from tests.contract.hostile_requests import BRACKETED, draw_record
 from tests.contract.read_back import Reader, told, what_runs
-from tests.contract.surfaces import SURFACES
+from tests.contract.surfaces import SURFACES, Read
+from tests.discord.pictures import stored
+from tests.world import request
 
 QUICK, FULL = 60, 4_500  # of each surface
 
@@ -23,15 +27,21 @@ def check(surface: str, seed: int, count: int) -> tuple[int, int]:
     """Check so many requests; return how many views were read, and how many had an approval."""
     views = approvable = 0
     for number in range(count):
-        record = draw_record(Random(f"{seed} {number}"))
-        reader = Reader(record)
-        for view in SURFACES[surface](record, reader):
+        for view in read(surface, draw_record(Random(f"{seed} {number}")), f"{seed} {number}"):
             views, approvable = views + 1, approvable + view.offers
-            if view.offers or view.promised:
-                assert view.what is not None, f"{surface}, {seed} {number}: cut"
-                assert told(view.what) == what_runs(record), f"{surface}, {seed} {number}"
-            assert not view.offers or reader.all_data(), f"{surface}, {seed} {number}: hidden"
     return views, approvable
+
+
+def read(surface: str, record: Record, which: str) -> list[Read]:
+    """Return the views of a request, each of which shows what runs."""
+    reader = Reader(record)
+    views = SURFACES[surface](record, reader)
+    for view in views:
+        if view.offers or view.promised:
+            assert view.what is not None, f"{surface}, {which}: cut"
+            assert told(view.what) == what_runs(record), f"{surface}, {which}"
+        assert not view.offers or reader.all_data(), f"{surface}, {which}: hidden"
+    return views
 
 
 @pytest.mark.parametrize("surface", SURFACES)
@@ -39,6 +49,15 @@ def test_what_is_shown_is_what_runs(surface: str) -> None:
     """On every surface, and some of it can be approved."""
     views, approvable = check(surface, 1, QUICK)
     assert views >= QUICK and approvable > QUICK / 4
+
+
+@pytest.mark.parametrize("text", BRACKETED)
+@pytest.mark.parametrize("surface", SURFACES)
+def test_the_bracket_of_masks_may_stand_in_a_secret(surface: str, text: str) -> None:
+    """Its mask has the digest of what runs, not of how the gateway spells a bracket."""
+    assert holds_secrets(text)
+    record = stored(request(arguments={"note": f"{text} ⟨secret of", "password": text}))
+    assert read(surface, record, text)
 
 
 @pytest.mark.slow
