@@ -49,8 +49,8 @@ def pass_words(shape: Shape, folder: str | None = None, host: str | None = None)
     """Say what a pass lets through. `folder` and `host` are where the agent works now."""
     if shape is Shape.ALL:
         return (
-            "everything but high risk, secrets, changes outside the folder and what looks "
-            "destructive"
+            "everything but high risk, secrets, more rights, other users, a changed environment, "
+            "a payload, data sent to a host, changes outside the folder and what looks destructive"
         )
     place = f" (now {folder}{f' on {host}' if host else ''})" if folder else ""
     return (

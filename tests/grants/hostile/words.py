@@ -53,7 +53,8 @@ _EDITS = re.compile(
     r"(?:where the agent works|(?P<folder>/\S+)), not deleting(?:; delicate ones ask)?"
 )
 _ALL = re.compile(
-    "everything but high risk, secrets, changes outside the folder and what looks destructive"
+    "everything but high risk, secrets, more rights, other users, a changed environment, "
+    "a payload, data sent to a host, changes outside the folder and what looks destructive"
 )
 _NAME = re.compile(r"(?:^|, )([\w.\[\]-]+) = ")
 
