@@ -23,7 +23,8 @@ MAX_WORDS = 64
 # How agents hand a command to a shell as a list.
 WRAPPER = ("bash", "-lc")
 
-_BARE = r"[A-Za-z0-9_@%+:,./-](?:[A-Za-z0-9_@%+=:,./-]|(?<=[A-Za-z0-9])~)*"
+_PLAIN = "[A-Za-z0-9_@%+=:,./-]"
+_BARE = rf"(?!=){_PLAIN}+(?:(?<=[A-Za-z0-9])~{_PLAIN}*)*"
 # A lone backslash is itself in single quotes; before a quote or another one it is not in fish.
 _SINGLE = r"'(?:[^'\\\x00-\x1f\x7f]|\\(?=[^'\\\x00-\x1f\x7f]))*'"
 _DOUBLE = r'"[^"\\$`!\x00-\x1f\x7f]*"'
@@ -58,10 +59,10 @@ def simple_command(text: str) -> tuple[Word, ...] | None:
     """Return the words of one plain simple command, or None for everything else."""
     if not text or len(text) > MAX_COMMAND or _ENTITY.search(text) or not _readable(text):
         return None
-    spans = _scan(text)
-    if spans is None or len(spans) > MAX_WORDS or not _grammar_agrees(text, spans):
+    found = _scan(text)
+    if found is None or len(found) > MAX_WORDS or not _grammar_agrees(text, found):
         return None
-    words = tuple(_word(text[start:end]) for start, end in spans)
+    words = tuple(map(_word, found))
     return words if words[0].plain and "=" not in words[0].text else None
 
 
@@ -89,32 +90,30 @@ def _readable(text: str) -> bool:
     return not seen.hidden and not seen.mixed_script
 
 
-def _scan(text: str) -> list[tuple[int, int]] | None:
-    spans: list[tuple[int, int]] = []
+def _scan(text: str) -> list[re.Match[str]] | None:
+    words: list[re.Match[str]] = []
     at = 0
     while True:
         found = _WORD.match(text, at)
         if found is None:
             return None
-        spans.append(found.span())
+        words.append(found)
         if found.end() == len(text):
-            return spans
+            return words
         space = _SPACES.match(text, found.end())
         if space is None:
             return None
         at = space.end()
 
 
-def _word(source: str) -> Word:
-    found = _WORD.fullmatch(source)
-    assert found is not None
+def _word(found: re.Match[str]) -> Word:
     if found["bare"] is not None:
-        return Word(source, source)
+        return Word(found["bare"], found["bare"])
     head, quoted = found["head"] or "", found["value"] or found["quoted"]
     return Word(head + quoted[1:-1], head)
 
 
-def _grammar_agrees(text: str, spans: list[tuple[int, int]]) -> bool:
+def _grammar_agrees(text: str, words: list[re.Match[str]]) -> bool:
     """Whether bash's grammar sees exactly these words in exactly one command."""
     source = text.encode()
     tree = Parser(_language()).parse(source)
@@ -122,14 +121,14 @@ def _grammar_agrees(text: str, spans: list[tuple[int, int]]) -> bool:
     if root.has_error or root.child_count != 1 or root.children[0].type != "command":
         return False
     nodes = root.children[0].children
-    if len(nodes) != len(spans) or nodes[0].type != "command_name":
+    if len(nodes) != len(words) or nodes[0].type != "command_name":
         return False
     parts = [*nodes[0].children, *nodes[1:]]
-    if len(parts) != len(spans) or parts[0].type != "word":
+    if len(parts) != len(words) or parts[0].type != "word":
         return False
     return all(
-        _is_leaf(node) and source[node.start_byte : node.end_byte] == text[start:end].encode()
-        for node, (start, end) in zip(parts, spans, strict=True)
+        _is_leaf(node) and source[node.start_byte : node.end_byte] == word[0].encode()
+        for node, word in zip(parts, words, strict=True)
     )
 
 
