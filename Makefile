@@ -10,7 +10,7 @@ SOURCES := gateway adapters tests benchmarks
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test test-slow mutants test-emulate check format-check lint types imports docs format bench \
+.PHONY: help setup demo quick test test-slow mutants test-emulate test-hosts check format-check lint types imports docs format bench \
 	screenshots agent-wheel lock clean
 
 help: ## list the targets
@@ -24,13 +24,13 @@ demo: $(READY) ## try the product: an agent asks, you answer in the browser
 # Four at a time, also on two cores: most tests wait for processes, browsers and pauses of the product.
 # Those that share what is dear to make name a group, which stays in one process.
 test: $(READY) ## run the tests
-	$(RUN) -m pytest -q -m "not slow" --numprocesses 4 --dist loadgroup
+	$(RUN) -m pytest -q -m "not slow and not hosts" --numprocesses 4 --dist loadgroup
 
 quick: $(READY) ## run the inner loop: units, the core and the client on the real server
 	$(RUN) -m pytest -q -m "not slow" --numprocesses 4 tests/unit tests/approvals tests/delivery tests/policy tests/stores tests/client
 
 test-slow: $(READY) ## run the long tests
-	$(RUN) -m pytest -q -m slow
+	$(RUN) -m pytest -q -m "slow and not hosts"
 
 mutants: $(READY) ## take out each guard on the list and see that a test finds it missing (`ONLY=--chosen`: ten)
 	$(RUN) -m tests.mutants $(ONLY)
@@ -39,6 +39,9 @@ mutants: $(READY) ## take out each guard on the list and see that a test finds i
 test-emulate: $(READY) ## run the Slack adapter against emulate, from npm
 	npm install --silent --no-audit --no-fund --prefix build/emulate node@22.23.3 emulate@0.12.2
 	EMULATE=build/emulate/node_modules/.bin $(RUN) -m pytest -q tests/slack/test_emulate.py
+
+test-hosts: $(READY) ## install each agents' host into build/hosts and run its tests (`HOSTS=gptme`: one)
+	$(RUN) -m tests.hosts $(HOSTS)
 
 check: format-check lint types imports docs ## run every check that is not a test
 

@@ -1,0 +1,318 @@
+"""gptme asks people before it runs a tool: a plugin for `tool.confirm` and `elicit`.
+
+gptme loads it by the entry point `gptme.plugins`. It is off until the user's own settings say
+`enabled = true` under `[plugin.approval_gateway]`; a project's settings can only turn it on. Where
+it is on and no gateway answers, the tool does not run.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway.client import Approval, Client
+from gateway.client.blocking import current_client
+from gateway.client.context import session_name
+from gateway.errors import Aborted, GatewayError
+from gateway.models import (
+    Action,
+    Context,
+    Execution,
+    FieldKind,
+    Kind,
+    Option,
+    Origin,
+    Preview,
+    Question,
+)
+from gateway.wire.codec import JsonObject
+from gateway.wire.roles import Role
+
+if TYPE_CHECKING:
+    from gptme.config import Config
+    from gptme.hooks.confirm import ConfirmationResult
+    from gptme.hooks.elicitation import ElicitationRequest, ElicitationResponse, FormField
+    from gptme.hooks.types import ToolExecutePostData
+    from gptme.message import Message
+    from gptme.plugins.plugin import GptmePlugin
+    from gptme.tools.base import ToolUse
+
+NAME = "approval_gateway"
+PRIORITY = 5
+"""Above gptme's own question at the terminal (0), below its allow lists (10) and server (100)."""
+
+_LONGEST_PREVIEW = 20_000
+_MOST_RUNNING = 100
+# What gptme asks about again after an edit, by tool: the name of its text, and what its first word
+# is in the markdown format.
+_TEXTS = {
+    "shell": ("command", None),
+    "save": ("content", "path"),
+    "append": ("content", "path"),
+    "patch": ("patch", "path"),
+}
+_ROLES: dict[str, dict[str, Role]] = {
+    "shell": {"command": Role.COMMAND},
+    "save": {"path": Role.WRITE, "content": Role.DATA},
+    "append": {"path": Role.WRITE, "content": Role.DATA},
+    "patch": {"path": Role.WRITE, "patch": Role.PATCH},
+    "ipython": {"code": Role.ACTION},
+}
+_KINDS = {"shell": Kind.COMMAND} | dict.fromkeys(("save", "append", "patch"), Kind.FILE_CHANGE)
+_FAILED = "Error during execution:"
+_FIELDS = {
+    "secret": FieldKind.TEXT,
+    "choice": FieldKind.CHOICE,
+    "multi_choice": FieldKind.CHOICES,
+    "boolean": FieldKind.BOOLEAN,
+    "confirmation": FieldKind.BOOLEAN,
+    "number": FieldKind.NUMBER,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """An approved call; `edited` while gptme is to ask again for it."""
+
+    tool_use: ToolUse
+    approval: Approval
+    edited: bool
+
+
+def plugin() -> GptmePlugin:
+    """Return the plugin as gptme loads it."""
+    from gptme.plugins.plugin import GptmePlugin  # noqa: PLC0415 (only gptme has it)
+
+    made = Plugin()
+    return GptmePlugin(name=NAME, init=made.read_settings, register_hooks=made.register)
+
+
+class Plugin:
+    """The hooks and their settings, for one process of gptme."""
+
+    def __init__(self, client: Client | None = None) -> None:
+        self.enabled = False
+        self.priority = PRIORITY
+        self._given = client
+        self._running: dict[int, _Call] = {}
+
+    def read_settings(self, config: Config) -> None:
+        """Take `enabled` and `priority` from the user's `[plugin.approval_gateway]`.
+
+        What cannot be read turns it on, with the usual priority: gptme runs without a plugin that
+        raises here.
+        """
+        own: Any = config.user.plugin.get(NAME)
+        projects: Any = config.project.plugin.get(NAME) if config.project else None
+        self.enabled = _is_on(own) or _is_on(projects)
+        priority = own.get("priority") if isinstance(own, dict) else None
+        self.priority = priority if type(priority) is int else PRIORITY
+
+    def register(self) -> None:
+        """Register the hooks, where it is enabled."""
+        if not self.enabled:
+            return
+        from gptme.hooks import HookType, register_hook  # noqa: PLC0415 (only gptme has it)
+
+        register_hook(NAME, HookType.TOOL_CONFIRM, self.confirm, self.priority)
+        register_hook(f"{NAME}.elicit", HookType.ELICIT, self.elicit, self.priority)
+        register_hook(f"{NAME}.report", HookType.TOOL_EXECUTE_POST, self.report, self.priority)
+
+    # ------------------------------------------------------------ may this tool run?
+
+    def confirm(
+        self, tool_use: ToolUse, preview: str | None = None, workspace: Path | None = None
+    ) -> ConfirmationResult:
+        """Ask people whether a tool may run, and wait for the answer.
+
+        After an edit gptme asks again for the same call with the edited text; that was approved. A
+        person who aborts interrupts the turn, as Ctrl-C does.
+        """
+        from gptme.hooks.confirm import ConfirmationResult  # noqa: PLC0415 (only gptme has it)
+
+        before = self._running.pop(id(tool_use), None)
+        if before is not None and before.edited and before.tool_use is tool_use:
+            self._keep(replace(before, edited=False))
+            return ConfirmationResult.confirm()
+        try:
+            approval = self._ask(tool_use, preview, workspace)
+        except Aborted as refusal:
+            if _is_served():
+                return ConfirmationResult.skip(str(refusal))
+            raise KeyboardInterrupt from refusal
+        except GatewayError as error:
+            return ConfirmationResult.skip(str(error))
+        self._client.report(approval.request, Execution.STARTED)
+        edited = approval.decision.arguments is not None
+        self._keep(_Call(tool_use=tool_use, approval=approval, edited=edited))
+        if not edited:
+            return ConfirmationResult.confirm()
+        return ConfirmationResult.edit(approval.arguments[_TEXTS[tool_use.tool][0]])
+
+    def _ask(self, tool_use: ToolUse, preview: str | None, workspace: Path | None) -> Approval:
+        arguments = arguments_of(tool_use)
+        editable = can_edit(tool_use, arguments)
+        request = self._client.request(
+            tool_use.tool,
+            arguments,
+            kind=_KINDS.get(tool_use.tool, Kind.TOOL),
+            preview=_preview(preview, arguments),
+            context=Context(cwd=str(workspace or Path.cwd()), host=socket.gethostname()),
+            origin=Origin(framework="gptme", tool_call_id=tool_use.call_id),
+            session=session_of_conversation(),
+            allowed=(Action.APPROVE, *editable, Action.DENY, Action.ABORT),
+            schema=_only_text_changes(tool_use.tool, arguments) if editable else None,
+            roles={name: str(role) for name, role in _ROLES.get(tool_use.tool, {}).items()
+                   if name in arguments},
+        )  # fmt: skip
+        return self._client.send(request)
+
+    def _keep(self, call: _Call) -> None:
+        self._running[id(call.tool_use)] = call
+        if len(self._running) > _MOST_RUNNING:  # gptme does not say of each that it ended
+            del self._running[next(iter(self._running))]
+
+    @property
+    def _client(self) -> Client:
+        return self._given or current_client()
+
+    # ------------------------------------------------------------ what became of it
+
+    def report(self, data: ToolExecutePostData) -> Generator[Message, None, None]:
+        """Report that an approved tool ran, or that it failed as far as gptme says so."""
+        call = self._running.pop(id(data.tool_use), None)
+        if call is not None and call.tool_use is data.tool_use:
+            failed = any(one.content.startswith(_FAILED) for one in data.result_msgs or ())
+            execution = Execution.FAILED if failed else Execution.SUCCEEDED
+            self._client.report(call.approval.request, execution)
+        yield from ()
+
+    # ------------------------------------------------------------ questions
+
+    def elicit(self, request: ElicitationRequest) -> ElicitationResponse:
+        """Have a person answer what gptme asks; without an answer it is cancelled."""
+        from gptme.hooks.elicitation import ElicitationResponse  # noqa: PLC0415 (only gptme has it)
+
+        fields = _fields(request)
+        try:
+            answers = self._client.question(
+                request.prompt,
+                *fields,
+                hint=request.description or "",
+                session=session_of_conversation(),
+                origin=Origin(framework="gptme"),
+            )
+        except GatewayError:
+            return ElicitationResponse.cancel()
+        return _response(request, answers)
+
+
+def arguments_of(tool_use: ToolUse) -> JsonObject:
+    """Return everything that a call gives its tool, the same in each of gptme's formats."""
+    text, first = _TEXTS.get(tool_use.tool, ("code" if tool_use.tool == "ipython" else "", None))
+    named = dict(tool_use.kwargs or {})
+    words = list(tool_use.args or [])
+    if first and len(words) == 1 and first not in named:
+        named[first] = words.pop()
+    if tool_use.content is not None and text and text not in named:
+        named[text] = tool_use.content
+    elif tool_use.content is not None:
+        named = {"content": tool_use.content, "kwargs": named}
+    return {**named, **({"args": words} if words else {})}
+
+
+def can_edit(tool_use: ToolUse, arguments: Mapping[str, Any]) -> tuple[Action, ...]:
+    """Return the action of editing, where gptme can run an edited call: its one text changes."""
+    text, _ = _TEXTS.get(tool_use.tool, ("", None))
+    return (Action.EDIT,) if isinstance(arguments.get(text), str) else ()
+
+
+def session_of_conversation() -> str | None:
+    """Return the session of the conversation that runs, the same as long as it is continued."""
+    from gptme.hooks import current_conversation_id  # noqa: PLC0415 (only gptme has it)
+    from gptme.logmanager import LogManager  # noqa: PLC0415 (only gptme has it)
+
+    if served := current_conversation_id.get():
+        return session_name(served)
+    log = LogManager.get_current_log()
+    return session_name(log.logdir.name) if log else None
+
+
+def _is_on(settings: Any) -> bool:
+    """Whether settings turn the plugin on; what cannot be read does."""
+    if settings is None:
+        return False
+    return not isinstance(settings, dict) or settings.get("enabled", False) is not False
+
+
+def _is_served() -> bool:
+    """Whether this is gptme's server, where nobody's Ctrl-C is waited for."""
+    from gptme.hooks import current_session_id  # noqa: PLC0415 (only gptme has it)
+
+    return current_session_id.get() is not None
+
+
+def _preview(preview: str | None, arguments: JsonObject) -> Preview | None:
+    """Return what gptme shows of the change, where that is not what stands in the arguments."""
+    if not preview or preview in arguments.values():
+        return None
+    diff = any(line.startswith(("+++ ", "@@ ")) for line in preview.splitlines())
+    return Preview(format="diff" if diff else "text", text=preview[:_LONGEST_PREVIEW])
+
+
+def _only_text_changes(tool: str, arguments: JsonObject) -> JsonObject:
+    """Return a schema under which an edit changes the tool's text and nothing else."""
+    text = _TEXTS[tool][0]
+    fixed = {name: {"const": value} for name, value in arguments.items()}
+    return {
+        "type": "object",
+        "properties": {**fixed, text: {"type": "string", "minLength": 1}},
+        "required": list(arguments),
+        "additionalProperties": False,
+    }
+
+
+def _fields(request: ElicitationRequest) -> list[Question]:
+    if request.type == "form":
+        return [_form_field(one) for one in request.fields or ()]
+    return [
+        Question(
+            id="answer",
+            text=request.prompt,
+            kind=_FIELDS.get(request.type, FieldKind.TEXT),
+            options=tuple(Option(value=one) for one in request.options or ()),
+            secret=request.sensitive,
+        )
+    ]
+
+
+def _form_field(field: FormField) -> Question:
+    return Question(
+        id=field.name,
+        text=field.prompt,
+        kind=_FIELDS.get(field.type, FieldKind.TEXT),
+        options=tuple(Option(value=one) for one in field.options or ()),
+        required=field.required,
+        secret=field.type == "secret",
+    )
+
+
+def _response(request: ElicitationRequest, answers: JsonObject) -> ElicitationResponse:
+    import json  # noqa: PLC0415 (only for a form)
+
+    from gptme.hooks.elicitation import ElicitationResponse  # noqa: PLC0415 (only gptme has it)
+
+    if request.type == "form":
+        secret = any(one.type == "secret" for one in request.fields or ())
+        return ElicitationResponse.text(json.dumps(answers), sensitive=request.sensitive or secret)
+    answer = answers.get("answer")
+    if request.type == "multi_choice":
+        return ElicitationResponse.multi(list(answer or []))
+    if request.type == "confirmation":
+        return ElicitationResponse.text("yes" if answer is True else "no")
+    if answer is None:
+        return ElicitationResponse.cancel()
+    return ElicitationResponse.text(str(answer), sensitive=request.sensitive)

@@ -1,0 +1,83 @@
+"""What the tests of all hosts share: a gateway, people who answer, and the installed host."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from gateway.domain.records import Query, Record
+from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica
+from tests.hosts.__main__ import HOSTS
+from tests.waiting import moment
+
+Answer = Callable[..., Awaitable[Record]]
+
+
+@pytest_asyncio.fixture
+async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
+    """A replica with a policy under which Ann approves."""
+    async with replica(server_url, namespace) as one:
+        await one.store.apply(POLICY, by="test")
+        yield one
+
+
+@pytest.fixture
+def answer(gate: Replica) -> Answer:
+    """Return what waits for the next request, and has Ann answer it."""
+
+    async def answer_next(action: str = "approve", **more: Any) -> Record:
+        while not (waiting := (await gate.core.requests.page(Query())).items):
+            await moment()
+        record = waiting[-1]
+        done = await gate.decided(record.id, action, **more)
+        assert done.status == 200, done.json
+        return record
+
+    return answer_next
+
+
+@pytest.fixture
+def installed(request: pytest.FixtureRequest) -> Path:
+    """Return the folder of the host whose tests these are."""
+    folder = HOSTS / Path(str(request.path)).stem.removeprefix("test_")
+    if not (folder / "installed").exists():
+        pytest.skip("`make test-hosts` installs the host")
+    return folder
+
+
+def environment(gate: Replica, home: Path, **more: str) -> dict[str, str]:
+    """Return the environment of an agent that has a home of its own."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    return {
+        **kept,
+        "HOME": str(home),
+        "GATEWAY_URL": gate.url,
+        "GATEWAY_TOKEN": AGENT_TOKEN,
+        "GATEWAY_AGENT": "agent1",
+        **more,
+    }
+
+
+async def run(*command: str, env: dict[str, str], cwd: Path) -> tuple[int, str]:
+    """Run a program to its end; return its exit code and everything that it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=env,
+        cwd=cwd,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        said, _ = await process.communicate()
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    return process.returncode or 0, said.decode()
