@@ -8,17 +8,18 @@ it is on and no gateway answers, the tool does not run.
 from __future__ import annotations
 
 import socket
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.client import Approval, Client
+from gateway.client import Client, OutcomeKind
 from gateway.client.blocking import current_client
 from gateway.client.context import session_name
-from gateway.errors import Aborted, GatewayError
+from gateway.errors import GatewayError
 from gateway.models import (
     Action,
+    ApprovalRequest,
     Context,
     Execution,
     FieldKind,
@@ -62,6 +63,9 @@ _ROLES: dict[str, dict[str, Role]] = {
     "ipython": {"code": Role.ACTION},
 }
 _KINDS = {"shell": Kind.COMMAND} | dict.fromkeys(("save", "append", "patch"), Kind.FILE_CHANGE)
+# What is edited or answered in the tool's place, gptme can only say of a tool with such a text.
+_ALLOWED = (Action.APPROVE, Action.DENY, Action.ABORT)
+_OF_TEXTS = (Action.EDIT, Action.RESPOND)
 _FAILED = "Error during execution:"
 _FIELDS = {
     "secret": FieldKind.TEXT,
@@ -78,7 +82,7 @@ class _Call:
     """An approved call; `edited` while gptme is to ask again for it."""
 
     tool_use: ToolUse
-    approval: Approval
+    request: ApprovalRequest
     edited: bool
 
 
@@ -137,25 +141,29 @@ class Plugin:
         if before is not None and before.edited and before.tool_use is tool_use:
             self._keep(replace(before, edited=False))
             return ConfirmationResult.confirm()
-        try:
-            approval = self._ask(tool_use, preview, workspace)
-        except Aborted as refusal:
-            if _is_served():
-                return ConfirmationResult.skip(str(refusal))
-            raise KeyboardInterrupt from refusal
-        except GatewayError as error:
-            return ConfirmationResult.skip(str(error))
-        self._client.report(approval.request, Execution.STARTED)
-        edited = approval.decision.arguments is not None
-        self._keep(_Call(tool_use=tool_use, approval=approval, edited=edited))
+        outcome = self._client.outcome(self._make_request(tool_use, preview, workspace))
+        if outcome.abort and not _is_served():
+            raise KeyboardInterrupt
+        if outcome.kind is OutcomeKind.RESPONDED:
+            return ConfirmationResult.skip(str(outcome.result))
+        if outcome.arguments is None or outcome.approval is None:
+            return ConfirmationResult.skip(outcome.message)
+        request = outcome.approval.request
+        self._client.report(request, Execution.STARTED)
+        edited = outcome.kind is OutcomeKind.EDITED
+        self._keep(_Call(tool_use=tool_use, request=request, edited=edited))
         if not edited:
             return ConfirmationResult.confirm()
-        return ConfirmationResult.edit(approval.arguments[_TEXTS[tool_use.tool][0]])
+        return ConfirmationResult.edit(outcome.arguments[_TEXTS[tool_use.tool][0]])
 
-    def _ask(self, tool_use: ToolUse, preview: str | None, workspace: Path | None) -> Approval:
+    def _make_request(
+        self, tool_use: ToolUse, preview: str | None, workspace: Path | None
+    ) -> ApprovalRequest:
         arguments = arguments_of(tool_use)
-        editable = can_edit(tool_use, arguments)
-        request = self._client.request(
+        text = _TEXTS.get(tool_use.tool, ("", None))[0]
+        has_text = isinstance(arguments.get(text), str)
+        roles = _ROLES.get(tool_use.tool, {})
+        return self._client.request(
             tool_use.tool,
             arguments,
             kind=_KINDS.get(tool_use.tool, Kind.TOOL),
@@ -163,12 +171,10 @@ class Plugin:
             context=Context(cwd=str(workspace or Path.cwd()), host=socket.gethostname()),
             origin=Origin(framework="gptme", tool_call_id=tool_use.call_id),
             session=session_of_conversation(),
-            allowed=(Action.APPROVE, *editable, Action.DENY, Action.ABORT),
-            schema=_only_text_changes(tool_use.tool, arguments) if editable else None,
-            roles={name: str(role) for name, role in _ROLES.get(tool_use.tool, {}).items()
-                   if name in arguments},
-        )  # fmt: skip
-        return self._client.send(request)
+            allowed=_ALLOWED + (_OF_TEXTS if has_text else ()),
+            schema=_only_text_changes(text, arguments) if has_text else None,
+            roles={name: str(role) for name, role in roles.items() if name in arguments},
+        )
 
     def _keep(self, call: _Call) -> None:
         self._running[id(call.tool_use)] = call
@@ -187,7 +193,7 @@ class Plugin:
         if call is not None and call.tool_use is data.tool_use:
             failed = any(one.content.startswith(_FAILED) for one in data.result_msgs or ())
             execution = Execution.FAILED if failed else Execution.SUCCEEDED
-            self._client.report(call.approval.request, execution)
+            self._client.report(call.request, execution)
         yield from ()
 
     # ------------------------------------------------------------ questions
@@ -211,23 +217,19 @@ class Plugin:
 
 
 def arguments_of(tool_use: ToolUse) -> JsonObject:
-    """Return everything that a call gives its tool, the same in each of gptme's formats."""
+    """Return everything that a call gives its tool, named alike in each of gptme's formats."""
     text, first = _TEXTS.get(tool_use.tool, ("code" if tool_use.tool == "ipython" else "", None))
-    named = dict(tool_use.kwargs or {})
+    named: JsonObject = dict(tool_use.kwargs or {})
     words = list(tool_use.args or [])
-    if first and len(words) == 1 and first not in named:
-        named[first] = words.pop()
+    if first and words and first not in named:
+        # As gptme reads it: all words are the path, and the tool's name may stand before them.
+        named[first] = " ".join(words).removeprefix(f"{tool_use.tool} ")
+        words = []
     if tool_use.content is not None and text and text not in named:
         named[text] = tool_use.content
     elif tool_use.content is not None:
         named = {"content": tool_use.content, "kwargs": named}
     return {**named, **({"args": words} if words else {})}
-
-
-def can_edit(tool_use: ToolUse, arguments: Mapping[str, Any]) -> tuple[Action, ...]:
-    """Return the action of editing, where gptme can run an edited call: its one text changes."""
-    text, _ = _TEXTS.get(tool_use.tool, ("", None))
-    return (Action.EDIT,) if isinstance(arguments.get(text), str) else ()
 
 
 def session_of_conversation() -> str | None:
@@ -263,9 +265,8 @@ def _preview(preview: str | None, arguments: JsonObject) -> Preview | None:
     return Preview(format="diff" if diff else "text", text=preview[:_LONGEST_PREVIEW])
 
 
-def _only_text_changes(tool: str, arguments: JsonObject) -> JsonObject:
+def _only_text_changes(text: str, arguments: JsonObject) -> JsonObject:
     """Return a schema under which an edit changes the tool's text and nothing else."""
-    text = _TEXTS[tool][0]
     fixed = {name: {"const": value} for name, value in arguments.items()}
     return {
         "type": "object",

@@ -121,13 +121,24 @@ async def test_an_edit_of_the_path_is_refused(talk: Talk, answer: Answer, gate: 
     """Nothing is decided by it, and the right answer still works."""
     async with model_server(SAVE) as model:
         running = asyncio.create_task(talk.start(model))
-        with pytest.raises(AssertionError, match="path"):
+        with pytest.raises(AssertionError, match="422"):
             await answer("edit", arguments={"path": "../evil.txt", "content": "second\n"})
         await answer()
         code, said = await running
     assert code == 0, said
     assert (talk.work / "note.txt").read_text().strip() == "first"
     assert not (talk.folder / "evil.txt").exists()
+
+
+async def test_an_answer_in_the_tools_place_reaches_the_model(talk: Talk, answer: Answer) -> None:
+    """gptme skips the tool, and tells its model what the person wrote."""
+    async with model_server(TOUCH) as model:
+        running = asyncio.create_task(talk.start(model))
+        await answer("respond", result="it is there already")
+        code, said = await running
+        assert "it is there already" in model.heard
+    assert code == 0, said
+    assert not (talk.work / "made").exists()
 
 
 async def test_an_abort_ends_the_turn(talk: Talk, answer: Answer) -> None:
