@@ -133,6 +133,8 @@ def disguise(model: Record, bait: str) -> ApprovalRequest:
         arguments=arguments,
         digest="0" * 64,
         session=request.session,
+        turn=request.turn,
+        origin=request.origin,
         context=Context(cwd=request.context.cwd, host=request.context.host),
         allowed=request.allowed,
     )

@@ -81,42 +81,29 @@ class RequestMaker:
         is refused. Without `timeout` the time of the gateway's route holds; 0 is none. Raises
         InvalidRequest.
         """
-        if roles:
-            check_roles(roles)
-        if call_id is not None and id is not None:
-            raise InvalidRequest("a request has a call_id or an id of its own, not both")
-        source = origin_of(origin)
-        if call_id is not None and source.tool_call_id is None:
-            source = replace(source, tool_call_id=call_id)
+        check_roles(roles or {})
         draft = ApprovalRequest(
-            id=id or new_id(),
-            agent=self.agent,
-            tool=tool,
-            arguments=dict(arguments),
-            digest=_NO_DIGEST,
-            kind=kind,
-            session=session or current_session.get(),
-            turn=current_turn.get() if turn is None else turn,
-            hint=hint,
-            preview=preview,
-            payload=payload,
-            context=_where(context, files),
-            origin=source,
-            questions=tuple(questions),
-            schema=schema,
-            allowed=tuple(allowed),
-            risk=risk,
-            timeout=timeout,
-            roles={name: str(role) for name, role in (roles or {}).items()},
-            harmless=harmless,
-            human=human,
-            call_id=call_id,
-            part=part,
-            group=group,
+            id=id or new_id(), agent=self.agent, tool=tool, arguments=dict(arguments),
+            digest=_NO_DIGEST, kind=kind, session=session or current_session.get(),
+            turn=current_turn.get() if turn is None else turn, hint=hint, preview=preview,
+            payload=payload, context=_where(context, files), origin=_from(origin, call_id),
+            questions=tuple(questions), schema=schema, allowed=tuple(allowed), risk=risk,
+            timeout=timeout, roles={name: str(role) for name, role in (roles or {}).items()},
+            harmless=harmless, human=human, call_id=call_id, part=part, group=group,
             read_only=read_only,
-        )
+        )  # fmt: skip
         whole = replace(draft, digest=digest_of(draft))
-        return whole if call_id is None else replace(whole, id=id_of_call(whole))
+        if call_id is None:
+            return whole
+        if id is not None:
+            raise InvalidRequest("a request has a call_id or an id of its own, not both")
+        return replace(whole, id=id_of_call(whole))
+
+
+def _from(origin: Origin | None, call_id: str | None) -> Origin:
+    """Return where a request comes from, with the host's id of its call."""
+    source = origin_of(origin)
+    return source if source.tool_call_id else replace(source, tool_call_id=call_id)
 
 
 def _where(context: Context | None, files: Sequence[str]) -> Context:

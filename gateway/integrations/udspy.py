@@ -23,7 +23,7 @@ _MOST_ROUNDS = 20
 _ORIGIN = Origin(framework="udspy")
 
 
-class Refused(ConfirmationRejected):
+class Refused(ConfirmationRejected):  # type: ignore[misc]  # its types are the host's
     """A call that was not approved: udspy's own exception, with how the request ended."""
 
     def __init__(self, outcome: Outcome, required: ConfirmationRequired) -> None:

@@ -28,9 +28,9 @@ pytestmark = pytest.mark.xdist_group("agent distribution")  # one server or buil
 SERVER_LIBRARIES = {
     "adapters", "aiohttp", "nacl", "jsonschema", "prometheus_client", "pydantic", "redis",
 }  # fmt: skip
-# Modules that need an extra or a test runner; all others import on rfc8785 alone.
+# Modules that need an extra, a test runner or a host; all others import on rfc8785 alone.
 WITH_EXTRAS = {
-    "gateway.client.pytest_plugin", "gateway.client.redis_transport",
+    "gateway.client.pytest_plugin", "gateway.client.redis_transport", "gateway.integrations.udspy",
     "gateway.wire.redis_multiplexer",
 }  # fmt: skip
 IMPORT_EACH = """
