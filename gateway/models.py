@@ -136,13 +136,18 @@ class FieldKind(StrEnum):
 
 
 class Execution(StrEnum):
-    """What the agent reports about running an approved action."""
+    """What became of an approved action: as the agent reports it, or `never_fetched`, which the
+    gateway notes when nobody took the approval until its time was over."""
 
     STARTED = "started"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     SKIPPED = "skipped"
     REFUSED_LATE = "refused_late"
+    NEVER_FETCHED = "never_fetched"
+
+
+AGENT_EXECUTIONS = tuple(one for one in Execution if one is not Execution.NEVER_FETCHED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

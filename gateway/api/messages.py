@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from gateway.domain.parsing import check_agent_reason, check_request
+from gateway.domain.parsing import check_agent_reason, check_agent_report, check_request
 from gateway.domain.records import Approvers, Edit, Record, Remember, Session, Vote
 from gateway.domain.redaction import mask
 from gateway.domain.risk_rules import RaisedRisk
 from gateway.errors import InvalidRequest
 from gateway.models import (
+    AGENT_EXECUTIONS,
     AGENT_REASONS,
     MAX_SYNC_IDS,
     Action,
@@ -27,7 +28,7 @@ from gateway.models import (
 )
 from gateway.wire.codec import JsonObject, Wire, plain
 from gateway.wire.identifiers import AGENT_NAME, PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
-from gateway.wire.schema import matching
+from gateway.wire.schema import Says, matching
 
 MAX_WAIT_SECONDS = 60.0
 MAX_PAGE = 200
@@ -101,7 +102,12 @@ class Consume(Wire):
 class Reported(Wire):
     """What became of the action."""
 
-    report: Report
+    report: Annotated[
+        Report, Says(properties={"execution": {"enum": [one.value for one in AGENT_EXECUTIONS]}})
+    ]
+
+    def __post_init__(self) -> None:
+        check_agent_report(self.report)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

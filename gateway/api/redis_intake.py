@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.approvals.core import Core
-from gateway.domain.parsing import check_agent_reason, parse_message, parse_off_loop, parse_request
+from gateway.domain.parsing import (
+    check_agent_reason,
+    check_agent_report,
+    parse_message,
+    parse_off_loop,
+    parse_request,
+)
 from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext, Store
 from gateway.errors import GatewayError, InvalidRequest, Unreachable
@@ -175,6 +181,7 @@ class ReportBody(Wire):
 
     def __post_init__(self) -> None:
         check_id(self.id)
+        check_agent_report(self.report)
 
 
 def check_id(value: str) -> None:

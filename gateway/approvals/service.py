@@ -7,10 +7,11 @@ Each method computes a transition of the record it reads, mostly by the pure fun
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from gateway.approvals.grant_lifecycle import GrantLifecycle
-from gateway.approvals.transitions import erase_content, give_up, is_news
+from gateway.approvals.transitions import erase_content, give_up, is_news, note_never_fetched
 from gateway.approvals.writer import (
     LATE,
     STOPPED,
@@ -283,8 +284,19 @@ class Approvals:
     # ---------------------------------------------------------------- what the clock does
 
     async def expire(self, request_id: str) -> None:
-        """End a request whose deadline has passed by the server's clock."""
-        await self._writer.end(request_id, LATE)
+        """End a request whose deadline has passed by the server's clock; of an approval that nobody
+        took until then, note that."""
+
+        async def decide(record: Record) -> Transition | None:
+            if not record.final:
+                return self._writer.plan_end(record, LATE)
+            after = note_never_fetched(record)
+            if after is None:
+                return None
+            return Transition(before=record, after=after, event="never_fetched", clock="after")
+
+        with suppress(NotFound):
+            await self._writer.update(request_id, decide)
 
     async def stop(self, request_id: str) -> None:
         """Deny a request that waits while the kill switch is on."""

@@ -71,7 +71,8 @@ def close_record(
         abort=ending.abort,
     )
     approved = ending.status is Status.APPROVED
-    consumers = (record.process,) if approved and record.process else ()
+    # Who does not wait any more is handed nothing: it asks for it when it comes back.
+    consumers = (record.process,) if approved and record.process and record.waiting else ()
     return record.copy_with(
         status=ending.status,
         revision=revision,
@@ -100,6 +101,15 @@ def give_up(record: Record) -> Record | None:
         consumers=(*record.consumers, NOBODY),
         revision=record.revision + 1,
     )
+
+
+def note_never_fetched(record: Record) -> Record | None:
+    """Return an approved record that says that nobody took the approval; None where somebody did,
+    or said what became of it."""
+    if not record.untaken:
+        return None
+    report = Report(execution=Execution.NEVER_FETCHED)
+    return replace(record, report=report, revision=record.revision + 1)
 
 
 def erase_content(record: Record) -> Record:

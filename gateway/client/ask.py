@@ -157,6 +157,8 @@ class _AskCommand:
             )
             _say(f"waiting for approval of {request['tool']}: answer at {where}")
             state = self._wait_for_end(request_id, until)
+            if state["status"] == "approved" and state.get("decision") is None:
+                state = self._consume(request_id)  # this process was taken to be gone
         verdict = CheckedDecision(state, request_id, self._found.public_key)
         verdict.check(request)
         if verdict.status == "approved":
@@ -262,14 +264,17 @@ class _AskCommand:
         until = self._deadline(time.monotonic())
         state = self._wait_for_end(wanted, until)
         if state["status"] == "approved":
-            path = f"/v1/requests/{wanted}/consume"
-            body = {"process": self._process}
-            state = self._repeat(lambda _: self._gateway.call("POST", path, body))
+            state = self._consume(wanted)
         verdict = CheckedDecision(state, wanted, self._found.public_key)
         if verdict.may_have_run:
             _say("another process was given this approval: it may have run already")
             return EXIT_CODES["denied"]
         return self._finish(verdict, until + _NO_DEADLINE, verdict.arguments)
+
+    def _consume(self, request_id: str) -> Any:
+        """Take an approval that was not handed out yet; return the state."""
+        path, body = f"/v1/requests/{request_id}/consume", {"process": self._process}
+        return self._repeat(lambda _: self._gateway.call("POST", path, body))
 
     def _wait_for_end(self, request_id: str, until: float) -> Any:
         """Return the state in which the request ended. Raises _TimedOut at `until`."""

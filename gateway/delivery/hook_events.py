@@ -23,6 +23,7 @@ _KINDS = {
     Execution.FAILED: "tool_exec_end",
     Execution.SKIPPED: "tool_exec_skipped",
     Execution.REFUSED_LATE: "tool_exec_skipped",
+    Execution.NEVER_FETCHED: "tool_exec_skipped",
 }
 
 
@@ -58,7 +59,7 @@ class HookEvents:
         record = await self._record(event.request_id)
         if record is None:
             return
-        report = record.report if event.type == "reported" else None
+        report = record.report if event.type in ("reported", "never_fetched") else None
         kind = _KINDS[report.execution] if report else event.type
         request = record.request
         payload = {"Tool": request.tool, "Arguments": record.arguments}

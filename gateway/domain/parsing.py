@@ -11,7 +11,15 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.errors import InvalidRequest
-from gateway.models import AGENT_REASONS, ApprovalRequest, Reason, digest_of, id_of_call
+from gateway.models import (
+    AGENT_EXECUTIONS,
+    AGENT_REASONS,
+    ApprovalRequest,
+    Reason,
+    Report,
+    digest_of,
+    id_of_call,
+)
 from gateway.wire.canonical_json import parse
 from gateway.wire.roles import check_roles
 
@@ -63,6 +71,12 @@ def check_agent_reason(reason: Reason) -> None:
     """Return when an agent may give this reason for a cancel; raises InvalidRequest."""
     if reason not in AGENT_REASONS:
         raise InvalidRequest(f"reason must be one of {', '.join(AGENT_REASONS)}")
+
+
+def check_agent_report(report: Report) -> None:
+    """Return when an agent may report this; raises InvalidRequest."""
+    if report.execution not in AGENT_EXECUTIONS:
+        raise InvalidRequest(f"execution must be one of {', '.join(AGENT_EXECUTIONS)}")
 
 
 async def parse_off_loop(parser: Callable[[bytes], T], raw: bytes) -> T:

@@ -305,6 +305,11 @@ class Record(Wire):
         """Whether its agent gave the approval up, so that no process is handed it."""
         return self.consumers[-1:] == (NOBODY,)
 
+    @property
+    def untaken(self) -> bool:
+        """Whether it is approved, handed to no process, and nothing is known of a run."""
+        return self.status is Status.APPROVED and not self.consumers and self.report is None
+
     def read_back(self) -> ReadBack:
         """Return what its agent may read again of it, whichever process asks."""
         decision = self.decision

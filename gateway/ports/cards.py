@@ -211,6 +211,7 @@ _REPORTS = {
     Execution.FAILED: "ran, and failed",
     Execution.SKIPPED: "did not run",
     Execution.REFUSED_LATE: "did not run: the approval came too late",
+    Execution.NEVER_FETCHED: "did not run: the agent never fetched the approval",
 }
 _LABELS = {
     Action.APPROVE: ("Approve", Style.PRIMARY),

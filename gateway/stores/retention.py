@@ -54,6 +54,7 @@ class Retention:
             await store.redis.delete(
                 *(key(one) for one in ids for key in (store.keys.record, store.keys.copies))
             )
+            await store.redis.zrem(store.keys.deadlines, *ids)
             await store.redis.zrem(store.keys.done, *ids)
             forgotten += len(ids)
         await self._forget_grants(before_ms)

@@ -176,6 +176,7 @@ def changes(
             "event": transition.event,
             "data": told if told and not before.final else dumps(transition.data or {}),
             "consumer": after.consumers[-1] if after.consumers else None,
+            "untaken": "1" if after.untaken else None,
             "attached+": before.attached,
             "clock": transition.clock or None,
             "generation": transition.generation,

@@ -3,8 +3,8 @@
 --
 -- For each transition by name (see `arguments` in prelude.lua), where those marked ? may be absent:
 --   record (its id), agent, revision and created (as they were read), status, digest and decision? after,
---   event and data; consumer?, the process that may act on an approval; attached+?, the processes to
---   tell; set.<field>? and delete+?, what changes of the record
+--   event and data; consumer?, the process that may act on an approval; untaken?, when it was handed to
+--   none and nothing was reported; attached+?, the processes to tell; set.<field>? and delete+?, what changes of the record
 -- what it depends on: clock? (before or after its deadline), generation? (of the policy), stoppable?
 --   (the kill switch refuses it), nonce? (of the click), grant? (that decided)
 -- what most do without: secrets?, or keep? for earlier ones that may be kept; warn? when it may have
@@ -134,9 +134,10 @@ local function apply(step, found)
   if ends then
     redis.call('ZREM', keys.pending, step.id)
     redis.call('ZREM', keys.agent_pending, step.id)
-    redis.call('ZREM', keys.deadlines, step.id)
     for _, waiting in ipairs(keys.waiting or {}) do redis.call('SREM', waiting, step.id) end
   end
+  -- What was approved and is not taken yet is looked at once more at its deadline.
+  if step.status ~= 'pending' and not step.untaken then redis.call('ZREM', keys.deadlines, step.id) end
   local revision = write(step, found, ends)
   if step.grant then used(keys.grant, now) end
   if ends then redis.call('ZADD', keys.done, now, step.id) end

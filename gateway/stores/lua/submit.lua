@@ -98,6 +98,8 @@ if status == 'pending' then
   end
 else
   redis.call('ZADD', keys.done, now, id)
+  -- An approval that nobody took yet is looked at once more then.
+  if status == 'approved' and not new.process then redis.call('ZADD', keys.deadlines, deadline, id) end
   event(keys.events, status, now, agent, id, '1', new.ended or '')
 end
 if wait > 0 then
