@@ -75,6 +75,13 @@ def test_a_list_of_no_known_meaning_is_kept_in_all_readings() -> None:
     assert DoubtKind.COMMAND in kinds_of_doubts(found)
 
 
+def test_a_text_where_a_list_of_words_belongs_is_a_doubt() -> None:
+    """Nobody knows whether a shell reads it, or whether it is one word."""
+    found = read("shell", {"argv": "ls -la"}, C)
+    assert DoubtKind.COMMAND in kinds_of_doubts(found)
+    assert [one.reading for one in found.programs] == [None]
+
+
 def test_a_wrapper_is_read_and_said() -> None:
     """Rows 4 and 5: `bash -lc` wraps the command; another shell or order is no wrapper."""
     found = read("shell", {"command": ["bash", "-lc", "git status"]}, C)

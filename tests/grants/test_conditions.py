@@ -10,9 +10,9 @@ import pytest
 from gateway.domain.records import Record
 from gateway.models import Action, Context, Kind, Question, Risk, RiskLevel
 from gateway.policy.calls.command_table import Operands
-from gateway.policy.calls.paths import components
+from gateway.policy.calls.paths import components, delicate, delicate_word, within
 from gateway.policy.calls.programs import read_text
-from gateway.policy.calls.values import is_at_most
+from gateway.policy.calls.values import is_at_most, is_within
 from gateway.policy.grants.coverage import covers, runs_only
 from gateway.policy.grants.grant import (
     ANY_TOOL,
@@ -77,6 +77,15 @@ def test_a_pattern_is_bound_to_its_place(context: Context) -> None:
     assert not allowed([remembered(here)], there)
     for elsewhere in [remembered(there)] if context.cwd else []:
         assert not allowed([elsewhere], here)
+
+
+@pytest.mark.parametrize("tool", ["bash", "sh", "run_command", "Shell"])
+def test_a_pattern_is_of_one_tool(tool: str) -> None:
+    """Another shell with the same words is another call, and so is another spelling."""
+    here = command("cat a")
+    there = asked(tool, kind=C, arguments=here.arguments)
+    assert not allowed([remembered(here)], there)
+    assert not allowed([remembered(there)], here)
 
 
 def test_a_pattern_written_by_hand_is_bound_to_its_folder() -> None:
@@ -170,3 +179,48 @@ def test_a_name_in_two_spellings_has_no_components() -> None:
     composed = "/ws/\u00c4"
     assert components(composed) == ("ws", "\u00c4")
     assert components(unicodedata.normalize("NFD", composed)) is None
+
+
+def test_a_folder_with_a_longer_name_is_another_folder() -> None:
+    """Paths are compared by components, not by letters."""
+    assert [within(path, "/ws") for path in ("/ws", "/ws/a", "/wsx", "/wsx/a")] == [
+        True, True, False, False,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["cron.d/job", "autostart/x", "crontab", "mcp.json", "a/x.pth"])
+def test_what_runs_later_asks_though_no_dot_tells_of_it(path: str) -> None:
+    """Also when it is only read, and also as a word of a text."""
+    assert delicate(f"/ws/{path}", written=False) == "what stands there runs later"
+    assert delicate_word(path) == "what stands there runs later"
+
+
+@pytest.mark.parametrize("cwd", ["/home/ann/.ssh", "/ws/.git/hooks", "ws", "/ws/.."])
+def test_where_secrets_lie_or_nobody_knows_where_nothing_is_left_open(cwd: str) -> None:
+    """Whatever the answer: here a text, in a tool that reads and writes no file."""
+    message = {"channel": "#ops", "text": "It is green again, have a look."}
+    here, there = (
+        asked("post_message", arguments=message, context=Context(cwd=one)) for one in (CWD, cwd)
+    )
+    assert Shape.PATTERN in [one.match.shape for one in offers(here)]
+    assert [one.match.shape for one in offers(there)] == [Shape.EXACT]
+
+
+@pytest.mark.parametrize(
+    ("value", "lies"),
+    [
+        ("a/b/c", True),
+        ("a/b", True),
+        ("a/bc", False),
+        ("a/b/../x", None),
+        ("a/b/./x", None),
+        ("a/b//x", None),
+        ("a/b/%2e%2e/x", None),
+        ("https://example.com/a/b", False),
+    ],
+)
+def test_a_name_with_slashes_lies_within_another_or_nobody_can_tell(
+    value: str, lies: bool | None
+) -> None:
+    """Readers differ about dots and doubled slashes."""
+    assert is_within("a/b", value) is lies
