@@ -79,11 +79,21 @@ def test_a_pattern_is_bound_to_its_place(context: Context) -> None:
         assert not allowed([elsewhere], here)
 
 
-@pytest.mark.parametrize("tool", ["bash", "sh", "run_command", "Shell"])
+def test_a_pattern_is_bound_to_the_folder_in_which_the_agent_works() -> None:
+    """Also where an argument says that the call runs elsewhere, in the same folder as before."""
+    arguments = {"command": "cat a", "workdir": "/srv/app"}
+    here = command("", arguments=arguments)
+    there = command("", arguments=arguments, context=Context(cwd="/home/ann"))
+    assert allowed([remembered(here)], here)
+    assert not allowed([remembered(here)], there)
+
+
+@pytest.mark.parametrize("tool", ["exec_shell", "Run_Shell", "shell", "bash"])
 def test_a_pattern_is_of_one_tool(tool: str) -> None:
     """Another shell with the same words is another call, and so is another spelling."""
-    here = command("cat a")
-    there = asked(tool, kind=C, arguments=here.arguments)
+    here = asked("run_shell", kind=C, arguments={"command": "cat a"})
+    there = asked(tool, kind=C, arguments={"command": "cat a"})
+    assert allowed([remembered(here)], here)
     assert not allowed([remembered(here)], there)
     assert not allowed([remembered(there)], here)
 

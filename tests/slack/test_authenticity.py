@@ -14,7 +14,16 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 
 from adapters.slack.http_mode import PATH, HttpReceiver
-from adapters.slack.payloads import Malformed, SlackButton, read_button, read_metadata
+from adapters.slack.payloads import (
+    NO_COPY,
+    Actor,
+    Interaction,
+    Malformed,
+    ModalMetadata,
+    SlackButton,
+    read_button,
+    read_metadata,
+)
 from gateway.domain.clock import SystemClock
 from gateway.models import Status, new_id
 from tests.slack.counterpart.deliveries import form as form_body
@@ -228,6 +237,28 @@ async def test_17_button_value_tampered(office: Office) -> None:
     await still_waits(office, other.id)
     assert len(await office.events("refused")) >= 3
     assert labels(office.ann, message) == BUTTONS
+
+
+def test_17_a_button_counts_where_it_was_posted() -> None:
+    """In a modal it is of the request that the modal shows, and that of a copy stands on a card."""
+    shown, other = (SlackButton(new_id(), 1, "ab12") for _ in range(2))
+    metadata = ModalMetadata(shown.request_id, 1, "ab12").encode()
+    modal: Json = {"type": "modal", "private_metadata": metadata}
+    nowhere = {"type": "home"}
+    for view, message, button, counts in (
+        (modal, "", shown, True), (modal, "", other, False),
+        (nowhere, "", SlackButton(new_id(), 1, NO_COPY), True), (nowhere, "", shown, False),
+        ({}, "1.2", shown, True),
+    ):  # fmt: skip
+        did = Interaction(
+            actor=Actor("T1", "UANN", "T1"), app_id="A", nonce="n", trigger_id="t",
+            message=message, value=button.encode(), view=view,
+        )  # fmt: skip
+        if counts:
+            assert did.form().button == button
+        else:
+            with pytest.raises(Malformed):
+                did.form()
 
 
 def test_17_values_are_read_strictly() -> None:

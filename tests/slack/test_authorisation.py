@@ -53,11 +53,12 @@ async def test_18_a_stranger_gets_no_form_and_no_details(office: Office) -> None
     """Deny and Details open a modal that says no, and shows nothing of the request."""
     eve = office.slack.person("UEVE")
     office.slack.workspace().channels["C1"].members.add("UEVE")
-    _, message = await office.asked()
+    _, message = await office.asked(arguments={"command": "ls -la"})
     for label in ("Deny…", "Details"):
         await eve.click(message, label)
         await office.slack.until(lambda: "not an approver" in office.modal_says(eve))
         assert "submit" not in eve.modal.view
+        assert "ls -la" not in office.modal_says(eve)
         await eve.close()
 
 
