@@ -398,6 +398,13 @@ def test_null_stays_a_value_where_another_host_may_have_sent_it() -> None:
     assert "timeout" in [one.place for one in found.leaves]
 
 
+def test_a_list_where_a_text_belongs_is_a_doubt() -> None:
+    """What its host does with a list of texts for people is not known."""
+    found = read("post_message", {"channel": "#ops", "text": ["a b", "c d"]}, T)
+    assert roles_of(found)["text[0]"] is Role.UNKNOWN
+    assert DoubtKind.CONTAINER in kinds_of_doubts(found)
+
+
 def test_null_of_an_unknown_argument_stays_unknown() -> None:
     """What is in no row stays a value, and fixed."""
     found = read("editor", {"path": "a.py", "new_text": "x", "force": None}, F)

@@ -66,6 +66,18 @@ async def test_a_write_is_json(box: Inbox, ann: Visitor) -> None:
     assert (await box.get(record)).status is Status.PENDING
 
 
+async def test_a_batch_is_approved_or_denied(box: Inbox, ann: Visitor) -> None:
+    """Any other answer needs a form of its own, and would get around what was seen."""
+    record = await box.ask(**COMMAND)
+    item = {"id": record.id, "revision": record.revision}
+    for action in ("edit", "respond", "abort", "answer", "approve!", ""):
+        body = {"action": action, "items": [item], "nonce": "n"}
+        assert (await ann.post("batch/decide", body))[0] == 422, action
+    body = {"action": "approve", "items": [item], "nonce": "n"}
+    assert (await ann.post("batch/decide", body))[0] == 409, "it was not seen"
+    assert (await box.get(record)).status is Status.PENDING
+
+
 async def test_what_was_shown_masked_was_not_revealed(box: Inbox, ann: Visitor) -> None:
     """The token of the masked page remembers nothing whose words a mask would hide."""
     argv = {"argv": ["git", "push", "token", "attackerhost12"]}
