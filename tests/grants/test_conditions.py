@@ -13,7 +13,7 @@ from gateway.policy.calls.command_table import Operands
 from gateway.policy.calls.paths import components, delicate, delicate_word, within
 from gateway.policy.calls.programs import read_text
 from gateway.policy.calls.values import is_at_most, is_within
-from gateway.policy.grants.coverage import covers, runs_only
+from gateway.policy.grants.coverage import covers, runs_only, what_differs
 from gateway.policy.grants.grant import (
     ANY_TOOL,
     CommandPattern,
@@ -86,6 +86,8 @@ def test_a_pattern_is_bound_to_the_folder_in_which_the_agent_works() -> None:
     there = command("", arguments=arguments, context=Context(cwd="/home/ann"))
     assert allowed([remembered(here)], here)
     assert not allowed([remembered(here)], there)
+    said = what_differs(remembered(here), there)
+    assert said == "`its folder` is /home/ann, remembered /ws"
 
 
 @pytest.mark.parametrize("tool", ["exec_shell", "Run_Shell", "shell", "bash"])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from adapters.slack.payloads import Act
 from gateway.domain.policy_document import Route
 from gateway.models import Origin as Claimed
 from gateway.models import Risk, RiskLevel, Status
@@ -97,11 +98,22 @@ async def test_20_who_asked_may_not_approve_high_risk(office: Office) -> None:
 
 
 async def test_20_high_risk_asks_are_you_sure(office: Office) -> None:
-    """The client asks before it sends the click; who backs out decides nothing."""
+    """The client asks before it sends the click; who backs out decides nothing, and neither does a
+    click that says of itself that nobody was asked."""
     record, message = await office.asked(risk=HIGH)
     office.ann.confirms = False
     with pytest.raises(AssertionError):
         await office.ann.click(message, "Approve")
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    block, button = next(
+        pair
+        for pair in office.ann.buttons(message.blocks)
+        if pair[1]["action_id"] == Act.APPROVE_SURE
+    )
+    forged = {**button, "action_id": Act.APPROVE.value}
+    payload = office.ann.payloads.on_message("C1", message, block, forged)
+    assert (await office.slack.deliveries.interaction(payload)).ok
+    await told(office.ann, "confirm")
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING
     office.ann.confirms = True
     await office.ann.click(message, "Approve")

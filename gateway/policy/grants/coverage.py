@@ -121,7 +121,7 @@ def differences(match: Match, record: Record) -> Iterator[Difference]:
         yield Difference("", "what is declared about the tool was changed")
     base = match.base if match.answer is not None else match.cwd
     place = touches.base_source if touches.base_source not in ("", "context") else "its folder"
-    if touches.base != base or (context.cwd != match.cwd and match.answer is not None):
+    if touches.base != base:
         yield Difference(place, _DIFFERS, touches.base, base)
     elif context.cwd != match.cwd:
         yield Difference("its folder", _DIFFERS, context.cwd, match.cwd)
