@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from gateway.models import Context, Kind
+from gateway.policy.calls.call import Declaration
+from gateway.policy.calls.leaves import MAX_LEAVES
+from gateway.policy.calls.patches import files_of_patch
 from gateway.policy.calls.path_uses import PathEffect
+from gateway.policy.calls.roles import RoleSource
 from gateway.policy.calls.touches import Call, DoubtKind, Touches, touch
 from gateway.wire.roles import Role
 from tests.calls.reading import kinds_of_doubts, operator, read, roles_of
@@ -403,6 +407,42 @@ def test_a_list_where_a_text_belongs_is_a_doubt() -> None:
     found = read("post_message", {"channel": "#ops", "text": ["a b", "c d"]}, T)
     assert roles_of(found)["text[0]"] is Role.UNKNOWN
     assert DoubtKind.CONTAINER in kinds_of_doubts(found)
+
+
+def test_no_declaration_lifts_rights_or_the_environment() -> None:
+    """Neither of the whole nor of a part of it, whoever declares it."""
+    arguments = {"command": "ls", "sudo": True, "env": {"A": "1"}}
+    said = operator(**{"sudo": "flag", "env": "data", "env.A": "data"})
+    roles = roles_of(read("Bash", arguments, C, "/ws", said))
+    assert (roles["sudo"], roles["env.A"]) == (Role.RIGHTS, Role.ENVIRONMENT)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_harmless_is_what_a_trusted_author_says(trusted: bool) -> None:
+    """An operator's word counts, and that of an author whom an operator trusts."""
+    word = Declaration(by=RoleSource.AUTHOR, roles={}, harmless=True, trusted=trusted)
+    assert read("lookup", {"id": 1}, T, "/ws", word).harmless is trusted
+
+
+def test_a_list_of_more_values_than_are_read_is_a_doubt() -> None:
+    """It is one value, of which nobody knows what it is."""
+    found = read("lookup", {"ids": list(range(MAX_LEAVES + 1))}, T)
+    assert roles_of(found) == {"ids": Role.UNKNOWN}
+    assert DoubtKind.LIMIT in kinds_of_doubts(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n",
+        "*** Begin Patch\n*** Update File: a\nrm -rf /\n*** End Patch",
+        "*** Begin Patch\n@@\n+a\n*** End Patch",
+    ],
+)
+def test_a_patch_that_deletes_or_holds_another_line_is_not_understood(text: str) -> None:
+    """Every line of it has to be one of a patch that creates or changes a file."""
+    assert files_of_patch("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n")
+    assert files_of_patch(text) is None
 
 
 def test_null_of_an_unknown_argument_stays_unknown() -> None:

@@ -24,6 +24,7 @@ from gateway.policy.grants.grant import (
     RuleKind,
     Shape,
 )
+from gateway.policy.grants.messages_to_people import is_message_text
 from gateway.policy.grants.offers import offers
 from tests.grants.making import CWD, allowed, asked, command, granted, remembered
 
@@ -236,3 +237,45 @@ def test_a_name_with_slashes_lies_within_another_or_nobody_can_tell(
 ) -> None:
     """Readers differ about dots and doubled slashes."""
     assert is_within("a/b", value) is lies
+
+
+LEAVES_NOTHING_OPEN: list[tuple[str, Record]] = [
+    ("a command in the system's folder", command("git log", context=Context(cwd="/etc"))),
+    ("a command in the root", command("git log", context=Context(cwd="/"))),
+    ("a second path beside a command",
+     call("Bash", C, command="ls", output_path="/ws/out.txt")),
+    ("something unknown beside a message",
+     call("post_message", T, channel="#ops", text="It is green again.", urgency="high")),
+    ("no plain fact in a look-up", call("get_weather", T, city="Oslo", owner="ann")),
+    ("a path in a harmless tool",
+     asked("get_item", harmless=True, arguments={"id": 1, "where": "/srv/x"})),
+    ("a delicate file in a harmless tool",
+     asked("get_item", harmless=True, arguments={"id": 1},
+           context=Context(cwd=CWD, files={"/ws/.env": "0" * 64}))),
+]  # fmt: skip
+CONTROLS = [
+    command("git log"),
+    call("post_message", T, channel="#ops", text="It is green again."),
+    call("get_weather", T, city="Oslo"),
+    asked("get_item", harmless=True, arguments={"id": 1}),
+]
+
+
+@pytest.mark.parametrize("record", [row[1] for row in LEAVES_NOTHING_OPEN],
+                         ids=[row[0] for row in LEAVES_NOTHING_OPEN])  # fmt: skip
+def test_such_a_call_leaves_nothing_open(record: Record) -> None:
+    """Exactly the same may be remembered, and no more."""
+    assert [one.match.shape for one in offers(record)] == [Shape.EXACT]
+
+
+@pytest.mark.parametrize("record", CONTROLS)
+def test_the_like_of_it_leaves_something_open(record: Record) -> None:
+    """The control: without that, each of these has a wider offer."""
+    assert Shape.PATTERN in [one.match.shape for one in offers(record)]
+
+
+@pytest.mark.parametrize("text", ["/etc/passwd", "https://example.com/x", "-rf", "~/.ssh"])
+def test_a_text_that_is_something_else_is_none_for_people(text: str) -> None:
+    """Whoever declared the argument as data."""
+    assert is_message_text("text", "It is green again.")
+    assert not is_message_text("text", text)
