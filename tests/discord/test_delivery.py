@@ -70,9 +70,13 @@ async def test_03_a_channel_of_another_server_gets_no_card(stage: Stage) -> None
     target = f"discord:{stage.server.guild.id}/{elsewhere.id}"
     await stage.policy(stage.route(targets=(target,)))
     record = await stage.ask()
-    assert (await stage.ended(record)).status is not Status.APPROVED
-    assert (await stage.events("undelivered"))[0].data["target"] == target
+    ended = asyncio.create_task(stage.ended(record))
+    posted = asyncio.create_task(stage.seen(lambda: elsewhere.messages))
+    await asyncio.wait({ended, posted}, return_when=asyncio.FIRST_COMPLETED)
+    posted.cancel()
     assert not elsewhere.messages
+    assert (await ended).status is Status.DENIED
+    assert (await stage.events("undelivered"))[0].data["target"] == target
 
 
 @pytest.mark.parametrize("trouble", ["unknown", "hidden", "mute"])

@@ -113,8 +113,9 @@ async def test_20_high_risk_asks_are_you_sure(office: Office) -> None:
     forged = {**button, "action_id": Act.APPROVE.value}
     payload = office.ann.payloads.on_message("C1", message, block, forged)
     assert (await office.slack.deliveries.interaction(payload)).ok
-    await told(office.ann, "confirm")
+    await office.settled()
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    await told(office.ann, "confirm")
     office.ann.confirms = True
     await office.ann.click(message, "Approve")
     assert (await office.ended(record)).status is Status.APPROVED

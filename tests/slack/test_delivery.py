@@ -182,9 +182,10 @@ async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Off
     payload = ann.payloads.on_message("C1", message, block, forged)
     told = len(ann.private())
     assert (await office.slack.deliveries.interaction(payload)).ok
+    await office.settled()
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
     await office.slack.until(lambda: len(ann.private()) > told)
     assert "cannot be approved here" in ann.private()[-1]
-    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_reminders_and_escalation_call_the_approvers(slack: Slack, world: World) -> None:
