@@ -252,6 +252,8 @@ LEAVES_NOTHING_OPEN: list[tuple[str, Record]] = [
     ("a delicate file in a harmless tool",
      asked("get_item", harmless=True, arguments={"id": 1},
            context=Context(cwd=CWD, files={"/ws/.env": "0" * 64}))),
+    ("more that varies than can be said",
+     asked("get_item", harmless=True, arguments={letter * 60: 1 for letter in "abcdefgh"})),
 ]  # fmt: skip
 CONTROLS = [
     command("git log"),

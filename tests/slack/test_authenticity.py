@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from aiohttp.web import Application
+from aiohttp.web import Application, Request, Response
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 
@@ -237,6 +237,27 @@ async def test_17_button_value_tampered(office: Office) -> None:
     await still_waits(office, other.id)
     assert len(await office.events("refused")) >= 3
     assert labels(office.ann, message) == BUTTONS
+
+
+async def test_17_a_reply_goes_to_slack_alone(office: Office) -> None:
+    """An address of another host in a payload is not called: the person is told the other way."""
+    called: list[str] = []
+
+    async def take(request: Request) -> Response:
+        called.append(request.path)
+        return Response()
+
+    _, message = await office.asked()
+    app = Application()
+    app.router.add_post("/{path:.*}", take)
+    async with TestServer(app) as elsewhere:
+        payload = payload_of(office, message)
+        payload["actions"][0]["value"] = f"v1:{new_id()}:1:none"
+        payload["response_url"] = f"http://localhost:{elsewhere.port}/actions/T1/1/abc"
+        assert (await office.slack.deliveries.interaction(payload)).ok
+        await office.settled()
+        assert called == []
+    assert office.ann.private()
 
 
 def test_17_a_button_counts_where_it_was_posted() -> None:
