@@ -5,9 +5,11 @@ import logging
 from urllib.parse import urlsplit
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
+from multidict import CIMultiDict
 
-from gateway.api.authentication import FailureLimit
-from gateway.api.problems import TooMany
+from gateway.api.authentication import FailureLimit, bearer_token
+from gateway.api.problems import TooMany, Unauthenticated
 from gateway.models import new_id
 from tests.api.replica import (
     AGENT_TOKEN,
@@ -80,6 +82,19 @@ async def test_only_a_plain_bearer_header_counts(gate: Replica, scheme: str) -> 
     headers = {"Authorization": scheme.format(AGENT_TOKEN)}
     answer = await gate.call("GET", "/v1/requests", token=None, headers=headers)
     assert answer.problem == (401, "unauthorized")
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_one_header_gives_the_token(count: int) -> None:
+    """Of two a proxy may have checked the other one; the server's own parser refuses them too."""
+    once = ("Authorization", f"Bearer {AGENT_TOKEN}")
+    for headers in ([once], [once] * count):
+        request = make_mocked_request("GET", "/", headers=CIMultiDict(headers))
+        if len(headers) == 1:
+            assert bearer_token(request) == AGENT_TOKEN
+        else:
+            with pytest.raises(Unauthenticated):
+                bearer_token(request)
 
 
 RAW = {

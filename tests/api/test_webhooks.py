@@ -271,6 +271,21 @@ async def test_a_redirect_is_a_refusal(gate: Replica, receiver: Receiver) -> Non
     assert set(receiver.paths) == {"/hook"}
 
 
+async def test_no_proxy_of_the_environment_stands_between(
+    gate: Replica, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be what the connection goes to, instead of the address that was checked."""
+    async with receiving("127.0.0.1") as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        async with sending(gate, hook_to(receiver)):
+            await gate.submitted()
+            await until(lambda: receiver.got or proxy.got)
+        assert proxy.got == []
+
+
 async def test_a_silent_receiver_is_left_after_the_timeout(gate: Replica) -> None:
     """A connection that is taken and never answered costs one attempt, not the sender."""
     held: list[asyncio.StreamWriter] = []

@@ -118,6 +118,19 @@ UNBORNE: list[Any] = [
 ]
 
 
+async def test_what_is_kept_says_no_secret(world: World) -> None:
+    """Its words are today's, made of the request as it is stored, and are kept masked."""
+    text = "make deploy TOKEN=ghp_" + "a1B2" * 9
+    record = await asked(world, kind=Kind.COMMAND, arguments={"command": text})
+    wide = next(one for one in offers(record) if one.match.shape is Shape.PATTERN)
+    assert "ghp_" in wide.words
+    await stored(world.store, wide.match, from_request=record.id)
+    await world.core.grants.reread()
+    (kept,) = await world.core.grants.all()
+    assert kept.rests is None
+    assert "ghp_" not in kept.words and "secret of" in kept.words
+
+
 @pytest.mark.parametrize(("request_", "match"), UNBORNE)
 async def test_what_today_is_not_offered_rests_with_its_reason(
     world: World, request_: dict[str, Any], match: Match

@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from gateway.models import Context, Kind
+from gateway.policy.calls.call import Declaration
+from gateway.policy.calls.leaves import MAX_LEAVES
+from gateway.policy.calls.patches import files_of_patch
 from gateway.policy.calls.path_uses import PathEffect
+from gateway.policy.calls.roles import RoleSource
 from gateway.policy.calls.touches import Call, DoubtKind, Touches, touch
 from gateway.wire.roles import Role
 from tests.calls.reading import kinds_of_doubts, operator, read, roles_of
@@ -73,6 +77,13 @@ def test_a_list_of_no_known_meaning_is_kept_in_all_readings() -> None:
     ways = [[one.words for one in way.programs] for way in found.readings[0].ways]
     assert found.programs == () and [len(way) for way in ways] == [1, 2]
     assert DoubtKind.COMMAND in kinds_of_doubts(found)
+
+
+def test_a_text_where_a_list_of_words_belongs_is_a_doubt() -> None:
+    """Nobody knows whether a shell reads it, or whether it is one word."""
+    found = read("shell", {"argv": "ls -la"}, C)
+    assert DoubtKind.COMMAND in kinds_of_doubts(found)
+    assert [one.reading for one in found.programs] == [None]
 
 
 def test_a_wrapper_is_read_and_said() -> None:
@@ -389,6 +400,49 @@ def test_null_stays_a_value_where_another_host_may_have_sent_it() -> None:
     """Another host's tool of the same name fits too, and nobody read what null is to it."""
     found = read("execute_command", {"command": "ls", "timeout": None}, C)
     assert "timeout" in [one.place for one in found.leaves]
+
+
+def test_a_list_where_a_text_belongs_is_a_doubt() -> None:
+    """What its host does with a list of texts for people is not known."""
+    found = read("post_message", {"channel": "#ops", "text": ["a b", "c d"]}, T)
+    assert roles_of(found)["text[0]"] is Role.UNKNOWN
+    assert DoubtKind.CONTAINER in kinds_of_doubts(found)
+
+
+def test_no_declaration_lifts_rights_or_the_environment() -> None:
+    """Neither of the whole nor of a part of it, whoever declares it."""
+    arguments = {"command": "ls", "sudo": True, "env": {"A": "1"}}
+    said = operator(**{"sudo": "flag", "env": "data", "env.A": "data"})
+    roles = roles_of(read("Bash", arguments, C, "/ws", said))
+    assert (roles["sudo"], roles["env.A"]) == (Role.RIGHTS, Role.ENVIRONMENT)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_harmless_is_what_a_trusted_author_says(trusted: bool) -> None:
+    """An operator's word counts, and that of an author whom an operator trusts."""
+    word = Declaration(by=RoleSource.AUTHOR, roles={}, harmless=True, trusted=trusted)
+    assert read("lookup", {"id": 1}, T, "/ws", word).harmless is trusted
+
+
+def test_a_list_of_more_values_than_are_read_is_a_doubt() -> None:
+    """It is one value, of which nobody knows what it is."""
+    found = read("lookup", {"ids": list(range(MAX_LEAVES + 1))}, T)
+    assert roles_of(found) == {"ids": Role.UNKNOWN}
+    assert DoubtKind.LIMIT in kinds_of_doubts(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n",
+        "*** Begin Patch\n*** Update File: a\nrm -rf /\n*** End Patch",
+        "*** Begin Patch\n@@\n+a\n*** End Patch",
+    ],
+)
+def test_a_patch_that_deletes_or_holds_another_line_is_not_understood(text: str) -> None:
+    """Every line of it has to be one of a patch that creates or changes a file."""
+    assert files_of_patch("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n")
+    assert files_of_patch(text) is None
 
 
 def test_null_of_an_unknown_argument_stays_unknown() -> None:

@@ -83,6 +83,16 @@ async def test_an_answer_about_anything_else_is_not_believed(change: Any) -> Non
         await _settled(change)
 
 
+async def test_a_request_that_was_changed_after_it_was_asked_does_not_run() -> None:
+    """The approval names the digest of what was asked, and other arguments would run."""
+    async with AsyncClient(CallableTransport(lambda request: True)) as client:
+        asked = client.request("x", {"a": 1})
+        pending = await client.submit(asked)
+        asked.arguments["a"] = 2
+        with pytest.raises(Unverified, match="changed after it was asked"):
+            await client.wait(pending)
+
+
 async def test_with_a_pinned_key_only_its_signature_counts() -> None:
     """Unsigned and wrongly signed approvals are refused; the right one passes."""
     signer = Signer(SEED)

@@ -83,6 +83,15 @@ async def test_what_is_created_is_loaded(store: RedisStore) -> None:
     assert stored.deadline - stored.created == 60_000
 
 
+async def test_no_secret_stands_in_an_event(store: RedisStore) -> None:
+    """Whoever writes it down, and however deep it stands: the event keeps a mask."""
+    said = {"why": "--password=hunter2hunter2 was refused", "more": [{"token": "hunter2hunter2"}]}
+    await store.note("refused", agent=AGENT, data=said)
+    (event,) = await store.history(None, 10)
+    assert "hunter2" not in str(event.data)
+    assert "secret of" in str(event.data["why"])
+
+
 async def test_an_id_is_taken_once(store: RedisStore) -> None:
     """A second creation changes nothing and writes no event."""
     stored = await create(store, pending())

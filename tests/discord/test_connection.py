@@ -272,6 +272,21 @@ async def test_42_what_discord_did_not_sign_now_is_refused(pushed: Stage) -> Non
     assert not made.failed or made.answered.is_set()
 
 
+async def test_42_without_the_store_no_push_is_taken(
+    pushed: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could tell then whether it came before: Discord and the person are told, by a 503."""
+    server, fake = pushed.server, pushed.server.discord
+    record, card = await pushed.asked()
+    press = {"custom_id": buttons(card)["Approve"]["custom_id"], "component_type": 2, "id": 1}
+    _, payload = fake.desk.start(server.app, server.ann.user, server.channel, 3, press, card)
+    monkeypatch.setattr("adapters.discord.http_endpoint._NOTE_SECONDS", 0.05)
+    redis = pushed.gateway.backend.store.redis
+    await redis.execute_command("CLIENT", "PAUSE", "500", "ALL")
+    assert (await fake.push(server.app, json.dumps(payload).encode())).status == 503
+    assert (await pushed.core.requests.get(record.id)).status is Status.PENDING
+
+
 async def test_42_a_push_that_trickles_is_cut_off(
     pushed: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

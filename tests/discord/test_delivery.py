@@ -61,6 +61,24 @@ async def test_02_a_line_cut_in_the_middle_makes_one_message(stage: Stage) -> No
     assert (await stage.ended(record)).status is Status.APPROVED
 
 
+async def test_03_a_channel_of_another_server_gets_no_card(stage: Stage) -> None:
+    """The bot is a member there too, but the policy names the channel as one of this server."""
+    town = stage.server.discord.town
+    guild = town.guild("elsewhere", stage.server.eve.user)
+    town.join(guild, stage.server.app.user)
+    elsewhere = town.channel(guild, "general")
+    target = f"discord:{stage.server.guild.id}/{elsewhere.id}"
+    await stage.policy(stage.route(targets=(target,)))
+    record = await stage.ask()
+    ended = asyncio.create_task(stage.ended(record))
+    posted = asyncio.create_task(stage.seen(lambda: elsewhere.messages))
+    await asyncio.wait({ended, posted}, return_when=asyncio.FIRST_COMPLETED)
+    posted.cancel()
+    assert not elsewhere.messages
+    assert (await ended).status is Status.DENIED
+    assert (await stage.events("undelivered"))[0].data["target"] == target
+
+
 @pytest.mark.parametrize("trouble", ["unknown", "hidden", "mute"])
 async def test_03_a_refusing_channel_fails_over_or_is_said(stage: Stage, trouble: str) -> None:
     """10003, 50001 and 50013: the next target gets the card; without one the agent hears at once

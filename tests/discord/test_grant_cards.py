@@ -38,6 +38,10 @@ async def test_a_grant_has_a_card_whose_button_takes_it_back(stage: Stage) -> No
     for part in ("Approval remembered", "exactly this", "It would have covered", "not used yet"):
         assert part in text, part
     assert "Not you" in private_text(await stage.click(server.eve, card, "Revoke"))
+    member = server.guild.members[server.bob.id]
+    member.timed_out_until = "2100-01-01T00:00:00+00:00"
+    assert "timed out" in private_text(await stage.click(server.bob, card, "Revoke"))
+    member.timed_out_until = None
     await stage.click(server.bob, card, "Revoke")
     await stage.shows(card, "No longer remembered", "Revoked, by bob")
     assert not labels(card)

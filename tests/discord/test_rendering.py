@@ -24,7 +24,7 @@ from gateway.ports.cards import FullView, card_of
 from gateway.ports.cards import full_view as pages_of
 from gateway.wire.canonical_json import parse
 from tests.discord.limits import V2, check_message, walk
-from tests.discord.messages import shown_text
+from tests.discord.messages import buttons, shown_text
 from tests.discord.pictures import (
     HOSTILE,
     NARROW,
@@ -366,6 +366,13 @@ async def test_high_risk_is_confirmed_from_the_full_view(stage: Stage) -> None:
     record, shown = await stage.asked()
     await stage.shows(shown, "High risk", "touches production")
     view = await stage.click(stage.server.ann, shown, "Approve…")
+    assert not (await stage.core.requests.get(record.id)).final
+    custom_id = buttons(view.private[0])["Approve: I have read it"]["custom_id"]
+    data = {"custom_id": custom_id.removesuffix("sure"), "component_type": 2, "id": 1}
+    forged = await stage.server.discord.raw(
+        stage.server.app, stage.server.ann.user, stage.server.channel, data, message=view.private[0]
+    )
+    assert "confirm" in private_text(await stage.server.ann.outcome(forged))
     assert not (await stage.core.requests.get(record.id)).final
     await stage.click(stage.server.ann, view.private[0], "Approve: I have read it")
     assert (await stage.ended(record)).status is Status.APPROVED

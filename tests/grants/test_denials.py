@@ -21,6 +21,7 @@ from gateway.policy.grants.grant import (
     RuleKind,
     Shape,
 )
+from gateway.policy.grants.offers import offers
 from tests.grants.making import asked, command, granted
 
 YES, NO, UNSURE = MatchResult.YES, MatchResult.NO, MatchResult.UNSURE
@@ -127,6 +128,15 @@ def in_folder(arguments: dict[str, Any], **more: Any) -> MatchResult:
 def test_a_denied_folder(arguments: dict[str, Any], cover: MatchResult) -> None:
     """Whatever names a path in it, or above it, or in a way that nobody can follow."""
     assert in_folder(arguments) is cover
+
+
+def test_a_denied_folder_is_remembered_as_such() -> None:
+    """What was denied of one file there is denied of its siblings, and of nothing elsewhere."""
+    first = asked("read", arguments={"path": "/srv/secret/x"})
+    (offer,) = [one for one in offers(first, Effect.DENY) if one.words.startswith("anything in")]
+    denied = granted(offer.match, Effect.DENY)
+    for path, cover in (("/srv/secret/y", YES), ("/srv/other/x", NO), ("/srv", UNSURE)):
+        assert covers(denied, asked("read", arguments={"path": path})) is cover
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,17 @@ def test_what_differs_is_said_of_a_value_in_a_list_without_it() -> None:
     assert offers(asked("write_file", arguments={"path": "/ws/a.txt", **arguments}))
 
 
+def test_what_differs_masks_a_secret_under_any_name() -> None:
+    """It is one by its look, and the name beside it says nothing."""
+    arguments = {"path": "/ws/a.txt", "content": "x", "marker": SECRET}
+    said = []
+    for made in offers(asked("write_file", arguments=arguments)):
+        now = {**arguments, "marker": f"{SECRET}x"}
+        said.append(str(what_differs(granted(made.match), asked("write_file", arguments=now))))
+    assert any("marker" in one and "secret of" in one for one in said)
+    assert not [one for one in said if SECRET in one]
+
+
 @pytest.mark.parametrize("tool", ["find_and_delete", "check_out", "list_for_sale", "get_shares"])
 def test_a_name_with_a_word_of_change_is_no_look_up(tool: str) -> None:
     """Other plain values of it are not offered."""

@@ -69,6 +69,22 @@ def test_no_denial_goes_by_the_word_of_the_agent(effect: RuleEffect) -> None:
     assert [*mistakes(PolicyRule(name="r", effect=RuleEffect.ALLOW, read_only=True))]
 
 
+@pytest.mark.parametrize(
+    "where", [{"workdir": "/srv/other"}, {"cwd": "/"}, {"workdir": ".."}], ids=str
+)
+async def test_an_allow_rule_approves_what_runs_where_the_context_says(
+    world: World, where: dict[str, str]
+) -> None:
+    """Elsewhere the same words do something else; a rule may name the folders, though."""
+    arguments = {"command": "git log", **where}
+    await in_force(world, ALLOW_GIT)
+    done = await world.submit(kind=Kind.COMMAND, arguments=arguments, context=CWD)
+    assert done.status is Status.PENDING
+    await in_force(world, replace(ALLOW_GIT, folders=("/srv/other",)))
+    done = await world.submit(kind=Kind.COMMAND, arguments=arguments, context=CWD)
+    assert (done.status is Status.APPROVED) is ("/srv/other" in where.values())
+
+
 async def test_tools_that_only_read_need_nobody(world: World) -> None:
     """Named in one rule they go on and cite it; what writes asks, and so does what is high risk."""
     reads = PolicyRule(name="reads", effect=RuleEffect.ALLOW, tools=("get_*", "list_*"))

@@ -8,8 +8,23 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.web import Application, Request, Response
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
 
-from adapters.slack.payloads import Malformed, SlackButton, read_button, read_metadata
+from adapters.slack.http_mode import PATH, HttpReceiver
+from adapters.slack.payloads import (
+    NO_COPY,
+    Actor,
+    Interaction,
+    Malformed,
+    ModalMetadata,
+    SlackButton,
+    read_button,
+    read_metadata,
+)
+from gateway.domain.clock import SystemClock
 from gateway.models import Status, new_id
 from tests.slack.counterpart.deliveries import form as form_body
 from tests.slack.counterpart.slack import Slack
@@ -84,6 +99,41 @@ async def test_13_unsigned_stale_and_future_deliveries_are_refused(web: Office) 
         status, _ = await web.slack.deliveries.post(body, content_type=FORM, headers=headers)
         assert status == 401
     await still_waits(web, record.id)
+
+
+class LateClock:
+    """A clock that runs so many seconds behind the machine's, or ahead of it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0
+
+    def now_ms(self) -> int:
+        """Return the time that it shows."""
+        return SystemClock().now_ms() + 1000 * self.seconds
+
+
+async def test_13_the_receiver_lets_nothing_else_through(slack: Slack) -> None:
+    """It counts neither on Bolt's own check nor on the machine's clock instead of the gateway's.
+
+    Bolt checks nothing here, and answers what reaches it with 404.
+    """
+    bolt = AsyncApp(
+        authorize=_nobody, request_verification_enabled=False, ssl_check_enabled=False
+    )  # fmt: skip
+    clock, app = LateClock(), Application()
+    app.add_routes(HttpReceiver(bolt, slack.state.signing_secret, clock).routes())
+    async with TestClient(TestServer(app)) as client:
+        for secret, clock.seconds, status in (
+            ("", 0, 404), ("another", 0, 401), ("", 302, 401), ("", -302, 401),
+        ):  # fmt: skip
+            body = form_body("interactive", {"type": "none", "case": f"{secret} {clock.seconds}"})
+            headers = {**slack.deliveries.signature(body[0], secret=secret), "Content-Type": FORM}
+            answer = await client.post(PATH, data=body[0], headers=headers)
+            assert answer.status == status, (secret, clock.seconds)
+
+
+async def _nobody() -> AuthorizeResult:
+    return AuthorizeResult(enterprise_id=None, team_id="T1", bot_token="none", bot_user_id="none")
 
 
 async def test_13_an_ssl_check_does_not_get_around_the_signature(web: Office) -> None:
@@ -187,6 +237,49 @@ async def test_17_button_value_tampered(office: Office) -> None:
     await still_waits(office, other.id)
     assert len(await office.events("refused")) >= 3
     assert labels(office.ann, message) == BUTTONS
+
+
+async def test_17_a_reply_goes_to_slack_alone(office: Office) -> None:
+    """An address of another host in a payload is not called: the person is told the other way."""
+    called: list[str] = []
+
+    async def take(request: Request) -> Response:
+        called.append(request.path)
+        return Response()
+
+    _, message = await office.asked()
+    app = Application()
+    app.router.add_post("/{path:.*}", take)
+    async with TestServer(app) as elsewhere:
+        payload = payload_of(office, message)
+        payload["actions"][0]["value"] = f"v1:{new_id()}:1:none"
+        payload["response_url"] = f"http://localhost:{elsewhere.port}/actions/T1/1/abc"
+        assert (await office.slack.deliveries.interaction(payload)).ok
+        await office.settled()
+        assert called == []
+    assert office.ann.private()
+
+
+def test_17_a_button_counts_where_it_was_posted() -> None:
+    """In a modal it is of the request that the modal shows, and that of a copy stands on a card."""
+    shown, other = (SlackButton(new_id(), 1, "ab12") for _ in range(2))
+    metadata = ModalMetadata(shown.request_id, 1, "ab12").encode()
+    modal: Json = {"type": "modal", "private_metadata": metadata}
+    nowhere = {"type": "home"}
+    for view, message, button, counts in (
+        (modal, "", shown, True), (modal, "", other, False),
+        (nowhere, "", SlackButton(new_id(), 1, NO_COPY), True), (nowhere, "", shown, False),
+        ({}, "1.2", shown, True),
+    ):  # fmt: skip
+        did = Interaction(
+            actor=Actor("T1", "UANN", "T1"), app_id="A", nonce="n", trigger_id="t",
+            message=message, value=button.encode(), view=view,
+        )  # fmt: skip
+        if counts:
+            assert did.form().button == button
+        else:
+            with pytest.raises(Malformed):
+                did.form()
 
 
 def test_17_values_are_read_strictly() -> None:

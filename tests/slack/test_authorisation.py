@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from adapters.slack.payloads import Act
 from gateway.domain.policy_document import Route
 from gateway.models import Origin as Claimed
 from gateway.models import Risk, RiskLevel, Status
@@ -53,11 +54,12 @@ async def test_18_a_stranger_gets_no_form_and_no_details(office: Office) -> None
     """Deny and Details open a modal that says no, and shows nothing of the request."""
     eve = office.slack.person("UEVE")
     office.slack.workspace().channels["C1"].members.add("UEVE")
-    _, message = await office.asked()
+    _, message = await office.asked(arguments={"command": "ls -la"})
     for label in ("Deny…", "Details"):
         await eve.click(message, label)
         await office.slack.until(lambda: "not an approver" in office.modal_says(eve))
         assert "submit" not in eve.modal.view
+        assert "ls -la" not in office.modal_says(eve)
         await eve.close()
 
 
@@ -96,12 +98,24 @@ async def test_20_who_asked_may_not_approve_high_risk(office: Office) -> None:
 
 
 async def test_20_high_risk_asks_are_you_sure(office: Office) -> None:
-    """The client asks before it sends the click; who backs out decides nothing."""
+    """The client asks before it sends the click; who backs out decides nothing, and neither does a
+    click that says of itself that nobody was asked."""
     record, message = await office.asked(risk=HIGH)
     office.ann.confirms = False
     with pytest.raises(AssertionError):
         await office.ann.click(message, "Approve")
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    block, button = next(
+        pair
+        for pair in office.ann.buttons(message.blocks)
+        if pair[1]["action_id"] == Act.APPROVE_SURE
+    )
+    forged = {**button, "action_id": Act.APPROVE.value}
+    payload = office.ann.payloads.on_message("C1", message, block, forged)
+    assert (await office.slack.deliveries.interaction(payload)).ok
+    await office.settled()
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    await told(office.ann, "confirm")
     office.ann.confirms = True
     await office.ann.click(message, "Approve")
     assert (await office.ended(record)).status is Status.APPROVED

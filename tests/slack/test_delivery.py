@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from adapters.slack.payloads import Act
 from gateway.domain.policy_document import Escalation, Route
 from gateway.models import Reason, Status
 from tests.slack.counterpart.faults import Fault
@@ -157,7 +158,8 @@ async def test_07_what_does_not_fit_is_attached_and_approved_from_the_full_view(
 
 
 async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Office) -> None:
-    """The upload fails: the card says so, and neither Details nor the command approves."""
+    """The upload fails: the card says so, and nothing approves: Details, the command, or a click
+    that is forged from the button beside."""
     office.slack.faults.plan("files.completeUploadExternal", Fault.ERROR, error="channel_not_found")
     record, message = await office.asked(arguments=LONG)
     await office.card_says(message, "cannot be approved in Slack")
@@ -173,7 +175,17 @@ async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Off
     assert "cannot be approved here" in office.modal_says(ann)
     await ann.slash("/approvals", f"approve {record.id}", "C1")
     await office.slack.until(lambda: any("cannot be approved here" in t for t in ann.private()))
+    block, button = next(
+        pair for pair in ann.buttons(message.blocks) if pair[1]["text"]["text"] == "Details"
+    )
+    forged = {**button, "action_id": Act.APPROVE.value}
+    payload = ann.payloads.on_message("C1", message, block, forged)
+    told = len(ann.private())
+    assert (await office.slack.deliveries.interaction(payload)).ok
+    await office.settled()
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    await office.slack.until(lambda: len(ann.private()) > told)
+    assert "cannot be approved here" in ann.private()[-1]
 
 
 async def test_reminders_and_escalation_call_the_approvers(slack: Slack, world: World) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from gateway.domain.policy_document import Budget
+from gateway.domain.policy_document import Budget, Mode, Route
+from gateway.models import Action
 from gateway.stores.groups import RedisGroups
 from gateway.stores.scripts import Script
+from gateway.wire.codec import plain
 from tests.delivery.test_outbox import Office, route
-from tests.world import World, click
+from tests.world import World, click, policy, request
 
 OTHER = "q" * 16
 
@@ -19,6 +21,34 @@ async def test_an_approval_is_told_to_no_second_process(world: World) -> None:
     await world.handled()
     state = (await world.reply(process=OTHER))["state"]
     assert state["status"] == "approved"
+    assert "decision" not in state
+
+
+async def test_an_approval_that_nobody_waits_for_is_told_without_its_decision(
+    world: World,
+) -> None:
+    """Policy approves it at once: whoever consumes it first may run it, and nobody before."""
+    await policy(world.store, Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
+    asked = request()
+    await world.send("submit", plain(asked), detached="1")
+    await world.handled()
+    state = (await world.reply())["state"]
+    assert state["status"] == "approved"
+    assert "decision" not in state
+    await world.send("consume", {"id": asked.id})
+    await world.handled()
+    assert (await world.reply())["state"]["decision"]["digest"] == asked.digest
+
+
+async def test_an_end_without_a_decision_is_told_as_such(world: World) -> None:
+    """A record that somebody else wrote may have none; what is told stays one JSON object."""
+    record = await world.submit()
+    await world.core.requests.decide(click(record, Action.DENY))
+    await world.store.redis.hset(world.store.keys.record(record.id), "decision", "")
+    await world.send("sync", {"ids": [record.id]})
+    await world.handled()
+    state = (await world.reply())["state"]
+    assert state["status"] == "denied"
     assert "decision" not in state
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -18,10 +19,12 @@ from adapters.slack.payloads import ModalMetadata
 from adapters.terminal.card_text import render_card
 from adapters.web.card_json import build_row, build_whole
 from gateway.domain.records import Record
-from gateway.domain.redaction import secrets_in
+from gateway.domain.redaction import mask_of, secrets_in
 from gateway.models import Action, Context, Kind, Status, new_id
+from gateway.policy.grants.grant import Effect, Shape
+from gateway.policy.grants.offers import offers
 from gateway.ports.cards import card_of, full_view
-from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs, hides
+from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs, hides, hides_offer
 from gateway.ports.remember_options import scopes_of
 from tests.unit.test_cards import actions, record
 
@@ -120,6 +123,13 @@ ACTS: list[dict[str, Any]] = [
     {"password": "evil/payload.sh"},
     {"rules": [{"name": "password", "value": "evil/payload.sh"}]},
     {"note": "key", "password": TOKEN, "program": TOKEN},
+    # A name is no value, even where it is written like a flag with one.
+    {f"--password={TOKEN}": 1},
+    # A variable that is named again may be run there.
+    {"command": "PASSWORD=shutdown-now make; make PASSWORD"},
+    {"command": "PASSWORD=shutdown-now make", "then": "PASSWORD"},
+    # The card shows JSON, in which the backslash of the name stands twice.
+    {"password\\": "evil/payload.sh"},
 ]
 
 
@@ -150,6 +160,8 @@ def test_what_a_mask_could_hide_is_not_approved_where_it_is_masked(
     "ask",
     [
         {"tool": f"run {TOKEN}"},
+        {"tool": f"--password={TOKEN}"},
+        {"context": Context(cwd=f"--token={TOKEN}")},
         {"context": Context(cwd=f"/srv/{TOKEN}")},
         {"context": Context(host=f"{TOKEN}.example.org")},
         {"context": Context(env={TOKEN: "1"})},
@@ -193,6 +205,15 @@ def test_an_offer_whose_words_hide_something_is_none() -> None:
     assert [scope.words.text.partition(":")[0] for scope in said] == ["exactly this"]
     assert len(bare) > 1
     assert all("token attackerhost12" in scope.words.text for scope in bare)
+
+
+def test_a_mask_that_stands_in_words_already_is_one_of_a_proven_secret() -> None:
+    """Words are kept masked; a mask in them that is of no value on the card hides something."""
+    one = asking({"command": f"deploy --api-key={TOKEN}"}, kind=Kind.COMMAND)
+    wide = next(made for made in offers(one, Effect.DENY) if made.match.shape is not Shape.EXACT)
+    for secret, hidden in ((TOKEN, False), (TOKEN[:-1], True), (f"{TOKEN}x", True)):
+        said = replace(wide, words=f"deploy {mask_of(secret)}, whatever follows")
+        assert hides_offer(one, said, Effect.DENY) is hidden
 
 
 SECRETS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 from gateway.domain.records import ScopeQuorum
 from gateway.errors import Unauthorized
-from gateway.models import Action, Status, new_id
+from gateway.models import Action, Kind, Status, new_id
+from gateway.policy.grants.offers import offers
 from gateway.policy.grants.pass_offers import passes_for
 from tests.waiting import announced
 from tests.web.inbox import COMMAND, HIGH_RISK, LONG, MASKED, SECRET, Inbox, inbox
@@ -50,6 +52,43 @@ async def test_writes_need_our_origin_our_cookie_and_our_token(box: Inbox, ann: 
     ann.http.cookie_jar.clear()
     assert (await ann.post(path, body))[0] == 401
     assert (await box.get(record)).status is Status.PENDING
+
+
+async def test_a_write_is_json(box: Inbox, ann: Visitor) -> None:
+    """A form can be sent from anywhere without asking, as text or as its own type."""
+    record = await box.ask(**COMMAND)
+    body = json.dumps({"revision": 1, "action": "deny", "nonce": "n"})
+    url = f"{ann.url}/inbox/api/requests/{record.id}/decide"
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        headers = {"X-CSRF-Token": ann.token, "Content-Type": kind}
+        async with ann.http.post(url, data=body, headers=headers) as answer:
+            assert answer.status == 415, kind
+    assert (await box.get(record)).status is Status.PENDING
+
+
+async def test_a_batch_is_approved_or_denied(box: Inbox, ann: Visitor) -> None:
+    """Any other answer needs a form of its own, and would get around what was seen."""
+    record = await box.ask(**COMMAND)
+    item = {"id": record.id, "revision": record.revision}
+    for action in ("edit", "respond", "abort", "answer", "approve!", ""):
+        body = {"action": action, "items": [item], "nonce": "n"}
+        assert (await ann.post("batch/decide", body))[0] == 422, action
+    body = {"action": "approve", "items": [item], "nonce": "n"}
+    assert (await ann.post("batch/decide", body))[0] == 409, "it was not seen"
+    assert (await box.get(record)).status is Status.PENDING
+
+
+async def test_what_was_shown_masked_was_not_revealed(box: Inbox, ann: Visitor) -> None:
+    """The token of the masked page remembers nothing whose words a mask would hide."""
+    argv = {"argv": ["git", "push", "token", "attackerhost12"]}
+    record = await box.ask(tool="shell", kind=Kind.COMMAND, arguments=argv)
+    wide = {"offer": offers(record)[-1].id, "everywhere": False, "lifetime": "1h"}
+    status, _ = await ann.decide(record, remember=wide)
+    assert status == 422
+    assert (await box.get(record)).status is Status.PENDING
+    _, revealed = await ann.post(f"requests/{record.id}/reveal", {})
+    status, _ = await ann.decide(record, remember=wide, seen=revealed["seen"])
+    assert status == 200
 
 
 async def test_no_origin_at_all_is_refused(box: Inbox) -> None:

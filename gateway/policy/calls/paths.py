@@ -325,7 +325,6 @@ def _parts(path: str) -> tuple[str, ...] | None:
     parts = tuple(path.removeprefix("/").split("/"))
     if _ODD.search(path):
         parts = tuple(part for part in parts if part not in ("", "."))
-        if any(part == ".." or part[-1] in ". " or part[0] == " " for part in parts
-               if part != "..."):  # fmt: skip
-            return None
+        if any(part[-1] in ". " or part[0] == " " for part in parts if part != "..."):
+            return None  # `..` too
     return None if path.startswith("/") and parts[:1] in _DEPENDING else parts

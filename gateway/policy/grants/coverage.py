@@ -100,9 +100,6 @@ def _allows(match: Match, record: Record) -> bool:
         return match.digest == record.digest
     if match.shape is Shape.TOOL:  # an admin wrote it by hand: those of earlier rules rest
         return why_fixed(Answer.TOOL, record, touches_of(record)[0]) is None
-    context = request.context
-    if (match.cwd, match.host) != (context.cwd, context.host):
-        return False
     return next(differences(match, record), None) is None
 
 
@@ -124,7 +121,7 @@ def differences(match: Match, record: Record) -> Iterator[Difference]:
         yield Difference("", "what is declared about the tool was changed")
     base = match.base if match.answer is not None else match.cwd
     place = touches.base_source if touches.base_source not in ("", "context") else "its folder"
-    if touches.base != base or (context.cwd != match.cwd and match.answer is not None):
+    if touches.base != base:
         yield Difference(place, _DIFFERS, touches.base, base)
     elif context.cwd != match.cwd:
         yield Difference("its folder", _DIFFERS, context.cwd, match.cwd)

@@ -87,8 +87,7 @@ def narrowest(record: Record, effect: Effect = Effect.ALLOW) -> Offer | None:
 
 def _offers(record: Record, effect: Effect) -> Iterator[Offer]:
     request = record.request
-    asks = record.for_people and effect is Effect.ALLOW
-    if asks or request.questions or not legible([request.tool, *record.parts]):
+    if request.questions or not legible([request.tool, *record.parts]):
         return
     for words, match in _matches(record, effect):
         offer = _offer(words, match)
