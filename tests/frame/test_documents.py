@@ -3,6 +3,7 @@
 import pkgutil
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.frame.tree import ROOT, project_files
@@ -53,12 +54,17 @@ def _unknown_names(document: Path) -> Iterator[str]:
     for name in DOTTED.findall(document.read_text()):
         try:
             pkgutil.resolve_name(name)
-        except ModuleNotFoundError as error:
-            # The module of a host is there, and needs the host's own library.
-            if str(error.name).partition(".")[0] in ("gateway", "adapters"):
-                yield f"{document.relative_to(ROOT)}: {name}"
         except (ImportError, AttributeError):
-            yield f"{document.relative_to(ROOT)}: {name}"
+            if not _is_module(name):
+                yield f"{document.relative_to(ROOT)}: {name}"
+
+
+def _is_module(name: str) -> bool:
+    """Whether there is such a module, although it may need an agents' host to be imported."""
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _unknown_paths(document: Path) -> Iterator[str]:
