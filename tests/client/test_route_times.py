@@ -14,12 +14,15 @@ import pytest
 import pytest_asyncio
 
 from gateway.approvals.core import Core
-from gateway.client import AsyncClient
+from gateway.client import AsyncClient, Client, requires_approval
+from gateway.client.client import DEFAULT_TIMEOUT
+from gateway.client.gate import gate_of
 from gateway.client.http_response import seconds_left
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Query, Record
+from gateway.errors import Denied
 from gateway.models import Action, Status
 from tests.api.replica import AGENT_TOKEN, POLICY, replica
 from tests.client.test_ask_reach import asking
@@ -50,7 +53,7 @@ async def gate(
             client = AsyncClient(transport)
         else:
             world = await stack.enter_async_context(assembled(server_url, namespace))
-            await policy(world.store, Route(timeout=7_200))
+            await policy(world.store, Route(timeout=7_200, approvers=("ann",)))
             await stack.enter_async_context(world.ingress().running())
             core = world.core
             client = AsyncClient(RedisTransport(server_url, AGENT, namespace))
@@ -104,3 +107,55 @@ def test_the_time_that_is_left_is_counted_on_the_servers_clock() -> None:
     assert seconds_left(state, format_datetime(there, usegmt=True)) == 60
     for answer, date in ((state, ""), ({}, format_datetime(there)), (None, "x"), ([], "")):
         assert seconds_left(answer, date) is None
+
+
+async def test_the_routes_time_holds_for_decorated_functions(gate: Gate) -> None:
+    """Neither the decorator nor its gate names a time of its own."""
+
+    @requires_approval
+    def deploy(version: str) -> str:
+        return version
+
+    request = gate_of(deploy).request(gate.client, {"version": "1.4"})
+    assert request.timeout is None
+    await gate.client.submit(request)
+    assert lives(await waiting(gate.core)) == 7_200
+
+
+async def test_the_routes_time_holds_for_the_blocking_client(
+    server_url: str, namespace: str
+) -> None:
+    """It waits until the gateway's deadline, and runs what is approved."""
+    async with replica(server_url, namespace) as one:
+        await one.store.apply(LONG, by="test")
+        transport = HttpTransport(one.url, AGENT_TOKEN, "agent1")
+        client = await asyncio.to_thread(Client, transport)
+        asked = asyncio.create_task(asyncio.to_thread(client.ask, "shell", {}))
+        record = await waiting(one.core)
+        assert lives(record) == 7_200
+        await one.core.requests.decide(click(record, Action.APPROVE))
+        assert (await asked).arguments == {}
+        await asyncio.to_thread(client.close)
+
+
+async def test_an_older_gateway_that_tells_no_deadline_is_waited_for_900_seconds(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client's own bound holds where nobody says more."""
+
+    async def silent(request_id: str) -> None:
+        return None
+
+    monkeypatch.setattr(gate.client._transport, "deadline", silent)
+    request = gate.client.request("shell", {})
+    until = asyncio.get_running_loop().time() + DEFAULT_TIMEOUT
+    assert await gate.client._begin(request, until) == until
+
+
+async def test_a_denial_after_the_deadline_was_learned_is_raised(gate: Gate) -> None:
+    """What a person says is told at once, however long the wait may be."""
+    asked = asyncio.create_task(gate.client.ask("shell", {}))
+    record = await waiting(gate.core)
+    await gate.core.requests.decide(click(record, Action.DENY, message="no"))
+    with pytest.raises(Denied, match="no"):
+        await asked
