@@ -21,7 +21,7 @@ from gateway.client.redis_transport import RedisTransport
 from gateway.client.transport import Transport
 from gateway.domain.records import Query, Record
 from gateway.errors import Cancelled, Denied, Expired, NotFound, Unreachable
-from gateway.models import Action, ApprovalRequest, Execution, Reason, Status
+from gateway.models import Action, ApprovalRequest, Execution, Reason, State, Status
 from gateway.stores.requests import RedisStore
 from tests.api.replica import AGENT_TOKEN, POLICY, replica
 from tests.faults.proxy import Proxy
@@ -366,3 +366,22 @@ def test_pauses_grow_and_differ() -> None:
     assert len(set(pauses)) > 100
     assert max(pauses) > LAST_BOUND / 2 > min(pauses)
     assert Backoff().pause(7) >= 7
+
+
+async def test_a_late_approval_is_looked_for_as_long_as_it_may_be_withdrawn(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that takes seconds to come back must not hide an approval that nobody took."""
+    looked: list[float] = []
+
+    async def wait(request_id: str, *, until: float) -> State:
+        looked.append(until)
+        raise TimeoutError
+
+    async with line.client() as client:
+        request = client.request("shell", {})
+        await client.submit(request)
+        monkeypatch.setattr(client._transport, "wait", wait)
+        until = asyncio.get_running_loop().time() + 100
+        await client._unsent.withdraw(request.id, until).task
+    assert looked and looked[0] > until
