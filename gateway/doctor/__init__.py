@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 
+from gateway.doctor.hosts import check_hosts
 from gateway.doctor.policy_and_agents import STORED_DATA_CHECKS
 from gateway.doctor.reachability import REACHABILITY_CHECKS, gateway_url
 from gateway.doctor.redis_servers import SERVER_CHECKS, read_all_facts
@@ -46,11 +48,13 @@ async def examine(
     *,
     live: bool = False,
 ) -> list[Check]:
-    """Run all possible checks: first the gateway's reachability, then Redis, then the adapters.
+    """Run all possible checks: first the gateway's reachability and the agents' hosts of this user,
+    then Redis, then the adapters.
 
     With `live` the adapters also post to their platform, and take it back.
     """
     found = [_label(name, await _run_check(check(settings))) for name, check in REACHABILITY_CHECKS]
+    found += [_label(*one) for one in check_hosts(Path.home())]
     try:
         async with backend() as connected:
             found.append(_label("redis", report_ok("answers")))

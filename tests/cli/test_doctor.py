@@ -311,3 +311,28 @@ def test_the_running_gateways_address_comes_first(tmp_path: Path) -> None:
         gateway_url(fixed)
     public = fixed.model_copy(update={"public_url": "https://ask.example/"})
     assert gateway_url(public) == "https://ask.example"
+
+
+@pytest.mark.parametrize(
+    ("text", "result", "says"),
+    [
+        ("", WARN, "not enabled"),
+        ("[plugin.approval_gateway]\nenabled = false\n", WARN, "not enabled"),
+        ("[plugin.approval_gateway]\nenabled = true\n", OK, "enabled"),
+        ('[plugin]\napproval_gateway = "on"\n', OK, "enabled"),
+        ('[plugins]\nenabled = ["x"]\n[plugin.approval_gateway]\nenabled = true\n', WARN, "list"),
+        ("plugin = [", WARN, "cannot be read"),
+    ],
+)
+async def test_doctor_says_whether_gptme_asks(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, result: str, says: str
+) -> None:
+    """Installed is not enabled; without settings of gptme nothing is said of it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "gptme" not in await site.checks()
+    settings = tmp_path / ".config" / "gptme" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(text)
+    found = (await site.checks())["gptme"]
+    assert found.result == result
+    assert says in found.says
