@@ -10,8 +10,6 @@ from gateway.ports.checks import Finding, report_doubt, report_ok
 
 _GPTME = Path(".config", "gptme", "config.toml")
 _ENABLE = "write `enabled = true` under `[plugin.approval_gateway]` in gptme's own settings"
-    'write `enabled = true` under `[plugin.approval_gateway]` in gptme\'s settings'
-)
 
 
 def check_hosts(home: Path) -> list[tuple[str, Finding]]:
