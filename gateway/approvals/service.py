@@ -114,7 +114,11 @@ class Approvals:
         unanswered = replace(origin, entry=None)
 
         async def decide(record: Record) -> Transition | None:
-            return give_up(record) if is_own(record, origin) else None
+            after = give_up(record) if is_own(record, origin) else None
+            if after is None:
+                return None
+            told = plain(after.report)
+            return Transition(before=record, after=after, event="reported", data=told)
 
         record = await self._store.load(request_id)
         if record is not None and not is_own(record, origin):

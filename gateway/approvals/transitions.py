@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from gateway.domain.json_schema import check_schema
 from gateway.domain.records import NOBODY, Click, Outcome, Record, Remember, Vote
 from gateway.domain.redaction import masks_in
-from gateway.domain.store import Transition
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
 from gateway.models import (
     Action,
@@ -89,19 +88,18 @@ def is_news(known: Report | None, report: Report) -> bool:
     )
 
 
-def give_up(record: Record) -> Transition | None:
-    """Return the step that keeps an approval from being handed out; None where nothing is left to
+def give_up(record: Record) -> Record | None:
+    """Return a record whose approval is handed out no more; None where nothing is left to
     give up: it ended otherwise, was given up before, or somebody has begun to run it."""
     if record.status is not Status.APPROVED or record.given_up or record.report is not None:
         return None
     report = Report(execution=Execution.REFUSED_LATE, detail="superseded by a newer version")
-    after = replace(
+    return replace(
         record,
         report=report,
         consumers=(*record.consumers, NOBODY),
         revision=record.revision + 1,
     )
-    return Transition(before=record, after=after, event="reported", data=plain(report))
 
 
 def erase_content(record: Record) -> Record:

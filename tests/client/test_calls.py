@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 
-from gateway.client import AsyncClient, OutcomeKind, session_name
+from gateway.client import AsyncClient, OutcomeKind, origin, session_name, sub_agent, turn
 from gateway.client.http_transport import HttpTransport
+from gateway.domain.policy_document import Budget
 from gateway.domain.records import Query
 from gateway.errors import AlreadyUsed, Cancelled, InvalidRequest, NotFound
 from gateway.models import Action, ApprovalRequest, Context, Execution, Reason, Status
@@ -17,6 +19,7 @@ from gateway.wire.identifiers import SESSION_NAME
 from tests.api.replica import AGENT_TOKEN, OTHER_TOKEN, POLICY, Replica, replica
 from tests.api.replica import made as made_over_http
 from tests.client.test_single_use import Door, door  # noqa: F401 (a fixture)
+from tests.fake_secrets import fake_secrets
 from tests.waiting import moment
 
 
@@ -213,3 +216,34 @@ def test_a_derived_name_is_not_taken_by_its_own_text() -> None:
     """A text that is written like a derived name gets another one."""
     derived = session_name("a b")
     assert session_name(derived) != derived
+
+
+async def test_the_audit_says_where_a_call_came_from(gate: Replica) -> None:
+    """The event of a submission has turn, call, part, group and origin, with secrets masked."""
+    secret = fake_secrets("chat")[0]
+    async with client_of(gate) as client:
+        with turn("t7"), origin(channel="slack", chat=secret.text), sub_agent("lead"):
+            request = client.request("pay", {}, call_id="c1", part="2", group="g")
+        await client.submit(request)
+    events = await gate.store.history(None, 100)
+    (told,) = [one.data for one in events if one.type == "submitted"]
+    assert {name: told[name] for name in ("turn", "call_id", "part", "group")} == {
+        "turn": "t7",
+        "call_id": "c1",
+        "part": "2",
+        "group": "g",
+    }
+    assert told["origin"]["parent_agent"] == "lead"
+    assert not secret.is_in(str(told))
+
+
+async def test_a_call_that_was_refused_for_its_budget_leaves_nothing(gate: Replica) -> None:
+    """What was not taken in is no version of the call."""
+    policy = await gate.store.policy()
+    await gate.store.apply(replace(policy, budgets=(Budget(waiting=1),)), by="test")
+    gate.core.writer.forget_policy()
+    async with client_of(gate) as client:
+        await client.submit(client.request("pay", {}))
+        refused = await client.outcome(made(client))
+    assert (refused.kind, refused.arguments) == (OutcomeKind.OVER_BUDGET, None)
+    assert not await gate.store.redis.keys(gate.store.keys.versions("*"))

@@ -171,7 +171,8 @@ def test_an_edit_that_cannot_run_is_an_outcome(person: Person) -> None:
         on_denied="return", kind=Kind.TOOL, context=lambda folder: Context(cwd=folder)
     )
     def build(folder: str) -> object:
-        return ran.append(folder)
+        ran.append(folder)
+        return folder
 
     person.answer = Reply(action=Action.EDIT, arguments={"folder": "/other"})
     outcome: object = build("/srv")
