@@ -114,7 +114,7 @@ class Approvals:
         unanswered = replace(origin, entry=None)
 
         async def decide(record: Record) -> Transition | None:
-            after = give_up(record) if is_own(record, origin) else None
+            after = give_up(record)
             if after is None:
                 return None
             told = plain(after.report)

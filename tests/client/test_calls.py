@@ -9,18 +9,21 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from gateway.client import AsyncClient, OutcomeKind, origin, session_name, sub_agent, turn
+from gateway.client import AsyncClient, Client, OutcomeKind, origin, session_name, sub_agent, turn
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import Query
-from gateway.errors import AlreadyUsed, Cancelled, InvalidRequest, NotFound
-from gateway.models import Action, ApprovalRequest, Context, Execution, Reason, Status
+from gateway.errors import AlreadyUsed, Cancelled, GatewayError, InvalidRequest, NotFound
+from gateway.models import Action, ApprovalRequest, Context, Execution, Reason, Status, id_of_call
+from gateway.wire.codec import JsonObject
 from gateway.wire.identifiers import SESSION_NAME
 from tests.api.replica import AGENT_TOKEN, OTHER_TOKEN, POLICY, Replica, replica
 from tests.api.replica import made as made_over_http
 from tests.client.test_single_use import Door, door  # noqa: F401 (a fixture)
 from tests.fake_secrets import fake_secrets
 from tests.waiting import moment
+from tests.world import World, over_http
+from tests.world import request as made_by_bot
 
 
 @pytest_asyncio.fixture
@@ -247,3 +250,34 @@ async def test_a_call_that_was_refused_for_its_budget_leaves_nothing(gate: Repli
         refused = await client.outcome(made(client))
     assert (refused.kind, refused.arguments) == (OutcomeKind.OVER_BUDGET, None)
     assert not await gate.store.redis.keys(gate.store.keys.versions("*"))
+
+
+async def test_a_blocking_client_leaves_what_waits(gate: Replica) -> None:
+    """Closed without withdrawing it unblocks its caller, and the request still waits."""
+    with Client(HttpTransport(gate.url, AGENT_TOKEN, "agent1")) as client:
+        request = client.request("pay", {}, timeout=40)
+        asking = asyncio.create_task(asyncio.to_thread(client.outcome, request))
+        while await gate.store.load(request.id) is None:
+            await moment()
+        await asyncio.to_thread(client.close, withdraw=False)
+        (ended,) = await asyncio.gather(asking, return_exceptions=True)
+    assert isinstance(ended, GatewayError)
+    stored = await gate.store.load(request.id)
+    assert stored is not None
+    assert stored.status is Status.PENDING
+
+
+async def test_a_new_holder_of_a_name_supersedes_nothing_of_the_old_one(world: World) -> None:
+    """What was asked before the credential was given out anew is somebody else's."""
+    earlier, newer = (of_call({"amount": amount}) for amount in (5, 9))
+    old, _ = await world.approvals.submit(earlier, over_http())
+    await world.approvals.submit(newer, replace(over_http(), since=old.created + 1))
+    stored = await world.store.load(old.id)
+    assert stored is not None
+    assert stored.status is Status.PENDING
+
+
+def of_call(arguments: JsonObject) -> ApprovalRequest:
+    """Return what agent `bot` asks for its call `c1`."""
+    one = made_by_bot(call_id="c1", arguments=arguments)
+    return replace(one, id=id_of_call(one))
