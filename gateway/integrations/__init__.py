@@ -1,4 +1,2 @@
-"""Code that runs beside an agent's host and asks for it. It loads the agent's side alone.
-
-Begin reading at the module of the host; its page is in `docs/integrations`.
-"""
+"""Agents' hosts that ask through the gateway: one module for each, which only `gateway.client` and
+the wire's types serve. A host's own library is imported when the host loads its module."""

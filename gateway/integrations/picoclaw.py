@@ -340,27 +340,30 @@ async def serve(agent: str | None, timeout: float, workspace: str | None) -> int
     return 0
 
 
-def main(words: Sequence[str]) -> int:
-    """Run `gateway hook picoclaw`; return its exit code."""
+def options(words: Sequence[str]) -> argparse.Namespace:
+    """Read the command line of `gateway hook picoclaw`; a wrong one ends the program."""
     parser = argparse.ArgumentParser(
-        prog="gateway hook picoclaw",
+        prog="gateway hook",
         description="Guard PicoClaw's tools: it starts this as a process hook, see "
         "docs/integrations/picoclaw.md.",
     )
-    parser.add_argument("host", choices=["picoclaw"], help="whose hook this is")
-    parser.add_argument("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=TIMEOUT,
-        help="seconds that people have: less than PicoClaw's approval_timeout_ms (default: 50)",
-    )
-    parser.add_argument("--workspace", help="the folder in which PicoClaw's tools run")
-    options = parser.parse_args(words[1:])
-    if not options.timeout > 0:
+    add = parser.add_argument
+    add("host", choices=["picoclaw"], help="whose hook this is")
+    add("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
+    said = "seconds that people have: less than PicoClaw's approval_timeout_ms (default: 50)"
+    add("--timeout", type=float, default=TIMEOUT, help=said)
+    add("--workspace", metavar="DIR", help="the folder in which PicoClaw's tools run")
+    found = parser.parse_args(words[1:])
+    if not found.timeout > 0:
         parser.error("--timeout takes seconds, more than 0")
+    return found
+
+
+def main(words: Sequence[str]) -> int:
+    """Run `gateway hook picoclaw`; return its exit code."""
+    given = options(words)
     try:
-        return asyncio.run(serve(options.agent, options.timeout, options.workspace))
+        return asyncio.run(serve(given.agent, given.timeout, given.workspace))
     except (OSError, ValueError) as error:
         sys.stderr.write(f"gateway hook: a host starts this, and is at its pipes: {error}\n")
         return 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,9 +17,10 @@ import pytest_asyncio
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
-from gateway.integrations.picoclaw import Hook
+from gateway.integrations.picoclaw import Hook, options
 from gateway.models import Execution, Kind, Reason, Status
 from tests.api.replica import AGENT, AGENT_TOKEN, POLICY, Replica, replica
+from tests.frame.tree import ROOT
 from tests.hosts.picoclaw_host import Failed, PicoClaw, call, started
 from tests.waiting import moment
 
@@ -172,7 +175,10 @@ async def test_a_host_that_does_not_wait_joins_the_question(desk: Desk, action: 
     (record,) = await desk.asked()
     while len(desk.claw.waiting) < 2:  # both methods wait
         await moment()
-    more = {"respond": {"result": "done by hand"}, "edit": {"arguments": {"command": "ls"}}}
+    more: dict[str, Any] = {
+        "respond": {"result": "done by hand"},
+        "edit": {"arguments": {"command": "ls"}},
+    }
     await decide(desk.gate, record, action, **more.get(action, {}))
     ran = await running
     assert (ran.arguments is not None) == (action == "approve")
@@ -199,7 +205,7 @@ async def test_calls_wait_side_by_side_and_are_answered_out_of_order(gate: Repli
 
 async def test_what_was_approved_and_is_not_run_is_reported(gate: Replica) -> None:
     """Another hook denied it after our yes; our yes is of no use to a later call."""
-    async with desk_of(gate, timeout=3.0) as desk:
+    async with desk_of(gate, timeout=2.0) as desk:
         before = asyncio.create_task(desk.claw.intercept("hook.before_tool", call()))
         (record,) = await desk.asked()
         await decide(gate, record, "approve")
@@ -420,3 +426,26 @@ async def test_without_a_gateway_every_call_is_denied(tmp_path: Any) -> None:
         ran = await claw.run(call())
         assert ran.arguments is None
         assert "nobody could be asked: no gateway is configured" in ran.told
+
+
+def test_the_snippet_gives_people_less_time_than_the_host() -> None:
+    """The page's own configuration: ours is the shorter time, approve_tool guards, and the command
+    takes its words. Without a setting it is the same by the defaults."""
+    page = (ROOT / "docs" / "integrations" / "picoclaw.md").read_text()
+    (snippet,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    hooks = json.loads(snippet)["hooks"]
+    (process,) = hooks["processes"].values()
+    words = process["command"]
+    assert words[:3] == ["gateway", "hook", "picoclaw"]
+    given = options(words[1:])
+    longest = min(hooks["defaults"].values()) / 1000
+    assert given.timeout + 10 <= longest
+    assert "approve_tool" in process["intercept"]
+    assert options(["hook", "picoclaw"]).timeout + 10 <= 60
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "nan", "soon"])
+def test_a_deadline_that_is_none_is_refused(timeout: str) -> None:
+    """The hook always answers before its host gives up."""
+    with pytest.raises(SystemExit):
+        options(["hook", "picoclaw", "--timeout", timeout])
