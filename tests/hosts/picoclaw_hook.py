@@ -6,16 +6,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-META = {
+Members = dict[str, type]
+
+META: Members = {
     "AgentID": str, "TurnID": str, "ParentTurnID": str, "SessionKey": str, "Iteration": int,
     "TracePath": str, "Source": str,
 }  # fmt: skip
-CALL = {"meta": dict, "tool": str, "arguments": dict, "channel": str, "chat_id": str}
-RESULT = {
+CALL: Members = {"meta": dict, "tool": str, "arguments": dict, "channel": str, "chat_id": str}
+RESULT: Members = {
     "for_llm": str, "for_user": str, "silent": bool, "is_error": bool, "async": bool,
     "media": list, "artifact_tags": list, "response_handled": bool,
 }  # fmt: skip
-PARAMS = {
+PARAMS: dict[str, Members] = {
     "hook.hello": {"name": str, "version": int, "modes": list},
     "hook.before_tool": CALL,
     "hook.approve_tool": CALL,
@@ -24,14 +26,14 @@ PARAMS = {
 }
 
 
-def check(values: Any, wanted: dict[str, type]) -> list[str]:
+def check(values: Any, wanted: Members) -> list[str]:
     """Return the names of members that are missing or of another type."""
     return [name for name, kind in wanted.items() if type(values.get(name)) is not kind]
 
 
 def faults(message: dict[str, Any]) -> list[str]:
     """Return what a message has not as the document says."""
-    method, params = message.get("method"), message.get("params")
+    method, params = str(message.get("method")), message.get("params")
     if message.get("jsonrpc") != "2.0" or method not in PARAMS or not isinstance(params, dict):
         return [f"no message: {message}"]
     found = check(params, PARAMS[method])
@@ -54,7 +56,7 @@ def answer(method: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if "rm -rf" in str(arguments):
             return {"approved": False, "reason": "Dangerous command, execution denied"}
         return {"approved": True}
-    orders = {
+    orders: dict[str, dict[str, Any]] = {
         "modify": {
             "action": "modify",
             "call": {"tool": "echo_text", "arguments": {"text": "modified hello"}},

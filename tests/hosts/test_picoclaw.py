@@ -217,6 +217,22 @@ async def test_what_was_approved_and_is_not_run_is_reported(gate: Replica) -> No
         asking.cancel()
 
 
+async def test_an_approval_is_for_the_turn_that_asked(gate: Replica) -> None:
+    """The same call in another turn has its own question. What was not run when the host goes is
+    reported."""
+    async with desk_of(gate) as desk:
+        before = asyncio.create_task(desk.claw.intercept("hook.before_tool", call()))
+        (first,) = await desk.asked()
+        await decide(gate, first, "approve")
+        assert await before == {"action": "continue"}
+        asking = asyncio.create_task(desk.claw.call("hook.approve_tool", call(turn="turn-2")))
+        (second,) = await desk.asked()
+        assert second.id != first.id
+        await decide(gate, second, "approve")
+        assert await asking == {"approved": True}
+    assert (await reported(desk, first)).execution is Execution.SKIPPED
+
+
 @pytest.mark.parametrize(
     ("method", "kind", "meta", "payload"),
     [
