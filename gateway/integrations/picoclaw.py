@@ -32,7 +32,7 @@ from gateway.models import Action, ApprovalRequest, Context, Execution
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
 
-log = logging.getLogger("gateway.integrations")
+log = logging.getLogger("gateway.client")
 
 TIMEOUT = 50.0
 """Seconds that people have, less than the 60 after which PicoClaw denies by itself."""

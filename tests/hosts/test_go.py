@@ -60,7 +60,7 @@ async def test_the_go_provider_against_a_real_gateway(go: Path, gate: Replica) -
     """Every Go test runs and passes: none fails, none is skipped, none is left out."""
     assert await run(go, "vet", "./...") == (0, "")
     code, said = await run(
-        go, "test", "-json", "-count=1", "-timeout=40s", "./gateway",
+        go, "test", "-json", "-count=1", "-timeout=40s", "./approval",
         GATEWAY_URL=gate.url, GATEWAY_TOKEN=AGENT_TOKEN, APPROVER_TOKEN=ANN_TOKEN,
     )  # fmt: skip
     events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
@@ -69,7 +69,7 @@ async def test_the_go_provider_against_a_real_gateway(go: Path, gate: Replica) -
         for event in events
         if "Test" in event and event["Action"] in ("pass", "fail", "skip")
     }
-    text = (EXAMPLE / "gateway" / "gateway_test.go").read_text()
+    text = (EXAMPLE / "approval" / "approval_test.go").read_text()
     words = "".join(event.get("Output", "") for event in events)
     assert ended == dict.fromkeys(re.findall(r"^func (Test\w+)", text, re.MULTILINE), "pass"), words
     assert code == 0
@@ -77,7 +77,7 @@ async def test_the_go_provider_against_a_real_gateway(go: Path, gate: Replica) -
 
 def test_the_provider_is_short_and_needs_the_standard_library_alone() -> None:
     """A reader can judge all of it, and nothing else comes with it."""
-    provider = EXAMPLE / "gateway" / "gateway.go"
+    provider = EXAMPLE / "approval" / "approval.go"
     assert len(provider.read_text().splitlines()) < LONGEST_PROVIDER
     for path in EXAMPLE.rglob("*.go"):
         imported = re.findall(r'^(?:import)?\s+"([^"]+)"$', path.read_text(), re.MULTILINE)
@@ -86,6 +86,6 @@ def test_the_provider_is_short_and_needs_the_standard_library_alone() -> None:
             "approvals.example/agent",
             "approvals.example/agent/tool",
             "approvals.example/agent/types",
-            "approvals.example/gateway",
+            "approvals.example/approval",
         }
     assert "require" not in (EXAMPLE / "go.mod").read_text()

@@ -1,6 +1,6 @@
-// Package gateway asks people for approval through an approval gateway, over its HTTP API. In your
+// Package approval asks people for approval through an approval gateway, over its HTTP API. In your
 // own program, import the SDK's tool package instead of the stand-in.
-package gateway
+package approval
 
 import (
 	"bytes"

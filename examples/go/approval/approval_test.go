@@ -1,4 +1,4 @@
-package gateway_test
+package approval_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"approvals.example/agent"
 	"approvals.example/agent/tool"
 	"approvals.example/agent/types"
-	"approvals.example/gateway"
+	"approvals.example/approval"
 )
 
 type object = map[string]any
@@ -75,12 +75,12 @@ func (p person) answer(action, message string, words ...string) object {
 
 func (p person) view(id any) object { return p.api("GET", fmt.Sprintf("/requests/%v", id), nil) }
 
-func setUp(t *testing.T) (*gateway.Client, person) {
+func setUp(t *testing.T) (*approval.Client, person) {
 	url, token := os.Getenv("GATEWAY_URL"), os.Getenv("GATEWAY_TOKEN")
 	if url == "" || token == "" {
 		t.Skip("GATEWAY_URL and GATEWAY_TOKEN name no gateway")
 	}
-	client := gateway.New(url, token)
+	client := approval.New(url, token)
 	client.Timeout = 20 * time.Second
 	return client, person{t}
 }
@@ -288,7 +288,7 @@ func TestARepeatedCallRunsOnce(t *testing.T) {
 	if yes, err := client.Confirm(context.Background(), req); !yes || err != nil {
 		t.Errorf("not approved: %v", err)
 	}
-	later := gateway.New(client.URL, client.Token) // as after a crash
+	later := approval.New(client.URL, client.Token) // as after a crash
 	later.Session = client.Session
 	yes, err := later.Confirm(context.Background(), req)
 	if yes || err == nil || !strings.Contains(err.Error(), "approval_used") {
@@ -371,7 +371,7 @@ func TestALyingGateway(t *testing.T) {
 			w.Write(text)
 		}))
 		defer server.Close()
-		client := gateway.New(server.URL, "token")
+		client := approval.New(server.URL, "token")
 		client.Patience = 20 * time.Millisecond
 		return client.Confirm(context.Background(), tool.ConfirmationRequest{ToolCallID: "c", ToolName: "pay", Input: `{"a":1.0}`})
 	}
@@ -405,7 +405,7 @@ func TestALyingGateway(t *testing.T) {
 			t.Errorf("%s: approved %v, %v", name, yes, err)
 		}
 	}
-	nowhere := gateway.New("http://127.0.0.1:1", "token")
+	nowhere := approval.New("http://127.0.0.1:1", "token")
 	nowhere.Patience = time.Millisecond
 	if yes, err := nowhere.Confirm(context.Background(), tool.ConfirmationRequest{ToolName: "pay", ToolCallID: "c"}); yes || err == nil {
 		t.Errorf("approved %v, %v", yes, err)
