@@ -148,12 +148,15 @@ func TestDeclaredConfirmation(t *testing.T) {
 	}
 }
 
-// A marked tool that also asks from inside asks twice within one call; each is a question of its
+// A marked tool that also asks twice from inside asks three times within one call; each is a question of its
 // own, with its hint and payload, and a no to the second halts the tool.
 func TestTwoQuestionsWithOneCallID(t *testing.T) {
 	client, ann := setUp(t)
 	one := newDeed("transfer")
 	one.inside = func(ctx context.Context) error {
+		if err := tool.RequestConfirmation(ctx, "an old account", nil); err != nil {
+			return err
+		}
 		return tool.RequestConfirmation(ctx, "a large transfer", object{"amount": 20000})
 	}
 	for action, told := range map[string]string{"approve": "done", "deny": "rejected by user"} {
@@ -161,6 +164,7 @@ func TestTwoQuestionsWithOneCallID(t *testing.T) {
 		made := agent.New(says(call), agent.WithTools(one), agent.WithConfirmationProvider(client.Confirm))
 		go func() {
 			first := ann.answer("approve", "", input(t, action)[9:])
+			ann.answer("approve", "", input(t, action)[9:], "an old account")
 			second := ann.answer(action, "", input(t, action)[9:], "a large transfer", "20000")
 			if first["id"] == second["id"] {
 				t.Error("one request for two questions")
