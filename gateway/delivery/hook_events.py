@@ -97,7 +97,13 @@ class HookEvents:
             "arguments": record.arguments,
             "result": {
                 "for_llm": report.detail,
+                "for_user": "",
+                "silent": False,
                 "is_error": report.execution is Execution.FAILED,
+                "async": False,
+                "media": [],
+                "artifact_tags": [],
+                "response_handled": False,
             },
             "duration": (report.duration_ms or 0) * 1_000_000,
         }

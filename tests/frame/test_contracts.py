@@ -51,6 +51,7 @@ PLANTED = {
     "inside-approvals": [("gateway.approvals.posted_copies", "gateway.approvals.agent_removal")],
     "inside-stores": [("gateway.stores.keys", "gateway.stores.retention")],
     "inside-client": [("gateway.client.approval", "gateway.client.suspend_resume")],
+    "inside-integrations": [("gateway.integrations.host_pipe", "gateway.integrations.picoclaw")],
     "inside-ports": [("gateway.ports.blocks", "gateway.ports.adapters")],
     "inside-policy": [("gateway.policy.calls", "gateway.policy.policy_file")],
     "inside-policy-hooks": [("gateway.policy.hooks.config", "gateway.policy.hooks.decider")],

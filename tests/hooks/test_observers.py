@@ -51,7 +51,7 @@ async def test_observers_and_after_tool_are_told(staged: Staged, tmp_path: Path)
         while not heard(notes, "hook.after_tool"):
             await moment()
     (after,) = heard(notes, "hook.after_tool")
-    assert after["result"] == {"for_llm": "fine", "is_error": False}
+    assert (after["result"]["for_llm"], after["result"]["is_error"]) == ("fine", False)
     assert after["duration"] == 15_000_000
     kinds = [one["Kind"] for one in heard(notes, "hook.event")]
     assert kinds[-1] == "tool_exec_end"

@@ -30,6 +30,13 @@ HELLO_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _GOOD_SECONDS = 30.0  # one that lived so long begins with the first pause again
 _STOP_SECONDS = 2.0
+_MODES = {
+    "before_tool": "tool",
+    "after_tool": "tool",
+    "approve_tool": "approve",
+    "before_llm": "llm",
+    "after_llm": "llm",
+}
 _LOGGED_CHARS = 2_000
 # A hook is no part of us: it gets none of our secrets.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
@@ -145,8 +152,7 @@ class HookProcess:
         await reader
 
     async def _greet(self) -> None:
-        modes = {"before_tool": "tool", "approve_tool": "approve", "before_llm": "llm"}
-        wanted = {modes.get(method, "") for method in self.hook.intercept} - {""}
+        wanted = {_MODES[method] for method in self.hook.intercept}
         if self.hook.observe:
             wanted.add("observe")
         hello = {"name": self.name, "version": PROTOCOL_VERSION, "modes": sorted(wanted)}

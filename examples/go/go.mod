@@ -1,0 +1,3 @@
+module approvals.example
+
+go 1.24

@@ -1,0 +1,19 @@
+"""The command `gateway` where only the agent's side is installed: `ask`, `wait` and `hook`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from gateway.client.ask import main as ask
+from gateway.integrations import picoclaw
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    return picoclaw.main(words) if words[:1] == ["hook"] else ask(words)
+
+
+if __name__ == "__main__":
+    sys.exit(run())
