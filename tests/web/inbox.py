@@ -114,9 +114,10 @@ def card(record: Record) -> str:
 
 
 @asynccontextmanager
-async def inbox(folder: Path) -> AsyncIterator[Inbox]:
+async def inbox(folder: Path, *, denial_minutes: int = 5) -> AsyncIterator[Inbox]:
     """Run a gateway with the embedded server and the inbox, where ann and bob may decide."""
-    async with run_gateway(Settings(data_dir=folder / "data", port=0)) as gateway:
+    settings = Settings(data_dir=folder / "data", port=0, denial_minutes=denial_minutes)
+    async with run_gateway(settings) as gateway:
         made = Inbox(gateway)
         await made.route()
         yield made
