@@ -3,6 +3,7 @@
     GatewayError
     ├── InvalidRequest          the gateway refused the message itself (never shown to anyone)
     │   └── Conflict            the id is taken by another request
+    │       ├── Used            the approval is handed out no more: it was used, or given up
     │       ├── BatchRefused    one of several requests stopped them all; none was decided
     │       └── WasCanary       the request was a canary, a test of attention; nothing would run
     ├── Misconfigured           a setting of the gateway or an adapter is missing or wrong
@@ -55,6 +56,7 @@ __all__ = [
     "Unconfirmed",
     "Unreachable",
     "Unverified",
+    "Used",
     "WasCanary",
 ]
 
@@ -75,6 +77,12 @@ class Conflict(InvalidRequest):
 
     code = "conflict"
     status = 409
+
+
+class Used(Conflict):
+    """The approval was used or given up before, and is not handed out again."""
+
+    code = "approval_used"
 
 
 class BatchRefused(Conflict):

@@ -14,10 +14,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
+from gateway.wire.call_ids import call_request_id
 from gateway.wire.canonical_json import action_digest, canonical
 from gateway.wire.codec import JsonObject, Wire, plain
 from gateway.wire.errors import InvalidRequest
-from gateway.wire.identifiers import AGENT_NAME, DIGEST, REQUEST_ID, SESSION_NAME, TOOL_NAME
+from gateway.wire.identifiers import (
+    AGENT_NAME,
+    CALL_ID,
+    DIGEST,
+    REQUEST_ID,
+    SESSION_NAME,
+    TOOL_NAME,
+)
 from gateway.wire.outcome_text import sentence
 from gateway.wire.roles import DECLARED_ROLES
 from gateway.wire.schema import Says, matching, whole
@@ -205,8 +213,11 @@ class ApprovalRequest(Wire):
     Schema for edited arguments. `roles` say what arguments are to the tool (see
     `gateway.wire.roles`) and `harmless` that nothing it does needs asking: claims of the tool's
     author about what may be remembered, which the digest leaves out. `human` demands a person:
-    nothing but a person approves it, though everything may deny it. Raises InvalidRequest when a
-    member breaks the wire's rules.
+    nothing but a person approves it, though everything may deny it. `call_id` is the host's own id
+    of the call, and `part` tells apart what is asked within it; see `gateway.wire.call_ids` for the
+    `id` that such a request has. `group` is shared by requests that are decided together.
+    `read_only` is the claim of the tool's author that it changes nothing. Raises InvalidRequest
+    when a member breaks the wire's rules.
     """
 
     __pydantic_config__ = whole(
@@ -236,12 +247,25 @@ class ApprovalRequest(Wire):
     roles: Annotated[dict[str, str], DECLARED_ROLES] = field(default_factory=dict)
     harmless: bool = False
     human: bool = False
+    call_id: Annotated[str, matching(CALL_ID)] | None = None
+    part: Annotated[str, matching(CALL_ID)] | None = None
+    group: Annotated[str, matching(SESSION_NAME)] | None = None
+    read_only: bool = False
 
     def __post_init__(self) -> None:
         _match(REQUEST_ID, "id", self.id)
         _match(AGENT_NAME, "agent", self.agent)
         _match(SESSION_NAME, "session", self.session)
         _match(TOOL_NAME, "tool", self.tool)
+        for pattern, name, text in (
+            (CALL_ID, "call_id", self.call_id),
+            (CALL_ID, "part", self.part),
+            (SESSION_NAME, "group", self.group),
+        ):
+            if text is not None:
+                _match(pattern, name, text)
+        if self.part is not None and self.call_id is None:
+            raise InvalidRequest("part belongs to a call: give its call_id")
         if self.timeout is not None and not 0 <= self.timeout <= MAX_LIFE_SECONDS:
             raise InvalidRequest(f"timeout must lie between 0 and {MAX_LIFE_SECONDS} seconds")
         if (self.kind is Kind.QUESTION) != bool(self.questions):
@@ -322,12 +346,39 @@ class Decision(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Report(Wire):
+    """What became of an approved action. `duration_ms` counts from its start."""
+
+    execution: Execution
+    duration_ms: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBack(Wire):
+    """What an agent may read again of its request: what it asked, when that was decided and why,
+    to how many processes the approval was handed out, and what was reported.
+
+    `given_up` says that the approval was withdrawn before it was used: it is never handed out.
+    """
+
+    request: ApprovalRequest
+    created: int
+    decided_at: int | None = None
+    reason: Reason | None = None
+    decided_by: DecidedBy | None = None
+    consumed: int = 0
+    given_up: bool = False
+    report: Report | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State(Wire):
     """The gateway's answer to every message about a request: its current state.
 
     `decision` is sent to the process that may act on it. `may_have_run` warns a process that
     consumes an approval which another process already has. `secrets` are the secret answers of a
-    question.
+    question. `record` is there where it was asked for.
     """
 
     id: str
@@ -338,23 +389,15 @@ class State(Wire):
     decision: Decision | None = None
     may_have_run: bool = False
     secrets: JsonObject | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report(Wire):
-    """What became of an approved action. `duration_ms` counts from its start."""
-
-    execution: Execution
-    duration_ms: int | None = None
-    detail: str = ""
+    record: ReadBack | None = None
 
 
 def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> str:
     """Return the SHA-256 (hex) over the action and the agent that it runs for.
 
     Covers agent, kind, tool, arguments (or the edited `arguments`), payload, context, questions;
-    not id, session, hint, preview, risk, roles, harmless or human. Equal actions have equal
-    digests.
+    not id, session, hint, preview, risk, roles, harmless, human, call_id, part, group or read_only.
+    Equal actions have equal digests.
     """
     return action_digest(
         agent=request.agent,
@@ -364,6 +407,15 @@ def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> 
         payload=request.payload,
         context=plain(request.context),
         questions=plain(request.questions),
+    )
+
+
+def id_of_call(request: ApprovalRequest) -> str:
+    """Return the id that a request with a `call_id` has. Raises InvalidRequest without one."""
+    if request.call_id is None:
+        raise InvalidRequest("only a request with a call_id has an id of its call")
+    return call_request_id(
+        request.agent, request.session, request.call_id, request.part or "", request.digest
     )
 
 

@@ -1,6 +1,9 @@
-"""What agents send: the five verbs, sessions, and enrolment."""
+"""What agents send: the five verbs, what prepares a request, sessions, and enrolment."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
 
 from aiohttp import web
 
@@ -10,6 +13,8 @@ from gateway.api.messages import (
     Consume,
     Enroll,
     Enrolled,
+    Prepare,
+    Prepared,
     Reported,
     SessionEnded,
     SessionList,
@@ -19,12 +24,16 @@ from gateway.api.messages import (
     WhichAgent,
 )
 from gateway.api.operation import Nothing, operation
+from gateway.domain.parsing import check_request, parse_message, parse_off_loop
 from gateway.domain.records import Record
 from gateway.domain.store import MessageContext
-from gateway.errors import InvalidRequest, NotFound
-from gateway.models import State
+from gateway.errors import InvalidRequest, NotFound, Unauthorized
+from gateway.models import ApprovalRequest, State, digest_of, id_of_call, new_id
+from gateway.wire.canonical_json import canonical
 from gateway.wire.codec import build
 from gateway.wire.identifiers import SESSION_NAME
+
+_NO_DIGEST = "0" * 64
 
 
 @operation("verbs.submit", {201: State, 200: State}, 409, body=Submit)
@@ -34,6 +43,24 @@ async def submit(call: ApiCall) -> web.Response:
     origin = call.origin("submit", body.process)
     record, new = await call.core.approvals.submit(body.request, origin, detached=body.detached)
     return reply(await _state(call, record, origin), 201 if new else 200)
+
+
+@operation("verbs.prepare", {200: Prepared}, body=Prepare)
+async def prepare(call: ApiCall) -> web.Response:
+    """Compute the digest of a request, and its id where it has none; nothing is stored."""
+    given = {"agent": call.caller.name, "id": new_id(), **call.body.request}
+    if "digest" in given:
+        raise InvalidRequest("a request that has its digest is submitted, not prepared")
+    raw = canonical({**given, "digest": _NO_DIGEST})
+    draft = await parse_off_loop(partial(parse_message, ApprovalRequest), raw)
+    if draft.agent != call.caller.name:
+        raise Unauthorized(f"this credential is {call.caller.name}'s")
+    request = replace(draft, digest=digest_of(draft))
+    if request.call_id is not None:
+        request = replace(request, id=id_of_call(request))
+    check_request(request)
+    told = canonical(request.arguments).decode()
+    return reply(Prepared(request=request, arguments=told))
 
 
 @operation("verbs.cancel", {200: State}, 404, body=Cancel)
@@ -49,9 +76,8 @@ async def cancel(call: ApiCall) -> web.Response:
 @operation("verbs.consume", {200: State}, 404, 409, body=Consume)
 async def consume(call: ApiCall) -> web.Response:
     """Take the approval for the process."""
-    return reply(
-        await call.core.approvals.consume(call.id, call.origin("consume", call.body.process))
-    )
+    origin = call.origin("consume", call.body.process)
+    return reply(await call.core.approvals.consume(call.id, origin, once=call.body.once))
 
 
 @operation("verbs.report", {200: State}, 404, 409, body=Reported)

@@ -51,6 +51,25 @@ class Submit(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare(Wire):
+    """A request without its digest, for a client that writes no canonical JSON."""
+
+    request: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared(Wire):
+    """The request with its digest and id, which the client submits as it is.
+
+    `arguments` is the canonical JSON of its arguments: what the digest covers, and all that may
+    run.
+    """
+
+    request: ApprovalRequest
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel(Wire):
     """Why the agent withdraws its request."""
 
@@ -65,9 +84,14 @@ class Cancel(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consume(Wire):
-    """The process that takes the approval."""
+    """The process that takes the approval.
+
+    With `once` an approval that another process had, or of which anything was reported, is refused
+    as `approval_used` instead of being handed out with a warning.
+    """
 
     process: Annotated[str, matching(PROCESS_TOKEN)]
+    once: bool = False
 
     def __post_init__(self) -> None:
         check_match(PROCESS_TOKEN, "process", self.process)
@@ -136,13 +160,15 @@ class WaitQuery(Wire):
     """How long to wait (seconds), for a newer revision than which, and who waits.
 
     Without `revision` the wait is for the end of the request. With `reveal` an approver who may
-    decide it, or an admin, gets its secrets unmasked, and the audit says so.
+    decide it, or an admin, gets its secrets unmasked, and the audit says so. With `record` an agent
+    also gets what it asked, when that was decided, and what was reported of it.
     """
 
     wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     revision: Annotated[int, Field(ge=0)] | None = None
     process: Annotated[str, matching(PROCESS_TOKEN)] | None = None
     reveal: bool = False
+    record: bool = False
 
     def __post_init__(self) -> None:
         check_match(PROCESS_TOKEN, "process", self.process)

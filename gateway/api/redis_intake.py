@@ -1,4 +1,4 @@
-"""The five verbs over Redis streams: each entry becomes a call of `Approvals`."""
+"""The five verbs and `fetch` over Redis streams: each entry becomes a call of `Approvals`."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class Intake:
             "cancel": self._cancel,
             "consume": self._consume,
             "report": self._report,
+            "fetch": self._fetch,
         }
 
     async def handle(self, agent: str, entry: str, fields: dict[str, str]) -> None:
@@ -109,6 +110,9 @@ class Intake:
         body = parse_message(ReportBody, _body(fields))
         await self._approvals.report(body.id, body.report, origin)
 
+    async def _fetch(self, origin: MessageContext, fields: dict[str, str]) -> None:
+        await self._approvals.fetch(parse_message(FetchBody, _body(fields)).id, origin)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncBody(Wire):
@@ -145,6 +149,16 @@ class CancelBody(Wire):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeBody(Wire):
     """What `consume` says."""
+
+    id: str
+
+    def __post_init__(self) -> None:
+        check_id(self.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchBody(Wire):
+    """What `fetch` says."""
 
     id: str
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -37,7 +38,11 @@ async def look(call: ApiCall) -> web.Response:
     if not call.is_agent:
         return reply(await _for_approver(call, record))
     origin = call.origin("sync", query.process)
-    return reply(await call.core.approvals.state(record.id, origin))
+    state = await call.core.approvals.state(record.id, origin)
+    if query.record:
+        told = await call.core.approvals.fetch(record.id, origin)
+        state = replace(state, record=told.record)
+    return reply(state)
 
 
 @operation("requests.listing", {200: Requests}, query=Listing)

@@ -47,6 +47,7 @@ class ApiRoute:
 # What a handler takes and answers stands at the handler, in its `@operation`.
 ROUTES: tuple[ApiRoute, ...] = (
     ApiRoute("POST", "/v1/requests", agent_verbs.submit, AGENTS),
+    ApiRoute("POST", "/v1/requests/prepare", agent_verbs.prepare, AGENTS),
     ApiRoute("GET", "/v1/requests", requests.list_requests, BOTH),
     ApiRoute("GET", "/v1/requests/{id}", requests.look, BOTH),
     ApiRoute("POST", "/v1/requests/{id}/cancel", agent_verbs.cancel, AGENTS),

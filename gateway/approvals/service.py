@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.approvals.grant_lifecycle import GrantLifecycle
-from gateway.approvals.transitions import erase_content, is_news
+from gateway.approvals.transitions import erase_content, give_up, is_news
 from gateway.approvals.writer import (
     LATE,
     STOPPED,
     TOMBSTONE_DIGEST,
     TOO_LATE,
     Creation,
+    Make,
     Writer,
     raised_data,
 )
@@ -24,15 +25,25 @@ from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Outcome, Record, told_edits
 from gateway.domain.redaction import mask, start_of
 from gateway.domain.store import MessageContext, Store, Transition, WriteResult
-from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
+from gateway.errors import (
+    Conflict,
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+    Used,
+)
 from gateway.models import ApprovalRequest, Reason, Report, State, Status
 from gateway.policy.chain import Chain, Opinion, judge
 from gateway.ports.blocks import heavy, weight_of
 from gateway.ports.proven_masks import MaskProofs
+from gateway.wire.call_ids import call_key
 from gateway.wire.codec import JsonObject, plain
 from gateway.wire.identifiers import digest_process
 
 _MOST_CONSUMERS = 16  # each but the first is warned that it may have run
+_MOST_NAME = 256
 _MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for long
 
 
@@ -72,13 +83,48 @@ class Approvals:
                 record = self._writer.close_record(record, ending, revision=1)
             return Creation(record, await self._submission_data(record), timeout_ms)
 
-        stored = await self._writer.create(make, origin)
+        stored = await self._create(request, make, origin)
         if stored is None:
             return await self._find_same(request, origin, waiter), False
         await self._grants.retire_used(stored)
         if not stored.final and not heavy(*weight_of(stored)):
             self._proofs.hides(stored)  # now, so that no click waits for it
         return stored, True
+
+    async def _create(
+        self, request: ApprovalRequest, make: Make, origin: MessageContext
+    ) -> Record | None:
+        """Store a new request, after the earlier versions of its call were withdrawn; return None
+        when it is there already."""
+        if request.call_id is None:
+            return await self._writer.create(make, origin)
+        if await self._store.load(request.id) is not None:
+            return None
+        call = call_key(request.agent, request.session, request.call_id, request.part or "")
+        for earlier in await self._store.add_version(call, request.id):
+            await self._supersede(earlier, origin)
+        try:
+            return await self._writer.create(make, origin)
+        except GatewayError:
+            await self._store.drop_version(call, request.id)
+            raise
+
+    async def _supersede(self, request_id: str, origin: MessageContext) -> None:
+        """Withdraw an earlier version of a call. An approval of it is never handed out again."""
+        unanswered = replace(origin, entry=None)
+
+        async def decide(record: Record) -> Transition | None:
+            after = give_up(record)
+            if after is None:
+                return None
+            told = plain(after.report)
+            return Transition(before=record, after=after, event="reported", data=told)
+
+        record = await self._store.load(request_id)
+        if record is not None and not is_own(record, origin):
+            return  # of an earlier holder of the agent's name
+        await self.cancel(request_id, unanswered, reason=Reason.SUPERSEDED)
+        await self._writer.update(request_id, decide)
 
     async def sync(self, request_ids: Sequence[str], origin: MessageContext) -> list[State]:
         """Attach a process to requests and renew its lease; return those it may see, as they
@@ -115,11 +161,14 @@ class Approvals:
             await self._answer(record, origin)
         return record
 
-    async def consume(self, request_id: str, origin: MessageContext) -> State:
+    async def consume(
+        self, request_id: str, origin: MessageContext, *, once: bool = False
+    ) -> State:
         """Hand the approval to this process, with a warning when another one had it.
 
-        Raises Conflict when its time is over or the kill switch is on; the state of anything but an
-        approval is returned unchanged.
+        Raises Used for an approval that was given up; with `once` also for one that another process
+        had, or of which anything was reported. Raises Conflict when its time is over or the kill
+        switch is on; the state of anything but an approval is returned unchanged.
         """
         if origin.process is None:
             raise InvalidRequest("consume needs a process token")
@@ -127,7 +176,13 @@ class Approvals:
 
         async def decide(record: Record) -> Transition | None:
             _refuse_others(record, origin)
-            if record.status is not Status.APPROVED or record.consumers[-1:] == (process,):
+            if record.status is not Status.APPROVED:
+                return None
+            if record.given_up:
+                raise Used("this approval was given up: a newer version of the call was asked for")
+            if once and (record.report or set(record.consumers) - {process}):
+                raise Used("this approval was used before: the action may have run already")
+            if record.consumers[-1:] == (process,):
                 return None
             if len(record.consumers) >= _MOST_CONSUMERS:
                 raise Conflict("too many processes were handed this approval")
@@ -172,6 +227,19 @@ class Approvals:
     async def state(self, request_id: str, origin: MessageContext) -> State:
         """Return what this agent's process may see of its request. Raises NotFound."""
         return await self._state(await self.own(request_id, origin), origin)
+
+    async def fetch(self, request_id: str, origin: MessageContext) -> State:
+        """Return a request of this agent with what it asked and what became of it, and answer the
+        message. It takes no approval, and waits for nothing. Raises NotFound."""
+        record = await self.own(request_id, origin)
+        state = replace(
+            record.state_for(None),
+            decision=None if record.status is Status.APPROVED else record.decision,
+            record=record.read_back(),
+        )
+        if origin.entry is not None:
+            await self._store.answer(origin, request_id=record.id, state=plain(state))
+        return state
 
     async def own(self, request_id: str, origin: MessageContext) -> Record:
         """Return a request of this agent. Raises NotFound, for another agent's too."""
@@ -257,7 +325,7 @@ class Approvals:
         request = record.request
         tool = mask(request.tool)
         data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
-        data |= raised_data(record) | told_edits(record)
+        data |= raised_data(record) | told_edits(record) | _told_source(request)
         shadows = await self._chain.shadows(record)
         return {**data, "shadow": mask(plain(shadows))} if shadows else data
 
@@ -276,6 +344,18 @@ class Approvals:
 
     async def _note_refused(self, request_id: str, who: str, why: str) -> None:
         await self._store.note("refused", agent=who, data={"request_id": request_id, "why": why})
+
+
+def _told_source(request: ApprovalRequest) -> JsonObject:
+    """Return what the event of a submission says of where the call came from, as the agent says."""
+    origin = plain(request.origin)
+    said = {name: getattr(request, name) for name in ("turn", "call_id", "part", "group")}
+    if origin:
+        said["origin"] = {name: start_of(text, _MOST_NAME) for name, text in origin.items()}
+    if request.turn is not None:
+        said["turn"] = start_of(request.turn, _MOST_NAME)
+    told: JsonObject = mask({name: value for name, value in said.items() if value is not None})
+    return told
 
 
 def is_own(record: Record, origin: MessageContext) -> bool:

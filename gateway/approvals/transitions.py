@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from gateway.domain.json_schema import check_schema
-from gateway.domain.records import Click, Outcome, Record, Remember, Vote
+from gateway.domain.records import NOBODY, Click, Outcome, Record, Remember, Vote
 from gateway.domain.redaction import masks_in
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
 from gateway.models import (
@@ -85,6 +85,20 @@ def is_news(known: Report | None, report: Report) -> bool:
     """Whether a report says more than the one before: started comes first, endings are final."""
     return known is None or (
         known.execution is Execution.STARTED and report.execution is not Execution.STARTED
+    )
+
+
+def give_up(record: Record) -> Record | None:
+    """Return a record whose approval is handed out no more; None where nothing is left to
+    give up: it ended otherwise, was given up before, or somebody has begun to run it."""
+    if record.status is not Status.APPROVED or record.given_up or record.report is not None:
+        return None
+    report = Report(execution=Execution.REFUSED_LATE, detail="superseded by a newer version")
+    return replace(
+        record,
+        report=report,
+        consumers=(*record.consumers, NOBODY),
+        revision=record.revision + 1,
     )
 
 

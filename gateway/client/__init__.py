@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from gateway.client.ask_inside_tool import confirm, confirm_async
     from gateway.client.blocking import Client, use_client
     from gateway.client.client import AsyncClient
-    from gateway.client.context import session
+    from gateway.client.context import origin, session, session_name, sub_agent, turn
     from gateway.client.decorator import requires_approval
     from gateway.client.in_process import CallableTransport, Reply
+    from gateway.client.outcome import Outcome, OutcomeKind
     from gateway.client.suspend_resume import resume, suspend
     from gateway.client.toolset import gated
 
@@ -30,14 +31,20 @@ _HOMES = {
     "CallableTransport": "in_process",
     "Client": "blocking",
     "Event": "approval",
+    "Outcome": "outcome",
+    "OutcomeKind": "outcome",
     "Reply": "in_process",
     "confirm": "ask_inside_tool",
     "confirm_async": "ask_inside_tool",
     "gated": "toolset",
+    "origin": "context",
     "requires_approval": "decorator",
     "resume": "suspend_resume",
     "session": "context",
+    "session_name": "context",
+    "sub_agent": "context",
     "suspend": "suspend_resume",
+    "turn": "context",
     "use_client": "blocking",
 }
 
@@ -47,14 +54,20 @@ __all__ = [
     "CallableTransport",
     "Client",
     "Event",
+    "Outcome",
+    "OutcomeKind",
     "Reply",
     "confirm",
     "confirm_async",
     "gated",
+    "origin",
     "requires_approval",
     "resume",
     "session",
+    "session_name",
+    "sub_agent",
     "suspend",
+    "turn",
     "use_client",
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.errors import Aborted, Cancelled, Denied, Expired, NotApproved
-from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Decision, Reason, Status
+from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Decision, Reason, State, Status
 from gateway.wire.codec import JsonObject
 
 
@@ -61,4 +61,19 @@ def local_expiry(request: ApprovalRequest) -> Decision:
         decided_by=DecidedBy(kind=DeciderKind.SYSTEM, name="client"),
         decided_at=0,
         expires_at=0,
+    )
+
+
+def local_withdrawal(state: State) -> Decision:
+    """Return the decision that the client makes itself for an approval that its agent gave up."""
+    return Decision(
+        request_id=state.id,
+        revision=state.revision,
+        status=Status.CANCELLED,
+        action=None,
+        reason=Reason.SUPERSEDED,
+        digest=state.digest,
+        decided_by=DecidedBy(kind=DeciderKind.SYSTEM, name="client"),
+        decided_at=0,
+        expires_at=state.deadline,
     )

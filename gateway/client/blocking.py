@@ -20,7 +20,7 @@ from gateway.client.transport import Transport
 from gateway.errors import GatewayError
 
 _GOODBYE_SECONDS = 3.0
-_WAIT_FOR_PEOPLE = ("ask", "question", "send", "wait")
+_WAIT_FOR_PEOPLE = ("ask", "asks", "outcome", "question", "send", "wait", "wait_id")
 _UNUSABLE = "this client is closed, or was made before a fork; make a new one"
 
 P = ParamSpec("P")
@@ -72,10 +72,14 @@ class Client:
     not."""
 
     ask = _make_blocking(AsyncClient.ask)
+    asks = _make_blocking(AsyncClient.asks)
+    outcome = _make_blocking(AsyncClient.outcome)
     question = _make_blocking(AsyncClient.question)
     submit = _make_blocking(AsyncClient.submit)
     send = _make_blocking(AsyncClient.send)
     wait = _make_blocking(AsyncClient.wait)
+    wait_id = _make_blocking(AsyncClient.wait_id)
+    fetch = _make_blocking(AsyncClient.fetch)
     report = _log_failures(_make_blocking(AsyncClient.report))
     cancel = _make_blocking(AsyncClient.cancel)
     end_session = _make_blocking(AsyncClient.end_session)
@@ -182,18 +186,20 @@ class Client:
                 self._await_cancelled()
             raise
 
-    def close(self) -> None:
-        """Withdraw pending requests, disconnect and end the thread."""
+    def close(self, *, withdraw: bool = True) -> None:
+        """Withdraw pending requests, or leave them without `withdraw`; disconnect, and end the
+        thread."""
         if not self.usable:
             return
         with self._lock:
             if self._closed:
                 return
             self._closed = True
+        self.inner.leave_waiting(not withdraw)
         for future in list(self._running):
             future.cancel()  # unblocks its caller at once
         self._await_cancelled()
-        leaving = self.inner.__aexit__(None, None, None)
+        leaving = self.inner.close(withdraw=withdraw)
         asyncio.run_coroutine_threadsafe(leaving, self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

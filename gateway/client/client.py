@@ -4,51 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from gateway.client import config
-from gateway.client.approval import Approval, Event, exception_for, local_expiry
-from gateway.client.bound_files import check_files, hash_files
-from gateway.client.context import session_name
+from gateway.client.approval import (
+    Approval,
+    Event,
+    exception_for,
+    local_expiry,
+    local_withdrawal,
+)
+from gateway.client.bound_files import check_files
+from gateway.client.context import current_session
+from gateway.client.outcome import Outcome, outcome_of
 from gateway.client.reach import GatewayReach, Say, say_on_stderr
+from gateway.client.request_maker import RequestMaker
+from gateway.client.several import ask_all
 from gateway.client.transport import Transport, aged
 from gateway.client.unsent import GOODBYE_SECONDS, Unsent
 from gateway.errors import (
     AlreadyUsed,
+    Cancelled,
     Expired,
     GatewayError,
     InvalidRequest,
     Pending,
     Unreachable,
     Unverified,
+    Used,
 )
 from gateway.models import (
     Action,
     ApprovalRequest,
-    Context,
     Decision,
     Execution,
     Kind,
-    Origin,
-    Preview,
     Question,
     Reason,
     Report,
-    Risk,
     State,
     Status,
     digest_of,
     new_id,
 )
 from gateway.wire.codec import JsonObject
-from gateway.wire.roles import check_roles
 from gateway.wire.signatures import Verifier
 
 log = logging.getLogger("gateway.client")
@@ -67,7 +71,7 @@ _NO_DIGEST = "0" * 64
 OnEvent = Callable[[str, ApprovalRequest, Decision | None], None]
 
 
-class AsyncClient:
+class AsyncClient(RequestMaker):
     """Asks for approval. Use it inside `async with`, in one event loop.
 
     `public_key` pins the gateway's key: unsigned or wrongly signed decisions raise Unverified.
@@ -93,9 +97,12 @@ class AsyncClient:
         self._verifier = Verifier(public_key) if public_key else None
         self._on_event = on_event
         self._say = say
+        self._connect_timeout = connect_timeout
         self._reach = GatewayReach(connect_timeout, say or say_on_stderr)
         self._unsent = Unsent(transport, self._reach)
         self._asked: Counter[str] = Counter()
+        self._closed = False
+        self._withdraws = True
 
     @classmethod
     def from_env(
@@ -122,74 +129,30 @@ class AsyncClient:
 
     async def __aexit__(self, *exc: object) -> None:
         """Withdraw what still waits, and disconnect."""
-        await self._unsent.close(list(self._asked))
+        await self.close()
+
+    async def close(self, *, withdraw: bool = True) -> None:
+        """Disconnect, and withdraw what still waits. Without `withdraw` it stays as it is.
+
+        Another process may go on waiting with `wait_id`: for what was given to `submit` as it is,
+        for what this one waited for with `rerun`, since its approval was this process's.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._withdraws = withdraw
+        await self._unsent.close(list(self._asked) if withdraw else ())
         self._reach.close()
-        await self._transport.__aexit__(*exc)
+        await self._transport.__aexit__(None, None, None)
+
+    def leave_waiting(self, leave: bool) -> None:
+        """Say whether what is given up from now on stays as it is, instead of being withdrawn."""
+        self._withdraws = not leave
 
     @property
     def agent(self) -> str:
         """The agent that this client asks as."""
         return self._transport.agent
-
-    def request(  # noqa: PLR0913 (one keyword for each part of a request)
-        self,
-        tool: str,
-        arguments: Mapping[str, Any],
-        *,
-        kind: Kind = Kind.TOOL,
-        hint: str = "",
-        preview: Preview | None = None,
-        payload: JsonObject | None = None,
-        context: Context | None = None,
-        files: Sequence[str] = (),
-        origin: Origin | None = None,
-        questions: Sequence[Question] = (),
-        schema: JsonObject | None = None,
-        allowed: Sequence[Action] = (Action.APPROVE, Action.DENY),
-        risk: Risk | None = None,
-        timeout: float | None = None,
-        session: str | None = None,
-        turn: str | None = None,
-        id: str | None = None,
-        roles: Mapping[str, str] | None = None,
-        harmless: bool = False,
-        human: bool = False,
-    ) -> ApprovalRequest:
-        """Return a request with its digest, and with a new id where none is given.
-
-        `context` is where it would run, by default this process's folder and host. `roles` say what
-        arguments are to the tool, `harmless` that nothing it does needs asking; see
-        `requires_approval`. `human` demands that a person answers. `files` are bound with their
-        content: when one of them, or a link on the way to it, has changed at the end, the approval
-        is refused. Without `timeout` the time of the gateway's route holds; 0 is none. Raises
-        InvalidRequest.
-        """
-        if roles:
-            check_roles(roles)
-        draft = ApprovalRequest(
-            id=id or new_id(),
-            agent=self.agent,
-            tool=tool,
-            arguments=dict(arguments),
-            digest=_NO_DIGEST,
-            kind=kind,
-            session=session or session_name.get(),
-            turn=turn,
-            hint=hint,
-            preview=preview,
-            payload=payload,
-            context=_where(context, files),
-            origin=origin or Origin(),
-            questions=tuple(questions),
-            schema=schema,
-            allowed=tuple(allowed),
-            risk=risk,
-            timeout=timeout,
-            roles={name: str(role) for name, role in (roles or {}).items()},
-            harmless=harmless,
-            human=human,
-        )
-        return replace(draft, digest=digest_of(draft))
 
     async def ask(self, /, tool: str, arguments: Mapping[str, Any], **details: Any) -> Approval:
         """Ask, wait, and return the approval; `details` are those of `request`.
@@ -198,6 +161,26 @@ class AsyncClient:
         an `id` whose approval was handed out before. After an exception nothing may run.
         """
         return await self.send(self.request(tool, arguments, **details))
+
+    async def outcome(self, request: ApprovalRequest) -> Outcome:
+        """Submit a request, wait for it, and return how it ended, whichever way.
+
+        Raises only what is no outcome: InvalidRequest for a mistake in the request, Unauthorized
+        and NotFound for a credential that does not allow it. Nothing may run then.
+        """
+        return await outcome_of(self.send(request))
+
+    async def asks(self, *requests: ApprovalRequest, group: str | None = None) -> list[Outcome]:
+        """Ask several requests at once, and return their outcomes in order.
+
+        When one is answered with an abort, those that still wait are withdrawn. `group` is the name
+        that they share on the wire, a new one by default. Raises as `outcome` does.
+        """
+        name = group or new_id()
+        return await ask_all([replace(one, group=name) for one in requests], self.send, self._skip)
+
+    async def _skip(self, request: ApprovalRequest) -> None:
+        await self.report(request, Execution.SKIPPED, detail="the turn was stopped")
 
     async def question(self, /, text: str, *fields: Question, **details: Any) -> JsonObject:
         """Ask a person to fill in `fields`, or one text; return the answers by field id."""
@@ -260,6 +243,24 @@ class AsyncClient:
         state = await self._consume(state, until)
         return await self._settle(request, state, until=until + _NO_DEADLINE, rerun=rerun)
 
+    async def fetch(self, request_id: str) -> State:
+        """Return how a request of this agent stands, in any process; its `record` has what was
+        asked, when that was decided, and what was reported. It takes no approval, and waits for
+        nothing. Raises NotFound, also for another agent's request."""
+        until = asyncio.get_running_loop().time() + self._connect_timeout
+        state = await self._reach.repeat(partial(self._transport.fetch, request_id), until=until)
+        if state.id != request_id or state.record is None or state.record.request.id != request_id:
+            raise Unverified("the gateway answered something else than was asked")
+        return state
+
+    async def wait_id(
+        self, request_id: str, *, timeout: float = DEFAULT_TIMEOUT, rerun: bool = False
+    ) -> Approval:
+        """Wait for a request of which only the id is known, in any process. See `wait`."""
+        state = await self.fetch(request_id)
+        assert state.record is not None  # as `fetch` has seen
+        return await self.wait(state.record.request, timeout=timeout, rerun=rerun)
+
     async def report(
         self,
         request: ApprovalRequest,
@@ -286,7 +287,7 @@ class AsyncClient:
 
     async def end_session(self, session: str | None = None) -> None:
         """End a session, by default the context's, and cancel its pending requests."""
-        await self._transport.end_session(session or session_name.get())
+        await self._transport.end_session(session or current_session.get())
 
     @asynccontextmanager
     async def _asking(self, request: ApprovalRequest) -> AsyncIterator[float]:
@@ -367,7 +368,10 @@ class AsyncClient:
         """Return the state with its decision, where the gateway did not hand it out yet."""
         if state.status is not Status.APPROVED or state.decision is not None:
             return state
-        return await self._reach.repeat(partial(self._transport.consume, state.id), until=until)
+        try:
+            return await self._reach.repeat(partial(self._transport.consume, state.id), until=until)
+        except Used:
+            raise Cancelled(local_withdrawal(state)) from None
 
     async def _settle(
         self, request: ApprovalRequest, state: State, *, until: float, rerun: bool
@@ -416,7 +420,7 @@ class AsyncClient:
     async def _abandon(self, request: ApprovalRequest, until: float) -> None:
         """Withdraw a request for which nobody waits any more: within a moment if the gateway can be
         reached, otherwise as soon as it can."""
-        if self._reach.closed:  # which withdrew it
+        if self._reach.closed or not self._withdraws:  # which withdrew it, or leaves it
             return
         withdrawal = self._unsent.withdraw(request.id, until)
         with suppress(TimeoutError):
@@ -459,16 +463,6 @@ def _until(request: ApprovalRequest) -> float:
     now = asyncio.get_running_loop().time()
     seconds = DEFAULT_TIMEOUT if request.timeout is None else request.timeout
     return now + (seconds or _NO_DEADLINE) + MARGIN_SECONDS
-
-
-def _where(context: Context | None, files: Sequence[str]) -> Context:
-    """Return where it would run, with the files that are bound."""
-    where = context or _here()
-    return replace(where, files={**where.files, **hash_files(files)}) if files else where
-
-
-def _here() -> Context:
-    return Context(cwd=os.getcwd(), host=socket.gethostname())  # noqa: PTH109 (`pathlib` costs 4 ms)
 
 
 def transport_for(found: config.AgentConfig) -> Transport:

@@ -13,16 +13,18 @@ from gateway.client.blocking import Client, current_client
 from gateway.client.client import log_report_failure
 from gateway.client.gate import (
     ALLOWED,
+    RAISE,
     Gate,
     Hint,
     Replan,
     ReplanRounds,
     Serialize,
     Where,
+    Words,
     gate_for,
 )
-from gateway.errors import Denied, GatewayError
-from gateway.models import Action, Execution, Kind, Risk
+from gateway.errors import GatewayError
+from gateway.models import Action, Execution, Kind, Origin, Preview, Risk
 from gateway.wire.codec import JsonObject
 
 P = ParamSpec("P")
@@ -47,6 +49,14 @@ def requires_approval(
     arguments: Mapping[str, str] | None = None,
     harmless: bool = False,
     human: bool = False,
+    read_only: bool = False,
+    call_id: Words | None = None,
+    part: Words | None = None,
+    turn: Words | None = None,
+    origin: Origin | Callable[..., Origin] | None = None,
+    preview: Preview | Callable[..., Preview] | None = None,
+    payload: JsonObject | Callable[..., JsonObject] | None = None,
+    on_denied: str = RAISE,
     replan: Replan | None = None,
     max_rounds: int = 3,
     client: Client | None = None,
@@ -68,6 +78,10 @@ def requires_approval(function: Callable[P, R] | None = None, /, **options: Any)
     address: `{"edits[].text": "data"}`, in the words of `gateway.wire.roles.Role`. `harmless` says
     that nothing the function does needs asking. Both change only what people may have remembered,
     and widen that only where the gateway's policy trusts this agent's declarations.
+    `read_only` says that it changes nothing, which only a rule of the policy may make use of.
+    `call_id`, `part`, `turn`, `origin`, `preview` and `payload` are those of `client.request`, or
+    functions of the arguments that return them. With `on_denied="return"` a call that is not
+    approved returns its `Outcome` instead of raising.
     `human` demands that a person answers: nothing that was remembered, and no mode or rule,
     approves the call. When a person denies with feedback, `replan(arguments, feedback)` may return
     other arguments to ask with, for at most `max_rounds` requests. The client is `client`, else the
@@ -119,8 +133,9 @@ async def _run(gate: Gate, arguments: JsonObject) -> Any:
         try:
             approval = await client.run_on_loop(client.inner.send(request))
             break
-        except Denied as refusal:
-            rounds.replan_or_raise(refusal)
+        except GatewayError as refusal:
+            if not rounds.replans(refusal):
+                return gate.refuse(refusal)
     return await run_approved_async(gate, client, approval, rounds.arguments)
 
 
@@ -132,8 +147,9 @@ def _run_blocking(gate: Gate, arguments: JsonObject) -> Any:
         try:
             approval = client.send(request)
             break
-        except Denied as refusal:
-            rounds.replan_or_raise(refusal)
+        except GatewayError as refusal:
+            if not rounds.replans(refusal):
+                return gate.refuse(refusal)
     return run_approved(gate, client, approval, rounds.arguments)
 
 
@@ -153,7 +169,7 @@ async def run_approved_async(
         values = gate.arguments_to_run(approval, arguments)
     except GatewayError as error:
         await report(Execution.SKIPPED, detail=type(error).__name__)
-        raise
+        return gate.refuse(error)
     await report(Execution.STARTED)
     began = time.monotonic()
     try:
@@ -181,7 +197,7 @@ def run_approved(
         values = gate.arguments_to_run(approval, arguments)
     except GatewayError as error:
         report(request, Execution.SKIPPED, detail=type(error).__name__)
-        raise
+        return gate.refuse(error)
     report(request, Execution.STARTED)
     began = time.monotonic()
     try:

@@ -18,6 +18,7 @@ _BY_CODE: dict[str, type[GatewayError]] = {
     for kind in (
         errors.InvalidRequest,
         errors.Conflict,
+        errors.Used,
         Unauthorized,
         NotFound,
         Unreachable,

@@ -14,16 +14,31 @@ from gateway.client import argument_schema
 from gateway.client.approval import Approval
 from gateway.client.blocking import Client
 from gateway.client.client import AsyncClient
-from gateway.errors import Denied, InvalidRequest, Unverified
-from gateway.models import Action, ApprovalRequest, Context, Kind, Reason, Risk
+from gateway.client.outcome import Outcome, ended
+from gateway.errors import Denied, GatewayError, InvalidRequest, Unverified
+from gateway.models import (
+    Action,
+    ApprovalRequest,
+    Context,
+    Kind,
+    Origin,
+    Preview,
+    Reason,
+    Risk,
+)
 from gateway.wire.canonical_json import canonical
 from gateway.wire.codec import JsonObject
 from gateway.wire.roles import check_roles
 
 Hint = str | Callable[..., str]
+Words = str | Callable[..., str]
 Replan = Callable[[JsonObject, str], JsonObject]
 Serialize = Callable[[JsonObject], JsonObject]
 Where = Context | Callable[..., Context]
+
+RAISE, RETURN = "raise", "return"
+"""What `on_denied` may be."""
+_OF_A_CALL = ("call_id", "part", "turn", "origin", "preview", "payload")
 
 _ADDRESS = re.compile(r"[.\[]")
 
@@ -49,6 +64,14 @@ class Gate:
     roles: Mapping[str, str] = field(default_factory=dict)
     harmless: bool = False
     human: bool = False
+    read_only: bool = False
+    call_id: Words | None = None
+    part: Words | None = None
+    turn: Words | None = None
+    origin: Origin | Callable[..., Origin] | None = None
+    preview: Preview | Callable[..., Preview] | None = None
+    payload: JsonObject | Callable[..., JsonObject] | None = None
+    on_denied: str = RAISE
     replan: Replan | None = None
     max_rounds: int = 3
     client: Client | None = None
@@ -96,6 +119,8 @@ class Gate:
                 roles=self.roles,
                 harmless=self.harmless,
                 human=self.human,
+                read_only=self.read_only,
+                **{name: _said(getattr(self, name), arguments) for name in _OF_A_CALL},
             )
         except InvalidRequest as error:
             if _is_json(shown):
@@ -120,6 +145,13 @@ class Gate:
     def place_of(self, request: ApprovalRequest) -> Context | None:
         """Return where an approved call runs, without its files; None where nothing is said."""
         return None if self.context is None else replace(request.context, files={})
+
+    def refuse(self, error: GatewayError) -> Outcome:
+        """Return the outcome of a call that was not approved, where the author wants it returned;
+        raise it otherwise, and always what is no outcome."""
+        if self.on_denied == RAISE:
+            raise error
+        return ended(error)
 
     def call(self, arguments: JsonObject) -> Any:
         """Call the function with exactly these arguments."""
@@ -162,6 +194,11 @@ class Gate:
         return arguments if self.serialize is None else self.serialize(dict(arguments))
 
 
+def _said(value: Any, arguments: JsonObject) -> Any:
+    """Return what the author says of a call: a value, or what a function of its arguments gives."""
+    return value(**arguments) if callable(value) else value
+
+
 def _is_json(value: Any) -> bool:
     try:
         canonical(value)
@@ -183,6 +220,8 @@ def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
     hint = given.pop("hint", None)
     if hint is None:
         hint = (inspect.getdoc(function) or "").partition("\n")[0]
+    if given.get("on_denied", RAISE) not in (RAISE, RETURN):
+        raise InvalidRequest(f"on_denied is {RAISE!r} or {RETURN!r}")
     gate = Gate(function=function, tool=tool, hint=hint, **given)
     if gate.serialize is not None:
         # Serialized arguments cannot be turned back into values, so nobody may edit them.
@@ -235,10 +274,12 @@ class ReplanRounds:
         self._left = gate.max_rounds - 1
         self.arguments = arguments
 
-    def replan_or_raise(self, refusal: Denied) -> None:
-        """Replace the arguments by replanned ones, or raise the refusal."""
-        feedback = refusal.decision.reason is Reason.FEEDBACK
-        if not feedback or self._gate.replan is None or self._left <= 0:
-            raise refusal
+    def replans(self, refusal: GatewayError) -> bool:
+        """Replace the arguments by replanned ones; return whether there are any."""
+        if not isinstance(refusal, Denied) or refusal.decision.reason is not Reason.FEEDBACK:
+            return False
+        if self._gate.replan is None or self._left <= 0:
+            return False
         self._left -= 1
         self.arguments = self._gate.replan(self.arguments, refusal.decision.message)
+        return True

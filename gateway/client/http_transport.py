@@ -90,6 +90,10 @@ class HttpTransport:
         """Report what became of the action."""
         await self._call("POST", f"/v1/requests/{request_id}/report", {"report": plain(report)})
 
+    async def fetch(self, request_id: str) -> State:
+        """Return a request as it stands, with its record."""
+        return state_of(await self._call("GET", f"/v1/requests/{request_id}?record=true"))
+
     async def end_session(self, session: str) -> None:
         """End a session."""
         try:

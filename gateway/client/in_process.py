@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.client.transport import Process
-from gateway.errors import Conflict, NotFound
+from gateway.errors import Conflict, NotFound, Used
 from gateway.models import (
     Action,
     ApprovalRequest,
     DecidedBy,
     DeciderKind,
     Decision,
+    ReadBack,
     Reason,
     Report,
     State,
@@ -54,6 +55,7 @@ class CallableTransport:
         self._approver = approver
         self._known: dict[str, ApprovalRequest] = {}
         self._states: dict[str, asyncio.Future[State]] = {}
+        self._given_up: set[str] = set()
 
     async def __aenter__(self) -> CallableTransport:
         """Do nothing: there is no connection."""
@@ -65,12 +67,14 @@ class CallableTransport:
             task.cancel()
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Ask the callable, once for each id."""
+        """Ask the callable, once for each id; a new version of a call supersedes the earlier."""
         known = self._known.setdefault(request.id, request)
         if known.digest != request.digest:
             raise Conflict("the id is taken by a request with other content")
         if request.id in self._states:
             return
+        if request.call_id is not None:
+            await self._supersede(request)
         self.requests.append(request)
         self._states[request.id] = asyncio.create_task(self._ask(request))
 
@@ -83,11 +87,13 @@ class CallableTransport:
         future = self._state_future(request_id)
         async with asyncio.timeout_at(until):
             try:
-                return await asyncio.shield(future)
+                state = await asyncio.shield(future)
             except asyncio.CancelledError:
                 if self._state_future(request_id) is future:
                     raise
-                return await self._state_future(request_id)  # it was withdrawn
+                state = await self._state_future(request_id)  # it was withdrawn
+        used_up = request_id in self._given_up and state.status is Status.APPROVED
+        return replace(state, decision=None) if used_up else state
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
         """Stop asking; an answer that was given stays."""
@@ -98,14 +104,41 @@ class CallableTransport:
 
     async def consume(self, request_id: str) -> State:
         """Return the decision."""
+        if request_id in self._given_up:
+            raise Used("this approval was given up: a newer version of the call was asked for")
         return await self._state_future(request_id)
 
     async def report(self, request_id: str, report: Report) -> None:
         """Keep the report in `reports`."""
         self.reports.append((request_id, report))
 
+    async def fetch(self, request_id: str) -> State:
+        """Return a request as it stands."""
+        future = self._state_future(request_id)
+        request = self._known[request_id]
+        record = ReadBack(request=request, created=0, given_up=request_id in self._given_up)
+        if not future.done():
+            return State(
+                id=request_id,
+                status=Status.PENDING,
+                revision=1,
+                digest=request.digest,
+                deadline=0,
+                record=record,
+            )
+        state = await future
+        decision = None if state.status is Status.APPROVED else state.decision
+        return replace(state, decision=decision, record=record)
+
     async def end_session(self, session: str) -> None:
         """Do nothing: there are no sessions."""
+
+    async def _supersede(self, request: ApprovalRequest) -> None:
+        """Withdraw the earlier versions of a call; their approvals are given up."""
+        for one in [*self._known.values()]:
+            if one.id != request.id and _part_of(one) == _part_of(request):
+                await self.cancel(one.id, reason=Reason.SUPERSEDED, message="")
+                self._given_up.add(one.id)
 
     def _state_future(self, request_id: str) -> asyncio.Future[State]:
         if request_id not in self._states:
@@ -121,6 +154,10 @@ class CallableTransport:
         if reply is None:
             reply = Reply(action=Action.APPROVE if answer is True else Action.DENY)
         return _state(_decision(request, reply))
+
+
+def _part_of(request: ApprovalRequest) -> tuple[str | None, ...]:
+    return request.session, request.call_id, request.part
 
 
 def _state(decision: Decision) -> State:

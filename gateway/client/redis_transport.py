@@ -196,6 +196,13 @@ class RedisTransport:
         """Report what became of the action; written durably, without waiting for a reply."""
         await self._send("report", {"id": request_id, "report": plain(report)})
 
+    async def fetch(self, request_id: str) -> State:
+        """Return a request as it stands, with its record."""
+        state = await self._ask("fetch", {"id": request_id})
+        if state is None:
+            raise Unreachable("the gateway answered something else")
+        return state
+
     async def end_session(self, session: str) -> None:
         """End a session and cancel its pending requests."""
         await self._ask("cancel", {"session": session})

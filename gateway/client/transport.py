@@ -78,6 +78,9 @@ class Transport(Protocol):
     async def report(self, request_id: str, report: Report) -> None:
         """Report what became of the action."""
 
+    async def fetch(self, request_id: str) -> State:
+        """Return a request as it stands, with its `record`; it is not waited for."""
+
     async def end_session(self, session: str) -> None:
         """End a session and cancel its pending requests."""
 

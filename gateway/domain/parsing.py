@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.errors import InvalidRequest
-from gateway.models import AGENT_REASONS, ApprovalRequest, Reason, digest_of
+from gateway.models import AGENT_REASONS, ApprovalRequest, Reason, digest_of, id_of_call
 from gateway.wire.canonical_json import parse
 from gateway.wire.roles import check_roles
 
@@ -55,6 +55,8 @@ def check_request(request: ApprovalRequest) -> None:
     check_roles(request.roles)
     if request.digest != digest_of(request):
         raise InvalidRequest("digest is not the SHA-256 of what the request would run")
+    if request.call_id is not None and request.id != id_of_call(request):
+        raise InvalidRequest("id is not the one that belongs to this call_id, part and digest")
 
 
 def check_agent_reason(reason: Reason) -> None:

@@ -44,7 +44,8 @@ class PolicyRule(Wire):
     strings sought in arguments and payload without regard to case; an allow has none, because text
     around them could say anything. A rule in `shadow` decides nothing, and the audit says what it
     would have done. `message` is for the agent. `arguments` are values by the name of an argument,
-    or by an address such as `edits[].path`, in which `*` stands for anything; all must fit.
+    or by an address such as `edits[].path`, in which `*` stands for anything; all must fit. With
+    `read_only`, which only an allow has, the author of the tool must say that it changes nothing.
     """
 
     name: str
@@ -58,6 +59,7 @@ class PolicyRule(Wire):
     arguments: dict[str, str] = field(default_factory=dict)
     shadow: bool = False
     message: str = ""
+    read_only: bool = False
 
 
 MOST_CANARIES = 24.0  # a day on one route: more would be the noise that they test against

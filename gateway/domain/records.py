@@ -19,6 +19,7 @@ from gateway.models import (
     DecidedBy,
     DeciderKind,
     Decision,
+    ReadBack,
     Reason,
     Report,
     Risk,
@@ -36,6 +37,9 @@ SCHEMA_VERSION = 1
 
 _PLAIN_PLACE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}")
 _MOST_PLACE = 60
+
+NOBODY = "-"
+"""The last consumer of an approval that was given up; no process has such a token."""
 
 GROUP_MARK = "~"
 """With an agent's name behind it: what the agent's digest card stands for."""
@@ -294,6 +298,25 @@ class Record(Wire):
             deadline=self.deadline,
             decision=self.decision if acts else None,
             may_have_run=acts and len(self.consumers) > 1,
+        )
+
+    @property
+    def given_up(self) -> bool:
+        """Whether its agent gave the approval up, so that no process is handed it."""
+        return self.consumers[-1:] == (NOBODY,)
+
+    def read_back(self) -> ReadBack:
+        """Return what its agent may read again of it, whichever process asks."""
+        decision = self.decision
+        return ReadBack(
+            request=self.request,
+            created=self.created,
+            decided_at=decision.decided_at if decision else None,
+            reason=decision.reason if decision else None,
+            decided_by=decision.decided_by if decision else None,
+            consumed=sum(one != NOBODY for one in self.consumers),
+            given_up=self.given_up,
+            report=self.report,
         )
 
 

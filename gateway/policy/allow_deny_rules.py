@@ -118,6 +118,8 @@ def fits(rule: PolicyRule, record: Record) -> MatchResult:
         return MatchResult.NO
     if rule.kinds and request.kind not in rule.kinds:
         return MatchResult.NO
+    if rule.read_only and not request.read_only:
+        return MatchResult.NO
     if rule.effect is RuleEffect.ALLOW:
         return MatchResult.YES if _may_allow(rule, record) else MatchResult.NO
     found = set(_hits(rule, record))
@@ -141,6 +143,8 @@ def mistakes(rule: PolicyRule) -> Iterator[str]:
     allows = rule.effect is RuleEffect.ALLOW
     if allows and rule.contains:
         yield "an allow cannot go by `contains`: text around it could say anything."
+    if rule.read_only and not allows:
+        yield "only an allow goes by `read_only`: an agent could leave the word out."
     if allows and not (rule.tools or rule.commands):
         yield "an allow names tools or commands."
     for text in rule.commands:

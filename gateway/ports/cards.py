@@ -20,6 +20,7 @@ from gateway.models import (
     Execution,
     FieldKind,
     Kind,
+    Origin,
     Reason,
     RiskLevel,
     Status,
@@ -346,8 +347,10 @@ def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
     named = (
         ("Agent", request.agent),
         ("On behalf of (says the agent)", origin.sender or None),
+        ("Chat (says the agent)", _chat(origin)),
         ("Parent agent", origin.parent_agent or None),
         ("Session", request.session),
+        ("Turn", request.turn or None),
         ("Host", request.context.host),
         ("Folder", request.context.cwd),
     )
@@ -355,6 +358,11 @@ def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
         Fact(label, call_name(text, reveal=reveal)) for label, text in named if text is not None
     ]
     return tuple(quoted[:1] + [owner] * bool(record.owner) + quoted[1:])
+
+
+def _chat(origin: Origin) -> str | None:
+    """Return the chat that the agent says it was asked in, None where it names none."""
+    return " / ".join(part for part in (origin.channel, origin.chat) if part) or None
 
 
 def _size(blocks: Sequence[Block], whole: Sequence[Block]) -> str:

@@ -71,6 +71,10 @@ class Keys:
         """Secret answers of a question, until its deadline (string, JSON)."""
         return f"{self._tag}secret:{request_id}"
 
+    def versions(self, call: str) -> str:
+        """The requests of one part of a host's call (set)."""
+        return f"{self._tag}call:{call}"
+
     def ingress(self, agent: str) -> str:
         """What an agent writes (stream)."""
         return f"{self._tag}in:{agent}"

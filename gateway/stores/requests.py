@@ -12,6 +12,7 @@ from gateway.domain.records import SCHEMA_VERSION, AuditEvent, Page, Query, Reco
 from gateway.domain.redaction import mask
 from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
+from gateway.models import MAX_LIFE_SECONDS
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import Recent, dumps, event_from
 from gateway.stores.request_lists import page_of, voted_of
@@ -211,6 +212,20 @@ class RedisStore:
                 dumps(body or {}),
             ],
         )
+
+    async def add_version(self, call: str, request_id: str) -> list[str]:
+        """Note a request of a part of a host's call; return the ids of the others of that part."""
+        key = self.keys.versions(call)
+        pipeline = self.redis.pipeline(transaction=True)
+        pipeline.sadd(key, request_id)
+        pipeline.expire(key, MAX_LIFE_SECONDS)
+        pipeline.smembers(key)
+        _, _, every = await pipeline.execute()
+        return sorted(set(every) - {request_id})
+
+    async def drop_version(self, call: str, request_id: str) -> None:
+        """Forget a request of a call that was not taken in."""
+        await self.redis.srem(self.keys.versions(call), request_id)
 
     async def secrets(self, request_id: str) -> JsonObject | None:
         """Return the secret answers of a question, kept until its deadline."""

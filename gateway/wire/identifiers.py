@@ -10,8 +10,9 @@ REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 PROCESS_TOKEN = re.compile(r"[0-9a-z]{8,64}")
 SESSION_NAME = re.compile(r"[A-Za-z0-9_.:@/+=-]{1,128}")
 DIGEST = re.compile(r"[0-9a-f]{64}")
+CALL_ID = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 TOOL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
-VERBS = ("submit", "sync", "cancel", "consume", "report")
+VERBS = ("submit", "sync", "cancel", "consume", "report", "fetch")
 _DIGEST_CHARS = 16
 
 

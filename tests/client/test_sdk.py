@@ -23,7 +23,7 @@ from gateway.client import (
     use_client,
 )
 from gateway.client.blocking import current_client
-from gateway.client.context import session_name
+from gateway.client.context import current_session
 from gateway.client.in_process import Approver
 from gateway.client.pytest_plugin import ScriptedApprovals
 from gateway.errors import (
@@ -333,13 +333,13 @@ def test_sessions_are_local_to_threads_and_tasks(yes: Client) -> None:
     async def task(name: str) -> None:
         with session(name):
             await asyncio.sleep(0)
-            seen[name] = session_name.get()
+            seen[name] = current_session.get()
 
     async def both() -> None:
         await asyncio.gather(task("a"), task("b"))
 
     with session("main"):
-        thread = threading.Thread(target=lambda: seen.update(thread=session_name.get()))
+        thread = threading.Thread(target=lambda: seen.update(thread=current_session.get()))
         thread.start()
         thread.join()
         asyncio.run(both())

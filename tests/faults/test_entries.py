@@ -28,7 +28,7 @@ def nested(depth: int) -> Any:
     return json.loads("[" * depth + "]" * depth)
 
 
-VERBS = "the verb must be one of submit, sync, cancel, consume, report"
+VERBS = "the verb must be one of submit, sync, cancel, consume, report, fetch"
 BAD: dict[str, tuple[Fields, str]] = {
     "no body": ({"verb": "submit"}, "id is missing"),
     "2 MB": (submit(text="x" * 2_000_000), "more than 1048576"),

@@ -47,6 +47,28 @@ async def test_an_allow_rule_approves_what_it_reads_and_nothing_else(world: Worl
         assert (await shell(world, text)).status is Status.PENDING, text
 
 
+async def test_read_only_opens_nothing_by_itself(world: World) -> None:
+    """A rule may narrow the tools that it names to those whose author says that they only read."""
+    reads = PolicyRule(name="reads", effect=RuleEffect.ALLOW, tools=("get_*",), read_only=True)
+    for rules, tool, read_only, status in (
+        ((), "get_weather", True, Status.PENDING),
+        ((reads,), "get_weather", True, Status.APPROVED),
+        ((reads,), "get_weather", False, Status.PENDING),
+        ((reads,), "set_weather", True, Status.PENDING),
+    ):
+        await in_force(world, *rules)
+        done = await world.submit(tool=tool, arguments={"city": "Oslo"}, read_only=read_only)
+        assert done.status is status, (rules, tool, read_only)
+
+
+@pytest.mark.parametrize("effect", [RuleEffect.DENY, RuleEffect.ASK])
+def test_no_denial_goes_by_the_word_of_the_agent(effect: RuleEffect) -> None:
+    """An agent would leave the word out; and no allow goes by it alone."""
+    (told,) = mistakes(PolicyRule(name="r", effect=effect, tools=("*",), read_only=True))
+    assert "read_only" in told
+    assert [*mistakes(PolicyRule(name="r", effect=RuleEffect.ALLOW, read_only=True))]
+
+
 async def test_tools_that_only_read_need_nobody(world: World) -> None:
     """Named in one rule they go on and cite it; what writes asks, and so does what is high risk."""
     reads = PolicyRule(name="reads", effect=RuleEffect.ALLOW, tools=("get_*", "list_*"))

@@ -91,7 +91,10 @@ def test_a_card_says_who_asks_what_and_where() -> None:
             ask={
                 "hint": "to free space",
                 "context": Context(cwd="/srv/app", host="box"),
-                "origin": Origin(sender="U1", parent_agent="boss"),
+                "origin": Origin(
+                    sender="U1", parent_agent="boss > aide", channel="slack", chat="C1"
+                ),
+                "turn": "t7",
             },
         ),
     )
@@ -100,8 +103,10 @@ def test_a_card_says_who_asks_what_and_where() -> None:
         "Agent": '"bot"',
         "Asked by": "ann",
         "On behalf of (says the agent)": '"U1"',
-        "Parent agent": '"boss"',
+        "Chat (says the agent)": '"slack / C1"',
+        "Parent agent": '"boss > aide"',
         "Session": '"default"',
+        "Turn": '"t7"',
         "Host": '"box"',
         "Folder": '"/srv/app"',
     }
