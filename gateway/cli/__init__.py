@@ -11,13 +11,18 @@ _LIGHT = ("ask", "wait")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code.
 
-    `ask` and `wait` run once per tool call of an agent, so they load no other command.
+    `ask` and `wait` run once per tool call of an agent, so they load no other command. `bridge`
+    runs beside a host, and loads the agent's side alone.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] and words[0] in _LIGHT:
         from gateway.client.ask import main as ask  # noqa: PLC0415 (see above)
 
         return ask(words)
+    if words[:1] == ["bridge"]:
+        from gateway.integrations.dexto import main as bridge  # noqa: PLC0415 (see above)
+
+        return bridge(words[1:])
     from gateway.cli.commands import run  # noqa: PLC0415 (see above)
 
     return run(words)

@@ -100,10 +100,11 @@ def _add_server_commands(verbs: Verbs) -> None:
     adapter = _command(verbs, "adapter", "serve.adapter", "run one adapter as a process of its own")
     adapter.add_argument("name", help="the adapter, for example slack")
     _command(verbs, "demo", "serve.demo", "try it: a real agent process asks for real commands")
-    # `gateway.cli.main` runs both before this parser is built; here they appear in the help.
+    # `gateway.cli.main` runs these before this parser is built; here they appear in the help.
     for name, words in (
         ("ask", "ask for approval; the exit code is the answer"),
         ("wait", "wait for what was asked with --no-wait"),
+        ("bridge", "ask for a host that has no hook, such as dexto"),
     ):
         verbs.add_parser(name, help=words, add_help=False)
 
