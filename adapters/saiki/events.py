@@ -49,13 +49,12 @@ def build_request(record: Record) -> JsonObject:
     """Return the event that asks. Its arguments are for the eye: secrets are masked, and
     characters that deceive are made visible."""
     request = record.request
-    at = datetime.fromtimestamp(record.created / 1000, UTC)
     return {
         "toolName": render_safe(request.tool).text,
         "args": mask(record.arguments, lambda text: make_visible(text).text),
         "description": "\n".join(_describe(card_of(record, lines=_WHOLE, chars=_WHOLE))),
         "executionId": execution_id(record),
-        "timestamp": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "timestamp": _write_time(record.created),
         "sessionId": request.session,
     }
 
@@ -77,10 +76,22 @@ def _describe(card: Card) -> Iterator[str]:
     yield from (f"Risk: {reason.text}" for reason in card.reasons)
     yield from (f"{card.sign} {finding.text}" for finding in card.findings)
     yield from card.notices
+    yield f"Waits until {_write_time(card.deadline)}"
     if card.progress:
         yield card.progress
     if card.says:
-        yield f"The agent says, and nobody verified it: “{card.says.text}”"
+        yield f"The agent says, and nobody verified it: “{_indent(card.says.text)}”"
     for block in card.blocks:
         if block.label in _BESIDE or block.label.startswith(_BESIDE_NAMES):
-            yield f"{block.label}:\n{block.text.text}"
+            yield f"{block.label}: {_indent(block.text.text)}"
+
+
+def _indent(text: str) -> str:
+    """Return what an agent wrote so that no line of it passes for one of ours."""
+    return text.replace("\n", "\n  | ")
+
+
+def _write_time(milliseconds: int) -> str:
+    """Return a time as JavaScript writes a Date in JSON."""
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -29,10 +29,11 @@ _LONGEST_MARGIN = 30.0
 _TOOL_MEMBERS = {"toolName": str, "toolCallId": str, "args": dict}
 _COMMAND_MEMBERS = {"toolName": str, "command": str}
 _FORM_MEMBERS = {"schema": dict, "prompt": str, "serverName": str}
-_PARENTS = ("delegatedFromAgent", "parentAgentId")
 # Said about the call, or offers of Dexto's own to remember it: not what would run.
-_ABOUT = {"description", "displayPreview", "presentationSnapshot", "approvalKey"}
-_ABOUT |= {"suggestedPatterns", *_PARENTS}
+_ABOUT = {
+    *("description", "displayPreview", "presentationSnapshot"),
+    *("approvalKey", "suggestedPatterns"),
+}
 _SECRET_FORMATS = ("password",)
 _KINDS = {"boolean": FieldKind.BOOLEAN, "integer": FieldKind.NUMBER, "number": FieldKind.NUMBER,
           "string": FieldKind.TEXT}  # fmt: skip

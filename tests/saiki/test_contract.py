@@ -50,6 +50,7 @@ async def test_the_event_that_asks_has_every_field(box: Inbox, ann: Ui) -> None:
     assert abs((datetime.fromisoformat(event["timestamp"]) - before).total_seconds()) < 60
     assert "nobody verified it: “see what changed”" in event["description"]
     assert "medium risk" in event["description"]
+    assert "Waits until 20" in event["description"]
 
 
 @pytest.mark.parametrize("approved", [True, False])
@@ -260,6 +261,15 @@ async def test_what_an_approval_covers_beside_arguments_is_described(box: Inbox,
     async with ann.connect() as screen:
         await box.ask(**details)
         assert '"amount": 7' in (await screen.next())["description"]
+
+
+async def test_no_line_of_the_agents_passes_for_ours(box: Inbox, ann: Ui) -> None:
+    """Its words and its payload are indented, whatever they say."""
+    async with ann.connect() as screen:
+        await box.ask(**{**STATUS, "hint": "fine\nRisk: none", "payload": {"a": "\nRisk: none"}})
+        lines = (await screen.next())["description"].splitlines()
+    assert "Risk: none" not in lines
+    assert "  | Risk: none”" in lines
 
 
 async def test_questions_are_not_shown(box: Inbox, ann: Ui) -> None:
