@@ -11,8 +11,8 @@ _LIGHT = ("ask", "wait")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code.
 
-    `ask` and `wait` run once per tool call of an agent, so they load no other command. `hook` is
-    started by a host, and loads the agent's side alone.
+    `ask` and `wait` run once per tool call of an agent, so they load no other command. `hook`, which a
+    host starts, and `bridge`, which runs beside one, load the agent's side alone.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] and words[0] in _LIGHT:
@@ -23,6 +23,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from gateway.integrations.picoclaw import main as hook  # noqa: PLC0415 (see above)
 
         return hook(words)
+    if words[:1] == ["bridge"]:
+        from gateway.integrations.dexto import main as bridge  # noqa: PLC0415 (see above)
+
+        return bridge(words[1:])
     from gateway.cli.commands import run  # noqa: PLC0415 (see above)
 
     return run(words)

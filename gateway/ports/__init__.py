@@ -26,7 +26,7 @@ from gateway.domain.records import (
     Remember,
     Session,
 )
-from gateway.domain.redaction import bug, render_safe, start_of
+from gateway.domain.redaction import bug, mask, render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible, make_visible
 from gateway.domain.tasks import cancel_and_wait
 from gateway.policy.decider import Decider, Verdict
@@ -201,6 +201,7 @@ __all__ = [
     "heavy",
     "hides",
     "make_visible",
+    "mask",
     "parse_json",
     "people_of",
     "plain",

@@ -9,7 +9,7 @@ from gateway.domain.redaction import render_safe
 from gateway.domain.safe_text import Visible
 from gateway.models import Action
 from gateway.policy.authorization import count_needed
-from gateway.policy.grants.grant import PASSES, Effect, Match
+from gateway.policy.grants.grant import PASSES, Answer, Effect, Match
 from gateway.policy.grants.offers import LIFETIMES, Offer, find_offer, narrowest, offers
 from gateway.policy.grants.pass_offers import PASS_LIFETIMES, find_pass, passes_for
 from gateway.ports.proven_masks import hides_offer
@@ -34,11 +34,13 @@ class RememberOption:
     """One offer: the id that a click names, and in words what would then be covered.
 
     `session_pass` ones are for the request's session, and end by `PASS_LIFETIME_WORDS`.
+    `whole_tool` is everything that a tool declared harmless can do.
     """
 
     id: str
     words: Visible
     session_pass: bool = False
+    whole_tool: bool = False
 
 
 def remember_as(offer: str, lifetime: str, *, everywhere: bool) -> Remember:
@@ -67,6 +69,7 @@ def scopes_of(
             offer.id,
             render_safe(_said(record, offer, effect), reveal=reveal),
             offer.match.shape in PASSES,
+            offer.match.answer is Answer.TOOL,
         )
         for offer in made
         if reveal or not hides_offer(record, offer, effect)

@@ -1,0 +1,6 @@
+"""Saiki's tool confirmation, as its document writes it: a custom user interface that was made for
+it answers here. See docs/integrations/saiki.md."""
+
+from adapters.saiki.adapter import SaikiAdapter
+
+__all__ = ["SaikiAdapter"]
