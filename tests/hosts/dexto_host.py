@@ -57,6 +57,7 @@ class DextoHost:
     refused: list[dict[str, Any]] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
     takes_reasons: bool = True
+    answers: int = 0
 
     async def ask(self, type: str = "tool_approval", **members: Any) -> Waiting:
         """Wait for an approval, and deliver the event that says so."""
@@ -138,6 +139,7 @@ class DextoHost:
     async def decide(self, request: web.Request) -> web.Response:
         """Take an answer, as strictly as the schema says."""
         body = await request.json()
+        self.answers += 1
         if self.failures:
             return web.json_response({}, status=self.failures.pop(0))
         if not self._fits(body):

@@ -19,16 +19,20 @@ REQUEST: dict[str, Any] = {
 
 def outcome(kind: OutcomeKind, reason: Reason | None = None, **more: Any) -> Outcome:
     """Return an outcome, with a decision where a reason is given."""
-    decision = reason and Decision(
-        request_id="0" * 32,
-        revision=2,
-        status=Status.DENIED,
-        action=Action.DENY,
-        reason=reason,
-        digest="",
-        decided_by=DecidedBy(kind=DeciderKind.SYSTEM, name="gateway"),
-        decided_at=1,
-        expires_at=2,
+    decision = (
+        None
+        if reason is None
+        else Decision(
+            request_id="0" * 32,
+            revision=2,
+            status=Status.DENIED,
+            action=Action.DENY,
+            reason=reason,
+            digest="",
+            decided_by=DecidedBy(kind=DeciderKind.SYSTEM, name="gateway"),
+            decided_at=1,
+            expires_at=2,
+        )
     )
     return Outcome(kind=kind, message="so it ended", decision=decision, **more)
 

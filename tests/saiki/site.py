@@ -37,11 +37,12 @@ class Screen:
         """Send a frame."""
         await self.socket.send_json({"type": kind, "data": data})
 
-    async def closed(self) -> None:
+    async def closed(self, *, within: float) -> None:
         """Return once the gateway has closed it."""
-        async with asyncio.timeout(20):
-            while not (await self.socket.receive()).type & aiohttp.WSMsgType.CLOSE:
+        async with asyncio.timeout(within):
+            while (await self.socket.receive()).type is aiohttp.WSMsgType.TEXT:
                 pass
+        assert self.socket.close_code == aiohttp.WSCloseCode.SERVICE_RESTART
 
 
 @dataclass

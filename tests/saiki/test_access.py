@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from adapters.saiki.access import ORIGINS, read_origins
-from adapters.saiki.live import MOST_OF_SESSION
+from adapters.saiki.live import BEAT_SECONDS, MOST_OF_SESSION
 from gateway.errors import Misconfigured
 from gateway.models import Status
 from tests.saiki.site import LOGIN, PATH, Ui, site, token_of, ui
@@ -104,7 +104,7 @@ async def test_signing_out_ends_connections_and_answers(box: Inbox, ann: Ui) -> 
         await screen.next()
         answer = await ann.http.delete(f"{ann.url}{LOGIN}")
         assert answer.status == 200
-        await screen.closed()
+        await screen.closed(within=BEAT_SECONDS / 2)
     assert (await ann.post(execution, {"approved": True}))[0] == 401
     assert await still_waits(box, execution)
 

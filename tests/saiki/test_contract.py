@@ -12,8 +12,9 @@ from gateway.domain.policy_document import PolicyDocument, ToolRow
 from gateway.domain.records import Record, ScopeQuorum
 from gateway.models import Action, Kind, Question, Risk, RiskLevel, Status
 from gateway.policy.grants.grant import Answer, Grant, Shape
+from gateway.ports import scopes_of
 from tests.saiki.site import Ui, ui
-from tests.web.inbox import Inbox
+from tests.web.inbox import COMMAND, Inbox
 
 STATUS: dict[str, Any] = {
     "tool": "git_status",
@@ -156,6 +157,30 @@ async def test_remembering_takes_the_narrowest_for_the_session(box: Inbox, ann: 
         await ended(box, await box.ask(**STATUS), Status.APPROVED)
         for change in ({"session": "other"}, {"arguments": {"path": "/etc"}}):
             await ended(box, await box.ask(**{**STATUS, **change}), Status.PENDING)
+
+
+async def test_of_several_offers_the_narrowest_is_taken(box: Inbox, ann: Ui) -> None:
+    """A command could be remembered more widely: the choice says nothing of that."""
+    async with ann.connect() as screen:
+        record = await box.ask(**{**COMMAND, "arguments": {"command": "git log -n 5"}})
+        assert len(scopes_of(record, Action.APPROVE)) > 1
+        execution = (await screen.next())["executionId"]
+    assert (await ann.post(execution, {"approved": True, "rememberChoice": True}))[0] == 200
+    await box.remembered()
+    (grant,) = await granted(box)
+    assert grant.match.shape is Shape.EXACT
+
+
+async def test_what_waits_behind_another_is_shown_when_it_leads(box: Inbox, ann: Ui) -> None:
+    """The same call twice is one question; the second is one of its own once the first ended."""
+    async with ann.connect() as screen:
+        first, second = await box.ask(**STATUS), await box.ask(**STATUS)
+        assert (await screen.next())["executionId"].startswith(first.id)
+        other = await box.ask(**{**STATUS, "arguments": {}})
+        assert (await screen.next())["executionId"].startswith(other.id)
+        assert (await ann.post(f"{first.id}.1", {"approved": True}))[0] == 200
+        assert (await screen.next("toolConfirmationResponse"))["executionId"] == f"{first.id}.1"
+        assert (await screen.next())["executionId"].startswith(second.id)
 
 
 async def test_without_session_id_it_is_remembered_everywhere(box: Inbox, ann: Ui) -> None:
