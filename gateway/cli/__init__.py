@@ -11,8 +11,8 @@ _LIGHT = ("ask", "wait")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code.
 
-    `ask` and `wait` run once per tool call of an agent, so they load no other command. `hook`, which a
-    host starts, and `bridge`, which runs beside one, load the agent's side alone.
+    `ask` and `wait` run once per tool call of an agent, so they load no other command. `hook`,
+    which a host starts, and `bridge`, which runs beside one, load the agent's side alone.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] and words[0] in _LIGHT:
