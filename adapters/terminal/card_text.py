@@ -13,7 +13,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from gateway.models import RiskLevel, Status
-from gateway.ports import Block, Card, Change, Visible
+from gateway.ports import ANOTHER_PLAN, Block, Card, Change, Visible
 
 ESCAPE = "bold black on yellow"  # escapes stand out from the agent's own characters
 _RISK = {RiskLevel.LOW: "green", RiskLevel.MEDIUM: "yellow", RiskLevel.HIGH: "bold red"}
@@ -30,11 +30,11 @@ _WARNING = "bold yellow"
 _ALARM = "bold red"
 _MINUTE, _HOUR = 60, 3600
 
-HELP = """\
+HELP = f"""\
 y  approve             n  deny, with a reason if you like
 f  read all of it      e  edit the arguments in $EDITOR
 c  copy what would run k  say that you are looking at it
-a  approve several     p  deny, and ask for another plan
+a  approve several     p  {ANOTHER_PLAN.lower()}
 r  approve and remember g list what is remembered, and revoke it
 ←  the one before      →  the next request
 ↑ ↓  scroll            q  leave; requests stay where they are

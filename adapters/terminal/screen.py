@@ -268,7 +268,7 @@ class TerminalApp(App[None]):
         )
         if count is None:
             return
-        if not (count == "all" or count.isdigit()):
+        if not (count == "all" or count.isdecimal()):
             self._say("a number, or all", bad=True)
             return
         plain = [one for one in self._queue[self._at :] if self._is_plain(one)]

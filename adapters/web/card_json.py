@@ -138,7 +138,6 @@ def _build_state(card: Card) -> JsonObject:
         "short_id": card.short_id,
         "revision": card.revision,
         "status": card.status.value,
-        "kind": card.kind.value,
         "word": card.word,
         "tool": build_line(card.tool.segments),
         "summary": card.summary,

@@ -27,6 +27,7 @@ from adapters.web.security import (
     build_seen_token,
 )
 from gateway.ports import (
+    ANOTHER_PLAN,
     LIFETIME_WORDS,
     PASS_LIFETIME_WORDS,
     ROLES_ON_CARDS,
@@ -84,6 +85,7 @@ class ReadHandlers:
             "csrf": build_csrf_token(visitor.session),
             "lifetimes": LIFETIME_WORDS,
             "roles": ROLES_ON_CARDS,
+            "another_plan": ANOTHER_PLAN,
             "pass_lifetimes": PASS_LIFETIME_WORDS,
             "admin": person is not None and person.admin,
             "switch": build_switch(await self._desk.operator.kill_switch()),

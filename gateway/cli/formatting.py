@@ -17,7 +17,8 @@ from gateway.domain.clock import SystemClock
 from gateway.domain.reading_order import put_short_first
 from gateway.domain.risk_rules import GUARDRAILS, finding_sign
 from gateway.domain.safe_text import ascii_escaped, make_visible
-from gateway.models import Action, DeciderKind, Status
+from gateway.models import Action, DeciderKind, Kind, Status
+from gateway.ports.words import KIND_WORDS
 from gateway.wire.outcome_text import join_names, sentence
 
 _LINE_CHARS = 200  # of what would run, in one line
@@ -131,8 +132,10 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     state = "erased" if record.get("erased") else record["status"]
     yield "state", f"{state}, {_when(record)}"
     yield "tool", _escape_json(request["tool"])
-    kind, session = request.get("kind", "tool"), request.get("session", "default")
-    yield "asked by", f"{_quote(request['agent'])}, session {_quote(session)}, as {kind}"
+    session = request.get("session", "default")
+    yield "asked by", f"{_quote(request['agent'])}, session {_quote(session)}"
+    if kind := KIND_WORDS.get(request.get("kind", Kind.TOOL)):
+        yield "kind", kind
     for label, member in (("in the folder", "cwd"), ("on the host", "host")):
         if member in context:
             yield label, _escape_json(context[member])

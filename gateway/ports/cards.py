@@ -44,6 +44,7 @@ from gateway.ports.paging import Fits, paginate
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.remember_options import may_remember, wishes
 from gateway.ports.standing import Standing, standing_of
+from gateway.ports.words import KIND_WORDS
 from gateway.wire.outcome_text import join_names
 
 HEADLINE_CHARS = 240
@@ -342,9 +343,11 @@ def _state(record: Record) -> tuple[str, str]:
 
 
 def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
-    """Return who asks, and where it would run. What the agent chose stands quoted."""
+    """Return who asks, what kind of thing, and where it would run. What the agent chose stands
+    quoted."""
     request, origin = record.request, record.request.origin
-    owner = Fact("Asked by", render_safe(record.owner or "", reveal=reveal))
+    ours = (("Asked by", record.owner), ("Kind", KIND_WORDS.get(request.kind)))
+    plain = [Fact(label, render_safe(text, reveal=reveal)) for label, text in ours if text]
     named = (
         ("Agent", request.agent),
         ("On behalf of (says the agent)", origin.sender or None),
@@ -358,7 +361,7 @@ def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
     quoted = [
         Fact(label, call_name(text, reveal=reveal)) for label, text in named if text is not None
     ]
-    return tuple(quoted[:1] + [owner] * bool(record.owner) + quoted[1:])
+    return tuple(quoted[:1] + plain + quoted[1:])
 
 
 def _chat(origin: Origin) -> str | None:

@@ -9,7 +9,8 @@ import pytest
 from gateway.approvals.canaries import Canaries
 from gateway.domain.clock import SystemClock
 from gateway.domain.records import Record
-from gateway.models import Action, Status
+from gateway.models import Action, Reason, Status
+from gateway.ports import ANOTHER_PLAN
 from gateway.stores.outbox import RedisNotes
 from tests.web.chromium import DESK, PHONE, Page
 from tests.web.inbox import AGENT, COMMAND, FILE_CHANGE, HIGH_RISK, LONG, QUESTION, Inbox, card
@@ -139,6 +140,22 @@ async def test_deny_with_words_by_keys_alone(box: Inbox, page: Page) -> None:
         decision = (await box.get(record)).decision
         assert decision is not None
         assert (decision.status, decision.message) == (Status.DENIED, "not on a Friday")
+
+
+async def test_a_batch_is_planned_anew(box: Inbox, page: Page) -> None:
+    """In the words of every surface; each agent is told to plan, not that it was denied."""
+    records = [await box.ask(tool=f"tool{n}", arguments={"n": n}) for n in range(2)]
+    await review(box, page, 2)
+    for record in records:
+        await tick(page, record)
+    await page.press("Deny with a reason")
+    await page.fill("#words", "use the blue servers")
+    await page.press(ANOTHER_PLAN)
+    await page.until(f"{TOLD} === 'Denied together: 2.'")
+    for record in records:
+        decision = (await box.get(record)).decision
+        assert decision is not None
+        assert (decision.reason, decision.message) == (Reason.FEEDBACK, "use the blue servers")
 
 
 async def test_axe_finds_nothing_serious_in_a_batch(box: Inbox, page: Page) -> None:

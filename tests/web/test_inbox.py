@@ -18,6 +18,7 @@ from gateway.models import (
     Report,
     Status,
 )
+from gateway.ports import ANOTHER_PLAN
 from tests.web.chromium import Browser, Page, visiting
 from tests.web.inbox import (
     AGENT,
@@ -69,7 +70,7 @@ async def test_ask_for_another_plan(box: Inbox, page: Page) -> None:
     record = await box.ask(**COMMAND)
     await page.press("Deny with a reason")
     await page.fill("[data-key=reason]", "use the blue servers")
-    await page.press("Ask for another plan")
+    await page.press(ANOTHER_PLAN)
     await page.until(f"{card(record)}.textContent.includes('asks for another plan')")
     decision = (await box.get(record)).decision
     assert decision is not None

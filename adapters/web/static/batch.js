@@ -11,7 +11,7 @@ const byId = (id) => document.getElementById(id);
 const list = byId("list"), bar = byId("bar"), told = byId("told"), apart = byId("apart"), offline = byId("offline");
 const items = new Map(), ticks = new Map(), problems = new Map(); // ticks: id to the digest that was ticked
 const draft = { words: "", wording: false };
-let online = false, busy = false, press = null;
+let online = false, busy = false, press = null, anotherPlan = "";
 
 const CALM_MS = 500; // changes are gathered for so long
 const SETTLE_MS = 500; // nothing can be ticked for so long after the list moved under the finger
@@ -129,7 +129,7 @@ function drawBar() {
     make("p", { class: "quiet" }, `${count} of ${items.size} ticked`),
     draft.wording ? field : null,
     make("div", { class: "main" }, ...(draft.wording
-      ? [deny, button(view, "Ask for another plan", { key: "feedback", class: "strong", run: () => decide("deny", true) }),
+      ? [deny, button(view, anotherPlan, { key: "feedback", class: "strong", run: () => decide("deny", true) }),
         button(view, "Back", { key: "back", class: "strong", decides: false, run: () => word(false) })]
       : [button(view, `Approve ${count}`, { key: "approve", class: "approve", run: () => decide("approve") }), deny,
         button(view, "Deny with a reason", { key: "reason", class: "strong", run: () => word(true) })])),
@@ -184,7 +184,9 @@ setInterval(() => {
 listen(list, { enabled: () => localStorage.getItem("keys") !== "off", close: () => {} });
 follow({
   ready: async () => {
-    byId("who").textContent = (await signIn()).name;
+    const me = await signIn();
+    anotherPlan = me.another_plan;
+    byId("who").textContent = me.name;
     await load();
   },
   changed,

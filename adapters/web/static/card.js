@@ -3,7 +3,6 @@ import { clock, diff, left, line, lines, make, plain } from "./dom.js";
 import { button, controls } from "./panels.js";
 
 const RISK = { low: "Low risk", medium: "Medium risk", high: "High risk" };
-const KIND = { tool: "tool call", command: "command", file_change: "file change", plan: "plan", question: "question" };
 const SIGN = { approved: "✓", denied: "✕", expired: "–", cancelled: "–" };
 
 // `view` is what the page knows of the card: its draft, whether it may be decided, what buttons do.
@@ -31,7 +30,7 @@ export function head(item, pending) {
     : make("span", { class: "when" }, clock(item.decided_at ?? item.created));
   const state = make("span", { class: "state" }, pending ? item.word : `${SIGN[item.status]} ${item.word}`);
   return make("div", { class: "head" },
-    make("p", { class: "eyebrow" }, state, item.kind === "question" ? null : make("span", {}, KIND[item.kind]), make("span", { class: "place" })),
+    make("p", { class: "eyebrow" }, state, make("span", { class: "place" })),
     make("h2", { id: `title-${item.id}` }, ...line(item.tool)),
     make("p", { class: "chips" }, make("span", { class: "chip risk" }, RISK[item.risk]), when));
 }

@@ -18,7 +18,7 @@ const announce = document.getElementById("announce");
 const byHand = document.getElementById("by-hand");
 const items = new Map(), drafts = new Map();
 let view = "pending", next = null, online = false, loads = 0, lifetimes = {}, passLifetimes = {};
-let roles = {}, admin = false;
+let roles = {}, anotherPlan = "", admin = false;
 
 const FLOOD = 20; // so many changes at once are read as a list
 const CALM_MS = 1000; // changes after the first are gathered for so long
@@ -195,7 +195,7 @@ function put(item) {
 
 function made(item) {
   const draft = draftOf(item.id);
-  const facts = { lifetimes, passLifetimes, roles, admin };
+  const facts = { lifetimes, passLifetimes, roles, anotherPlan, admin };
   return card(item, { draft, online, busy: Boolean(draft.busy), acts, ...facts });
 }
 
@@ -407,7 +407,7 @@ listen(list, { enabled: () => settings.keys.checked, close: (id) => drafts.get(i
 follow({
   ready: async () => {
     const me = await signIn();
-    ({ lifetimes, pass_lifetimes: passLifetimes, roles, admin } = me);
+    ({ lifetimes, pass_lifetimes: passLifetimes, roles, another_plan: anotherPlan, admin } = me);
     document.getElementById("who").textContent = me.name;
     standing(me);
     hand();

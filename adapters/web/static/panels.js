@@ -89,7 +89,7 @@ function reason(item, view) {
   return make("div", { class: "stack" }, labelled("Words for the agent", words.element),
     make("div", { class: "main" },
       button(view, "Deny", { key: "deny-reason", class: "deny", run: () => deny(false) }),
-      button(view, "Ask for another plan", { key: "feedback", class: "strong", run: () => deny(true) })));
+      button(view, view.anotherPlan, { key: "feedback", class: "strong", run: () => deny(true) })));
 }
 
 function edit(item, view) {

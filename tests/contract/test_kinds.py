@@ -1,0 +1,54 @@
+"""The kind of a request is said on every surface in the same words, where it says something."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from adapters.discord.card_views import build_card_view
+from adapters.slack import card_blocks
+from adapters.terminal.card_text import render_card
+from adapters.web.card_json import build_row
+from gateway.api.messages import masked_view
+from gateway.cli.formatting import format_request
+from gateway.domain.records import Record
+from gateway.models import Kind, Question
+from gateway.ports.cards import Card, card_of
+from tests.contract.surfaces import COPY, printed, sent
+from tests.discord.pictures import stored
+from tests.world import request
+
+_MARKUP = re.compile(r'"(?:type|text|style|bold)":')
+WORDS = {Kind.COMMAND: "command", Kind.FILE_CHANGE: "file change", Kind.PLAN: "plan"}
+
+
+def drawn(record: Record) -> Card:
+    """Return the card of a record with room for all of it."""
+    return card_of(record, lines=30, chars=1500)
+
+
+SURFACES: dict[str, Callable[[Record], str]] = {
+    "Slack": lambda one: json.dumps(card_blocks.build_message(drawn(one), COPY)),
+    "Discord": lambda one: json.dumps(sent(build_card_view(drawn(one), COPY))),
+    "inbox": lambda one: json.dumps(build_row(one)["facts"]),
+    "terminal": lambda one: printed(render_card(drawn(one), now_ms=0)),
+    "command line": lambda one: format_request(json.loads(json.dumps(masked_view(one)))),
+}
+
+
+def said(surface: str, kind: Kind) -> list[str]:
+    """Return what a surface says of the kind, in letters: each words it in its own markup."""
+    questions = (Question(id="q", text="Which?"),) if kind is Kind.QUESTION else ()
+    shown = SURFACES[surface](stored(request(kind=kind, questions=questions)))
+    letters = " ".join(re.findall(r"[a-z]+", _MARKUP.sub("", shown.lower())))
+    return re.findall(r"\bkind (?:text )?(command|file change|plan|tool|question)", letters)
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("kind", Kind)
+def test_the_kind_is_said_in_the_same_words(surface: str, kind: Kind) -> None:
+    """Once, in plain words; a call of a tool is what most are, and a question says so itself."""
+    assert said(surface, kind) == ([WORDS[kind]] if kind in WORDS else [])
