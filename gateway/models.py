@@ -125,6 +125,10 @@ class DeciderKind(StrEnum):
     SYSTEM = "system"
 
 
+KIND_WORDS = {Kind.COMMAND: "command", Kind.FILE_CHANGE: "file change", Kind.PLAN: "plan"}
+"""What people read of it. A call of a tool is what most are, and a question says so itself."""
+
+
 class FieldKind(StrEnum):
     """How one field of a question is answered."""
 

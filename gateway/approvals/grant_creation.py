@@ -9,7 +9,7 @@ from dataclasses import replace
 from gateway.approvals.grant_lifecycle import GrantLifecycle, grant_id_of
 from gateway.approvals.repeated_calls import repeated_denial
 from gateway.approvals.transitions import RememberRequest, agreeing_votes
-from gateway.approvals.writer import FOLLOWUPS, Overtaken, Writer
+from gateway.approvals.writer import FOLLOWUPS, TOO_LATE, Overtaken, Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument, adapters_of
 from gateway.domain.records import Click, Identity, Record, Remember
@@ -146,22 +146,29 @@ class GrantCreation:
     async def keep(self, grant: Grant) -> Grant:
         """Write a grant, then let it settle what waits. Kept twice, it is made once.
 
-        A pass takes the place of an earlier one of its shape.
+        A pass takes the place of the others of its shape; of two that are given at once one is
+        left. Raises Conflict for what approves while the kill switch is on.
         """
-        if grant.match.shape in PASSES and grant.session is not None:
-            if await self._writer.book.store.find(grant.id) is not None:
-                return grant
-            known = await self._writer.book.store.of_session(grant.agent, grant.session)
-            earlier = [one for one in known if one.match.shape is grant.match.shape]
-            await self._granted.end(earlier, "replaced", grant.made_by)
         outcome = await self._writer.book.store.add(grant)
         if outcome == WriteResult.FULL:
             raise Conflict("there are too many grants for this tool; revoke some, or make it exact")
+        if outcome == WriteResult.STOPPED:
+            raise Conflict(f"{TOO_LATE[WriteResult.STOPPED]}: nothing is remembered meanwhile")
+        if grant.match.shape in PASSES and outcome == WriteResult.OK:
+            await self._replace_passes(grant)
         self._writer.forget_policy()
         # What waits and asks the same takes a plain denial over already: see `grouping`.
         if outcome == WriteResult.OK and not grant.told:
             await self._settle(grant)
         return grant
+
+    async def _replace_passes(self, grant: Grant) -> None:
+        """End the passes of this shape in the session but the newest, which each giver finds."""
+        assert grant.session is not None  # a pass is one session's
+        known = await self._writer.book.store.of_session(grant.agent, grant.session)
+        alike = [one for one in known if one.match.shape is grant.match.shape]
+        newest = max(alike, key=lambda one: (one.made_at, one.id), default=grant)
+        await self._granted.end([one for one in alike if one != newest], "replaced", grant.made_by)
 
     async def _settle(self, grant: Grant) -> None:
         """Decide the waiting requests that the whole policy, with this grant, now decides by it."""

@@ -28,7 +28,6 @@ from gateway.domain.redaction import mask, start_of
 from gateway.domain.store import MessageContext, Store, Transition, WriteResult
 from gateway.errors import (
     Conflict,
-    GatewayError,
     InvalidRequest,
     NotFound,
     Unauthorized,
@@ -43,6 +42,7 @@ from gateway.wire.call_ids import call_key
 from gateway.wire.codec import JsonObject, plain
 from gateway.wire.identifiers import digest_process
 
+_MOST_VERSIONS = 32
 _MOST_CONSUMERS = 16  # each but the first is warned that it may have run
 _MOST_NAME = 256
 _MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for long
@@ -102,13 +102,13 @@ class Approvals:
         if await self._store.load(request.id) is not None:
             return None
         call = call_key(request.agent, request.session, request.call_id, request.part or "")
-        for earlier in await self._store.add_version(call, request.id):
+        # One that is refused stays noted: a second submission of it may be stored meanwhile.
+        others = await self._store.add_version(call, request.id)
+        if len(others) >= _MOST_VERSIONS:
+            raise Conflict("this call was asked in too many versions; use another part")
+        for earlier in others:
             await self._supersede(earlier, origin)
-        try:
-            return await self._writer.create(make, origin)
-        except GatewayError:
-            await self._store.drop_version(call, request.id)
-            raise
+        return await self._writer.create(make, origin)
 
     async def _supersede(self, request_id: str, origin: MessageContext) -> None:
         """Withdraw an earlier version of a call. An approval of it is never handed out again."""
@@ -184,6 +184,7 @@ class Approvals:
             if once and (record.report or set(record.consumers) - {process}):
                 raise Used("this approval was used before: the action may have run already")
             if record.consumers[-1:] == (process,):
+                self._refuse_late(record)
                 return None
             if len(record.consumers) >= _MOST_CONSUMERS:
                 raise Conflict("too many processes were handed this approval")
@@ -203,6 +204,11 @@ class Approvals:
                 raise Conflict(TOO_LATE[WriteResult.STOPPED])
             await self._answer(record, origin)
         return await self._state(record, origin)
+
+    def _refuse_late(self, record: Record) -> None:
+        """Raise Conflict when the time of an approval is over."""
+        if self._writer.now() >= record.deadline:
+            raise Conflict(TOO_LATE[WriteResult.LATE])
 
     async def report(self, request_id: str, report: Report, origin: MessageContext) -> Record:
         """Record what became of the action. Late and doubled reports change nothing."""

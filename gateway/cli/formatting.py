@@ -17,8 +17,7 @@ from gateway.domain.clock import SystemClock
 from gateway.domain.reading_order import put_short_first
 from gateway.domain.risk_rules import GUARDRAILS, finding_sign
 from gateway.domain.safe_text import ascii_escaped, make_visible
-from gateway.models import Action, DeciderKind, Kind, Status
-from gateway.ports.words import KIND_WORDS
+from gateway.models import KIND_WORDS, Action, DeciderKind, Kind, Status
 from gateway.wire.outcome_text import join_names, sentence
 
 _LINE_CHARS = 200  # of what would run, in one line

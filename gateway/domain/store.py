@@ -120,9 +120,6 @@ class Store(Protocol):
     async def add_version(self, call: str, request_id: str) -> list[str]:
         """Note a request of a part of a host's call; return the ids of the others of that part."""
 
-    async def drop_version(self, call: str, request_id: str) -> None:
-        """Forget a request of a call that was not taken in."""
-
     async def secrets(self, request_id: str) -> JsonObject | None:
         """Return the secret answers of a question, kept until its deadline."""
 

@@ -15,6 +15,7 @@ from gateway.domain.redaction import holds_secrets, render_safe, start_of
 from gateway.domain.risk_rules import finding_sign
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
 from gateway.models import (
+    KIND_WORDS,
     Action,
     DeciderKind,
     Execution,
@@ -44,7 +45,6 @@ from gateway.ports.paging import Fits, paginate
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.remember_options import may_remember, wishes
 from gateway.ports.standing import Standing, standing_of
-from gateway.ports.words import KIND_WORDS
 from gateway.wire.outcome_text import join_names
 
 HEADLINE_CHARS = 240

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from gateway.models import Kind
-
 ANOTHER_PLAN = "Deny, and ask for another plan"
 SAY_THE_PLAN = "Say what the agent should plan instead."
 LIFT = "Requests are asked about again. What was denied stays denied."
-KIND_WORDS = {Kind.COMMAND: "command", Kind.FILE_CHANGE: "file change", Kind.PLAN: "plan"}
-"""What a request is. A call of a tool is what most are, and a question says so itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.domain.redaction import mask
-from gateway.policy.grants.grant import ANY_TOOL, End, Grant, Shape
+from gateway.policy.grants.grant import ANY_TOOL, Effect, End, Grant, Shape
 from gateway.ports.outgoing import GRANT
 from gateway.stores.record_codec import dumps
 from gateway.stores.requests import RedisStore
@@ -51,6 +51,7 @@ class RedisGrants:
                 dumps(mask({"grant": _event_data(grant)})),
                 "" if grant.announced_at is None else grant.announced_at,
                 GRANT + grant.id,
+                "1" if grant.effect is Effect.ALLOW else "",
             ],
         )
         return str(outcome)

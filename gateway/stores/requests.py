@@ -223,10 +223,6 @@ class RedisStore:
         _, _, every = await pipeline.execute()
         return sorted(set(every) - {request_id})
 
-    async def drop_version(self, call: str, request_id: str) -> None:
-        """Forget a request of a call that was not taken in."""
-        await self.redis.srem(self.keys.versions(call), request_id)
-
     async def secrets(self, request_id: str) -> JsonObject | None:
         """Return the secret answers of a question, kept until its deadline."""
         raw = await self.redis.get(self.keys.secret(request_id))

@@ -3,10 +3,12 @@
 -- KEYS 1 grant, 2 all grants, 3 index by what it covers, 4 the session's grants, 5 by expiry,
 --      6 events, 7 meta, 8 by when their end is announced, then the outboxes of its cards
 -- ARGV 1 id, 2 agent, 3 body, 4 expiry or '', 5 most uses or '', 6 '1' with a session, 7 most grants
---      in the index or '', 8 event data, 9 when its end is announced or '', 10 what outboxes call it
--- Returns ok, exists or full.
+--      in the index or '', 8 event data, 9 when its end is announced or '', 10 what outboxes call it,
+--      11 '1' when it approves
+-- Returns ok, exists, full, or stopped: while the kill switch is on nothing is made that approves.
 
 if redis.call('EXISTS', KEYS[1]) == 1 then return 'exists' end
+if ARGV[11] == '1' and redis.call('HEXISTS', KEYS[7], 'stopped') == 1 then return 'stopped' end
 if ARGV[7] ~= '' and redis.call('HLEN', KEYS[3]) >= tonumber(ARGV[7]) then return 'full' end
 local now = now_ms()
 redis.call('HSET', KEYS[1], 'body', ARGV[3], 'expires', ARGV[4], 'max', ARGV[5], 'used', '0',
