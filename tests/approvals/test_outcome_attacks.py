@@ -11,7 +11,7 @@ import pytest
 from gateway.domain.policy_document import Budget, PolicyDocument, PolicyRule, Route, RuleEffect
 from gateway.domain.records import Query
 from gateway.errors import Conflict, OverBudget, Used
-from gateway.models import Action, ApprovalRequest, Status, id_of_call
+from gateway.models import Action, ApprovalRequest, Status, id_of_call, new_id
 from gateway.policy.grants.grant import Shape
 from gateway.stores.grants import RedisGrants
 from gateway.wire.call_ids import call_key
@@ -37,7 +37,7 @@ async def test_a_refused_submission_leaves_no_second_living_approval(world: Worl
     with pytest.raises(OverBudget):
         await world.approvals.submit(first, over_http(None))
     call = call_key(AGENT, first.session, "c1", "")
-    assert await world.store.add_version(call, second.id) == [first.id]  # whoever stores it then
+    assert await world.store.add_version(call, new_id()) == [first.id]  # whoever stores it then
     await world.core.requests.decide(click(other, Action.DENY))
     await world.store.apply(_with_budget(await world.store.policy(), 9), by="test")
     stored, _ = await world.approvals.submit(first, over_http(None))
