@@ -99,16 +99,19 @@ class Approvals:
         when it is there already."""
         if request.call_id is None:
             return await self._writer.create(make, origin)
-        if await self._store.load(request.id) is not None:
-            return None
         call = call_key(request.agent, request.session, request.call_id, request.part or "")
+        if await self._store.load(request.id) is not None:
+            await self._store.keep_versions(call)
+            return None
         # One that is refused stays noted: a second submission of it may be stored meanwhile.
         others = await self._store.add_version(call, request.id)
         if len(others) >= _MOST_VERSIONS:
             raise Conflict("this call was asked in too many versions; use another part")
         for earlier in others:
             await self._supersede(earlier, origin)
-        return await self._writer.create(make, origin)
+        stored = await self._writer.create(make, origin)
+        await self._store.keep_versions(call)
+        return stored
 
     async def _supersede(self, request_id: str, origin: MessageContext) -> None:
         """Withdraw an earlier version of a call. An approval of it is never handed out again."""

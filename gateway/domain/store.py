@@ -118,7 +118,11 @@ class Store(Protocol):
         """Answer a message that changed nothing, and delete its entry."""
 
     async def add_version(self, call: str, request_id: str) -> list[str]:
-        """Note a request of a part of a host's call; return the ids of the others of that part."""
+        """Note a request of a part of a host's call, for an hour unless one of them is stored;
+        return the ids of the others of that part."""
+
+    async def keep_versions(self, call: str) -> None:
+        """Keep the versions of a part of a call as long as a request may live: one was stored."""
 
     async def secrets(self, request_id: str) -> JsonObject | None:
         """Return the secret answers of a question, kept until its deadline."""

@@ -22,6 +22,8 @@ from gateway.wire.identifiers import AGENT_NAME, digest_process
 from gateway.wire.redis_multiplexer import Multiplexer
 
 STREAMS_PER_SHARD = 50
+# As long as a submission that was refused may cross with one that is stored.
+_UNSTORED_SECONDS = 3600
 
 
 class RedisStore:
@@ -218,10 +220,14 @@ class RedisStore:
         key = self.keys.versions(call)
         pipeline = self.redis.pipeline(transaction=True)
         pipeline.sadd(key, request_id)
-        pipeline.expire(key, MAX_LIFE_SECONDS)
+        pipeline.expire(key, _UNSTORED_SECONDS, nx=True)
         pipeline.smembers(key)
         _, _, every = await pipeline.execute()
         return sorted(set(every) - {request_id})
+
+    async def keep_versions(self, call: str) -> None:
+        """Keep the versions of a part of a call as long as a request may live: one was stored."""
+        await self.redis.expire(self.keys.versions(call), MAX_LIFE_SECONDS)
 
     async def secrets(self, request_id: str) -> JsonObject | None:
         """Return the secret answers of a question, kept until its deadline."""

@@ -240,16 +240,21 @@ async def test_the_audit_says_where_a_call_came_from(gate: Replica) -> None:
     assert not secret.is_in(str(told))
 
 
-async def test_a_call_that_was_refused_for_its_budget_leaves_nothing(gate: Replica) -> None:
-    """What was not taken in is no version of the call."""
+async def test_a_call_that_was_refused_for_its_budget_leaves_little(gate: Replica) -> None:
+    """Its id is kept for an hour, as it may be stored meanwhile; what was stored, for its life."""
     policy = await gate.store.policy()
     await gate.store.apply(replace(policy, budgets=(Budget(waiting=1),)), by="test")
     gate.core.writer.forget_policy()
     async with client_of(gate) as client:
         await client.submit(client.request("pay", {}))
         refused = await client.outcome(made(client))
-    assert (refused.kind, refused.arguments) == (OutcomeKind.OVER_BUDGET, None)
-    assert not await gate.store.redis.keys(gate.store.keys.versions("*"))
+        assert (refused.kind, refused.arguments) == (OutcomeKind.OVER_BUDGET, None)
+        (key,) = await gate.store.redis.keys(gate.store.keys.versions("*"))
+        assert 0 < await gate.store.redis.ttl(key) <= 3600
+        await gate.store.apply(replace(await gate.store.policy(), budgets=()), by="test")
+        gate.core.writer.forget_policy()
+        await client.submit(made(client))
+        assert await gate.store.redis.ttl(key) > 3600
 
 
 async def test_a_blocking_client_leaves_what_waits(gate: Replica) -> None:
