@@ -212,7 +212,6 @@ _REPORTS = {
     Execution.FAILED: "ran, and failed",
     Execution.SKIPPED: "did not run",
     Execution.REFUSED_LATE: "did not run: the approval came too late",
-    Execution.NEVER_FETCHED: "did not run: the agent never fetched the approval",
 }
 _LABELS = {
     Action.APPROVE: ("Approve", Style.PRIMARY),
@@ -273,7 +272,7 @@ def card_of(
         created=record.created,
         deadline=record.deadline,
         digest=record.digest,
-        outcome=render_safe(told_outcome(record)) if record.decision else None,
+        outcome=_outcome(record),
         decided_at=record.decision.decided_at if record.decision else None,
         note=render_safe(record.note) if record.note else None,
         result=_result(record),
@@ -465,9 +464,19 @@ def progress_of(record: Record, standing: Standing) -> str:
     return "; ".join([standing.words, *wished] if standing.words else wished)
 
 
+def _outcome(record: Record) -> Visible | None:
+    """Say who decided and why, and what the gateway itself knows of what came of it."""
+    if record.decision is None:
+        return None
+    fetched = record.report is None or record.report.execution is not Execution.NEVER_FETCHED
+    lost = "" if fetched else ". The agent never fetched the approval: nothing ran"
+    return render_safe(f"{told_outcome(record)}{lost}")
+
+
 def _result(record: Record) -> Visible | None:
+    """Say what the agent reports, which surfaces say is its word."""
     report = record.report
-    if report is None:
+    if report is None or report.execution is Execution.NEVER_FETCHED:
         return None
     took = f" in {report.duration_ms / 1000:.1f} s" if report.duration_ms is not None else ""
     detail = f": {report.detail}" if report.detail else ""
