@@ -155,7 +155,7 @@ class _AskCommand:
             where = (
                 f"{str(self._found.url).rstrip('/')}/inbox, or with gateway approve {request_id}"
             )
-            _say(f"waiting for approval of {request['tool']}: answer at {where}")
+            _say(f"waiting for approval of {request['tool']!r}: answer at {where}")
             state = self._wait_for_end(request_id, until)
         verdict = CheckedDecision(state, request_id, self._found.public_key)
         verdict.check(request)
