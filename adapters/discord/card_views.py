@@ -349,7 +349,7 @@ def _render_outcome(card: Card, budget: _TextBudget) -> str:
     if card.note is not None:
         lines.append(f"For the record: {escape_line(card.note.text, budget.room(300))}")
     if card.result is not None:
-        lines.append(f"▶️ It {escape_line(card.result.text, budget.room(300))}")
+        lines.append(f"▶️ {escape_line(card.result.text, budget.room(300))}")
     if card.progress:
         lines.append(f"👥 {escape_with_mentions(card.progress, budget.room(300), card.people)}")
     if card.claimed and not card.final:

@@ -269,8 +269,7 @@ def _render_state(card: Card, budget: TextBudget) -> Iterator[Json]:
     if card.decided_at is not None:
         yield context(ours(moment(card.decided_at)))
     if card.result is not None:
-        result = budget.take(one_line(card.result.text), _OUTCOME_UNITS)
-        yield context(plain(f"Result: it {result}"))
+        yield context(plain(budget.take(one_line(card.result.text), _OUTCOME_UNITS)))
 
 
 def _render_body(card: Card, budget: TextBudget) -> Json:

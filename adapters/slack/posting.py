@@ -120,7 +120,7 @@ class CardPosting:
         """Post votes and the agent's report in the thread, each once: edits notify nobody."""
         news: dict[str, str] = {}
         if card.result is not None:
-            news["result"] = f"{card.tool.text} {card.result.text}"
+            news["result"] = f"{card.tool.text}: {card.result.text}"
         if not card.final and card.progress and not card.progress.startswith("0 "):
             news["votes"] = card.progress
         for about, text in news.items():
@@ -231,4 +231,4 @@ def _build_mentions(workspace: Workspace, wanted: tuple[str, ...]) -> str:
 
 def _describe_outcome(card: Card) -> str:
     said = card.outcome.text if card.outcome else card.word
-    return f"{said}; it {card.result.text}" if card.result else said
+    return f"{said}. {card.result.text}" if card.result else said

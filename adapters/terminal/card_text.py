@@ -91,7 +91,7 @@ def _render_facts(card: Card) -> Iterator[RenderableType]:
     if card.outcome is not None:
         yield _indent(render_text(card.outcome, "bold"))
     if card.result is not None:
-        yield _indent(Text("The agent says that it ").append_text(render_text(card.result)))
+        yield _indent(render_text(card.result))
     facts = Text()
     for fact in card.facts:
         facts.append(f"{fact.label} ", style="dim").append_text(render_text(fact.text)).append(

@@ -155,7 +155,7 @@ class _AskCommand:
             where = (
                 f"{str(self._found.url).rstrip('/')}/inbox, or with gateway approve {request_id}"
             )
-            _say(f"waiting for approval of {request['tool']}: answer at {where}")
+            _say(f"waiting for approval of {request['tool']!r}: answer at {where}")
             state = self._wait_for_end(request_id, until)
             if state["status"] == "approved" and state.get("decision") is None:
                 state = self._consume(request_id)  # this process was taken to be gone

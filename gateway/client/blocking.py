@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gateway.client.client import AsyncClient, OnEvent, log_report_failure
 from gateway.client.config import CONNECT_TIMEOUT
-from gateway.client.reach import Say
+from gateway.client.reach import Say, say_on_stderr
 from gateway.client.transport import Transport
 from gateway.errors import GatewayError
 
@@ -91,7 +91,7 @@ class Client:
         public_key: str | None = None,
         on_event: OnEvent | None = None,
         connect_timeout: float = CONNECT_TIMEOUT,
-        say: Say | None = None,
+        say: Say | None = say_on_stderr,
     ) -> None:
         """Connect. The options are those of `AsyncClient`."""
         inner = AsyncClient(
@@ -109,7 +109,7 @@ class Client:
         agent: str | None = None,
         *,
         on_event: OnEvent | None = None,
-        say: Say | None = None,
+        say: Say | None = say_on_stderr,
     ) -> Client:
         """Return a client for the configured gateway, or the local one. Raises Unreachable."""
         self = cls.__new__(cls)

@@ -22,10 +22,10 @@ from gateway.client.approval import (
 from gateway.client.bound_files import check_files
 from gateway.client.context import current_session
 from gateway.client.outcome import Outcome, outcome_of
-from gateway.client.reach import GatewayReach, Say, say_on_stderr
+from gateway.client.reach import GatewayReach, Say, say_nothing, say_on_stderr
 from gateway.client.request_maker import RequestMaker
 from gateway.client.several import ask_all
-from gateway.client.transport import Transport, aged
+from gateway.client.transport import Transport, aged, inbox_at
 from gateway.client.unsent import GOODBYE_SECONDS, Unsent
 from gateway.errors import (
     AlreadyUsed,
@@ -63,6 +63,7 @@ DEFAULT_TIMEOUT = 900.0
 MARGIN_SECONDS = 0.5
 """The client's deadline comes this much after the gateway's; later approvals are refused."""
 
+_MOMENT_SECONDS = 0.3  # a rule or a remembered decision answers sooner
 _NO_DEADLINE = 30 * 24 * 3600.0
 # More than the gateway keeps, so that a secret at the end of that arrives whole and is masked.
 _MOST_DETAIL = 15_000
@@ -80,8 +81,8 @@ class AsyncClient(RequestMaker):
 
     A gateway that does not answer is waited for: until a request's own deadline where it has
     answered before, otherwise for `connect_timeout` seconds. `say` is told in a sentence that it is
-    waited for, and, where it is given, that a request waits and where to answer it; without it the
-    first goes to standard error.
+    waited for, and that a request waits and where to answer it: on standard error unless it is
+    given, and nowhere with None.
     """
 
     def __init__(
@@ -91,14 +92,14 @@ class AsyncClient(RequestMaker):
         public_key: str | None = None,
         on_event: OnEvent | None = None,
         connect_timeout: float = config.CONNECT_TIMEOUT,
-        say: Say | None = None,
+        say: Say | None = say_on_stderr,
     ) -> None:
         self._transport = transport
         self._verifier = Verifier(public_key) if public_key else None
         self._on_event = on_event
-        self._say = say
+        self._say = say or say_nothing
         self._connect_timeout = connect_timeout
-        self._reach = GatewayReach(connect_timeout, say or say_on_stderr)
+        self._reach = GatewayReach(connect_timeout, self._say)
         self._unsent = Unsent(transport, self._reach)
         self._asked: Counter[str] = Counter()
         self._closed = False
@@ -110,10 +111,10 @@ class AsyncClient(RequestMaker):
         agent: str | None = None,
         *,
         on_event: OnEvent | None = None,
-        say: Say | None = None,
+        say: Say | None = say_on_stderr,
     ) -> AsyncClient:
         """Return a client for the configured gateway, or the local one. Raises Unreachable."""
-        found = config.load_patiently(agent, say or say_on_stderr)
+        found = config.load_patiently(agent, say or say_nothing)
         return cls(
             transport_for(found),
             public_key=found.public_key,
@@ -237,7 +238,7 @@ class AsyncClient(RequestMaker):
         request = pending.request if isinstance(pending, Pending) else pending
         until = asyncio.get_running_loop().time() + timeout
         try:
-            state = await self._transport.wait(request.id, until=until)
+            state = await self._wait_for_end(request, until)
         except TimeoutError:
             raise Pending(request) from None
         state = await self._consume(state, until)
@@ -333,18 +334,31 @@ class AsyncClient(RequestMaker):
             await self._transport.submit(left, detached=detached)
 
         await self._reach.repeat(submit, until=until)
-        if self._say is not None:
-            self._say(f"waiting for approval of {request.tool}: {self._where(request)}")
 
-    def _where(self, request: ApprovalRequest) -> str:
-        """Say where a request is answered."""
-        url = getattr(self._transport, "url", "")
-        inbox = f"at {url.rstrip('/')}/inbox" if url else "in the inbox"
-        return f"answer {inbox}, or with gateway approve {request.id}"
+    async def _wait_for_end(self, request: ApprovalRequest, until: float) -> State:
+        """Return the state in which a request ends, and say where to answer it when nobody has for
+        a moment. Raises TimeoutError at `until`."""
+        loop = asyncio.get_running_loop()
+        saying = loop.call_later(_MOMENT_SECONDS, self._say_where, request)
+        try:
+            return await self._transport.wait(request.id, until=until)
+        finally:
+            saying.cancel()
+
+    def _say_where(self, request: ApprovalRequest) -> None:
+        inbox = self._transport.inbox
+        if inbox is None:
+            return
+        where = f"at {inbox}" if inbox else "in the inbox"
+        # Quoted: a model may have chosen the name, and this is somebody's terminal.
+        self._say(
+            f"waiting for approval of {request.tool!r}: answer {where}, "
+            f"or with gateway approve {request.id}"
+        )
 
     async def _end(self, request: ApprovalRequest, until: float) -> Approval:
         try:
-            state = await self._transport.wait(request.id, until=until)
+            state = await self._wait_for_end(request, until)
         except TimeoutError:
             state = await self._last_word(request, until)
         self._reach.note_answer()
@@ -471,7 +485,8 @@ def transport_for(found: config.AgentConfig) -> Transport:
     if found.redis_url and config.is_installed("redis"):
         from gateway.client.redis_transport import RedisTransport  # noqa: PLC0415 (costs 100 ms)
 
-        return RedisTransport(found.redis_url, found.agent, found.namespace)
+        inbox = inbox_at(found.url) if found.url else ""
+        return RedisTransport(found.redis_url, found.agent, found.namespace, inbox=inbox)
     if found.redis_url and not (found.url and found.token):
         raise InvalidRequest(
             "GATEWAY_REDIS_URL needs redis-py: install approval-gateway-agent[redis], or set "

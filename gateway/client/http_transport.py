@@ -15,7 +15,7 @@ from gateway.client.http_connection import HttpConnection
 from gateway.client.http_pool import HttpPool
 from gateway.client.http_response import seconds_left
 from gateway.client.http_waits import MOST_POLLS, Poll, Waits
-from gateway.client.transport import Process, is_final, state_of
+from gateway.client.transport import Process, inbox_at, is_final, state_of
 from gateway.errors import GatewayError, NotFound, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State
 from gateway.wire.codec import plain
@@ -33,6 +33,7 @@ class HttpTransport:
         self.url, self._token = url, token
         self._http = HttpPool(url, token)
         self.process = Process()
+        self.inbox = inbox_at(url)
         # Waiters have threads of their own, so that they cannot delay a cancel.
         self._waiting = ThreadPoolExecutor(MOST_POLLS, thread_name_prefix="gateway-wait")
         self._sending = ThreadPoolExecutor(_MOST_SENDERS, thread_name_prefix="gateway-send")

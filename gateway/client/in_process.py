@@ -50,6 +50,7 @@ class CallableTransport:
     def __init__(self, approver: Approver, agent: str = "local") -> None:
         self.agent = agent
         self.process = Process()
+        self.inbox: str | None = None
         self.requests: list[ApprovalRequest] = []
         self.reports: list[tuple[str, Report]] = []
         self._approver = approver

@@ -19,8 +19,13 @@ Say = Callable[[str], None]
 
 
 def say_on_stderr(sentence: str) -> None:
-    """Write a sentence to standard error."""
-    sys.stderr.write(f"gateway client: {sentence}\n")
+    """Write a sentence to standard error, where the process has one."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"gateway client: {sentence}\n")
+
+
+def say_nothing(sentence: str) -> None:
+    """Keep quiet."""
 
 
 class GatewayReach:

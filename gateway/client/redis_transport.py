@@ -90,9 +90,10 @@ class _PendingRequest:
 class RedisTransport:
     """A `Transport` over the agent's own Redis user. Bound to the event loop it was entered in."""
 
-    def __init__(self, url: str, agent: str, namespace: str = "gw") -> None:
+    def __init__(self, url: str, agent: str, namespace: str = "gw", *, inbox: str = "") -> None:
         self.agent = agent
         self.process = Process()
+        self.inbox = inbox
         self._ingress = f"{{{namespace}}}:in:{agent}"
         self._replies = f"{{{namespace}}}:out:{agent}:{self.process.token}"
         pool: Any = redis.asyncio.ConnectionPool.from_url(

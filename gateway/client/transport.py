@@ -52,6 +52,10 @@ class Transport(Protocol):
     def process(self) -> Process:
         """The process in whose name it takes approvals."""
 
+    @property
+    def inbox(self) -> str | None:
+        """The address where people answer: "" where it is not known, None without a gateway."""
+
     async def __aenter__(self) -> Transport:
         """Connect, or prepare to."""
 
@@ -83,6 +87,11 @@ class Transport(Protocol):
 
     async def end_session(self, session: str) -> None:
         """End a session and cancel its pending requests."""
+
+
+def inbox_at(url: str) -> str:
+    """Return the address of the inbox of the gateway at a URL."""
+    return f"{url.rstrip('/')}/inbox"
 
 
 def aged(request: ApprovalRequest, seconds: float) -> ApprovalRequest:

@@ -113,7 +113,8 @@ class Card:
     a remembered approval from covering it.
     `changed` compares it with what was asked, under `changed_by`, which says who changed it.
     `progress` counts a quorum and says who is missing. `outcome` says who decided and why, `result`
-    what the agent reported since. `editable` is the text to edit, None when it may not be shown.
+    what became of it since, and who says so. `editable` is the text to edit, None when it may not
+    be shown.
     `calls` are who is called by name, as the platform's identities and groups. One that does not
     `ask` stands for requests without cards, or says until when an agent is `paused`; people go on
     at `inbox`, an address. `people` are whom the gateway itself names on it: nobody else becomes
@@ -207,11 +208,11 @@ _WORDS = {
     Status.CANCELLED: ("🚫", "Cancelled"),
 }
 _REPORTS = {
-    Execution.STARTED: "is running",
-    Execution.SUCCEEDED: "ran, and succeeded",
-    Execution.FAILED: "ran, and failed",
-    Execution.SKIPPED: "did not run",
-    Execution.REFUSED_LATE: "did not run: the approval came too late",
+    Execution.STARTED: "The agent says that it is running",
+    Execution.SUCCEEDED: "The agent says that it ran, and succeeded",
+    Execution.FAILED: "The agent says that it ran, and failed",
+    Execution.SKIPPED: "The agent says that it did not run",
+    Execution.REFUSED_LATE: "The agent says that it did not run: the approval came too late",
 }
 _LABELS = {
     Action.APPROVE: ("Approve", Style.PRIMARY),

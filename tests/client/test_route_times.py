@@ -88,6 +88,22 @@ async def test_what_the_agent_names_still_holds(gate: Gate) -> None:
     assert lives(await waiting(gate.core)) == 9_000
 
 
+@pytest.mark.parametrize("named", [None, 9_000.0])
+async def test_what_the_route_bounds_is_bounded(
+    server_url: str, namespace: str, named: float | None
+) -> None:
+    """The route's own time and the agent's; who named none waits no longer than that."""
+    bounded = replace(POLICY, routes=(replace(ROUTE, max_timeout=60),))
+    async with replica(server_url, namespace) as one:
+        await one.store.apply(bounded, by="test")
+        async with AsyncClient(HttpTransport(one.url, AGENT_TOKEN, "agent1")) as client:
+            request = client.request("shell", {}, timeout=named)
+            began = asyncio.get_running_loop().time()
+            until = await client._begin(request, began + 900)
+            assert lives(await waiting(one.core)) == 60
+            assert named is not None or 55 < until - began < 65
+
+
 async def test_the_routes_time_holds_for_the_command(server_url: str, namespace: str) -> None:
     """`gateway ask` without --timeout."""
     async with replica(server_url, namespace) as one:

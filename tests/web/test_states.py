@@ -9,9 +9,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from gateway.domain.risk_rules import RiskRule
-from gateway.models import Action, RiskLevel, Status
+from gateway.domain.store import MessageContext
+from gateway.models import Action, Execution, Report, RiskLevel, Status
 from tests.web.chromium import Browser, Page
 from tests.web.inbox import (
+    AGENT,
     COMMAND,
     CONNECTED,
     FILE_CHANGE,
@@ -22,6 +24,7 @@ from tests.web.inbox import (
     inbox,
 )
 from tests.web.proxy import line
+from tests.world import PROCESS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
@@ -216,6 +219,18 @@ async def test_nobody_waits_any_more(box: Inbox, page: Page) -> None:
     await page.until(f"{card(record)}.textContent.includes('Nobody waits')")
     await page.press("Approve")
     await page.until(f"{card(record)}.classList.contains('approved')")
+
+
+async def test_what_became_of_it_is_told_in_the_words_of_the_card(box: Inbox, page: Page) -> None:
+    """In one sentence that says who says so; the page adds nothing to it."""
+    record = await box.ask(tool="pay", arguments={"amount": 900})
+    await box.decide(record)
+    agent = MessageContext(agent=AGENT, process=PROCESS)
+    report = Report(execution=Execution.SUCCEEDED)
+    await box.gateway.core.approvals.report(record.id, report, agent)
+    await page.press("History")
+    said = f"{card(record)}.querySelector('.result')?.textContent"
+    await page.until(f"{said} === 'The agent says that it ran, and succeeded'")
 
 
 async def test_a_flood_is_read_as_a_list(box: Inbox, page: Page) -> None:

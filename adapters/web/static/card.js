@@ -118,7 +118,7 @@ function ending(item) {
   if (item.outcome) made.push(make("p", { class: "outcome" }, ...line(item.outcome)));
   if (!item.opened) made.push(make("p", { class: "headline" }, ...line(item.headline)));
   if (!item.opened && item.changed_by) made.push(make("p", { class: "result" }, ...line(item.changed_by)));
-  if (item.result) made.push(make("p", { class: "result" }, "The agent reports: it ", ...line(item.result)));
+  if (item.result) made.push(make("p", { class: "result" }, ...line(item.result)));
   if (item.note) made.push(make("p", { class: "result" }, "Note for the record: ", ...line(item.note)));
   return made;
 }
