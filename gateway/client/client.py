@@ -257,10 +257,14 @@ class AsyncClient(RequestMaker):
     async def wait_id(
         self, request_id: str, *, timeout: float = DEFAULT_TIMEOUT, rerun: bool = False
     ) -> Approval:
-        """Wait for a request of which only the id is known, in any process. See `wait`."""
+        """Wait for a request of which only the id is known, in any process. See `wait`.
+
+        What has been answered is returned with any `timeout`, so that 0 asks without waiting.
+        """
         state = await self.fetch(request_id)
         assert state.record is not None  # as `fetch` has seen
-        return await self.wait(state.record.request, timeout=timeout, rerun=rerun)
+        enough = timeout if state.status is Status.PENDING else DEFAULT_TIMEOUT
+        return await self.wait(state.record.request, timeout=enough, rerun=rerun)
 
     async def report(
         self,

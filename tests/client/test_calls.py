@@ -13,7 +13,7 @@ from gateway.client import AsyncClient, Client, OutcomeKind, origin, session_nam
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import Query
-from gateway.errors import AlreadyUsed, Cancelled, GatewayError, InvalidRequest, NotFound
+from gateway.errors import AlreadyUsed, Cancelled, GatewayError, InvalidRequest, NotFound, Pending
 from gateway.models import Action, ApprovalRequest, Context, Execution, Reason, Status, id_of_call
 from gateway.wire.codec import JsonObject
 from gateway.wire.identifiers import SESSION_NAME
@@ -174,6 +174,19 @@ async def test_an_abort_withdraws_the_rest(gate: Replica) -> None:
         stored = await gate.store.load(requests[2].id)
         assert stored is not None
         assert (stored.status, stored.request.group) == (Status.CANCELLED, "batch-1")
+
+
+async def test_an_answer_is_asked_for_without_waiting(door: Door) -> None:  # noqa: F811
+    """A `timeout` of nothing returns what has been answered, and says that it still waits."""
+    if door.public_key is None:
+        return  # a function answers in its own process only
+    async with door.client() as first:
+        pending = await first.submit(made(first))
+    async with door.client() as client:
+        with pytest.raises(Pending):
+            await client.wait_id(pending.request.id, timeout=0)
+        await door.answered(pending.request.id)
+        assert (await client.wait_id(pending.request.id, timeout=0)).arguments == {"amount": 5}
 
 
 async def test_what_waits_can_be_left_for_another_process(door: Door) -> None:  # noqa: F811

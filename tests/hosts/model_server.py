@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 from aiohttp import web
 
 
 class Model:
-    """Answers one turn after another; keeps what it was told."""
+    """Answers one turn after another, or those of the word that was said to it; keeps what it was
+    told."""
 
-    def __init__(self, turns: Sequence[str | dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        turns: Sequence[str | dict[str, Any]],
+        apart: Mapping[str, Sequence[str | dict[str, Any]]],
+    ) -> None:
         self._left = list(turns)
+        self._apart = {word: list(own) for word, own in apart.items()}
         self.told: list[list[dict[str, Any]]] = []
         self.url = ""
 
@@ -27,7 +34,9 @@ class Model:
         """Answer `/v1/chat/completions`, streamed where that is asked for."""
         asked = await call.json()
         self.told.append(asked["messages"])
-        said = self._left.pop(0) if self._left else "Done."
+        heard = json.dumps(asked["messages"])
+        left = next((own for word, own in self._apart.items() if word in heard), self._left)
+        said = left.pop(0) if left else "Done."
         message = {"role": "assistant", **({"content": said} if isinstance(said, str) else said)}
         reason = "tool_calls" if "tool_calls" in message else "stop"
         if not asked.get("stream"):
@@ -54,9 +63,12 @@ def _wrap(kind: str, asked: dict[str, Any], choice: dict[str, Any]) -> dict[str,
 
 
 @asynccontextmanager
-async def model_server(*turns: str | dict[str, Any]) -> AsyncIterator[Model]:
-    """Run a model that says these turns, on a port of its own."""
-    model = Model(turns)
+async def model_server(
+    *turns: str | dict[str, Any],
+    apart: Mapping[str, Sequence[str | dict[str, Any]]] = MappingProxyType({}),
+) -> AsyncIterator[Model]:
+    """Run a model that says these turns, on a port of its own; `apart` has turns by a word."""
+    model = Model(turns, apart)
     app = web.Application(client_max_size=2**24)
     app.router.add_post("/v1/chat/completions", model.complete)
     runner = web.AppRunner(app)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from gateway.domain.records import Query
 from tests.api.replica import Replica
+from tests.frame.tree import ROOT
 from tests.hosts.conftest import Answer, environment, run
 from tests.hosts.model_server import Model, model_server
+from tests.ports import free_port
+from tests.waiting import moment
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 
@@ -235,7 +241,7 @@ print(sorted(ran), get_confirmation_context())
 """
     running = asyncio.create_task(script.run(code))
     while len(items := (await gate.core.requests.page(Query())).items) < 2:
-        await asyncio.sleep(0)
+        await moment()
     for record in items:
         denied = record.request.arguments["path"] == "one"
         assert (await gate.decided(record.id, "deny" if denied else "approve")).status == 200
@@ -243,3 +249,141 @@ print(sorted(ran), get_confirmation_context())
     lines = await running
     assert "denied by ann" in lines[0] and "deleted two" in lines[0]
     assert lines[1:] == ["deleted three", "[['three', False], ['two', False]] {}"]
+
+
+EXAMPLES = ROOT / "examples" / "udspy"
+
+
+def example(script: Script, model: Model) -> dict[str, str]:
+    """Return the environment in which an example runs."""
+    return environment(script.gate, script.folder, MODEL="m", MODEL_URL=model.url)
+
+
+async def test_the_command_line_example(script: Script, answer: Answer) -> None:
+    """It waits for its answer, and does what was approved."""
+    (script.folder / "b.txt").touch()
+    python, code = script.installed / "bin" / "python", EXAMPLES / "command_line.py"
+    async with model_server(step("delete_file", path="a.txt"), json.dumps(FINISH), END) as model:
+        env = example(script, model)
+        running = asyncio.create_task(
+            run(str(python), str(code), "Delete a.txt", env=env, cwd=script.folder)
+        )
+        await answer("edit", arguments={"path": "b.txt"})
+        assert await running == (0, "all done\n")
+    assert not (script.folder / "b.txt").exists()
+
+
+async def test_the_batch_example(script: Script, gate: Replica) -> None:
+    """Two agents ask side by side; each hears its own answer."""
+    for name in ("a.txt", "b.txt"):
+        (script.folder / name).touch()
+    python, code = script.installed / "bin" / "python", EXAMPLES / "batch.py"
+    turns = {
+        name: [step("delete_file", path=name), json.dumps(FINISH), END]
+        for name in ("a.txt", "b.txt")
+    }
+    async with model_server(apart=turns) as model:
+        running = asyncio.create_task(
+            run(
+                *(str(python), str(code), "a.txt", "b.txt"),
+                env=example(script, model),
+                cwd=script.folder,
+            )
+        )
+        while len(items := (await gate.core.requests.page(Query())).items) < 2:
+            await moment()
+        for record in items:
+            action = "deny" if record.request.arguments["path"] == "a.txt" else "approve"
+            assert (await gate.decided(record.id, action)).status == 200
+        assert await running == (0, "a.txt: all done\nb.txt: all done\n")
+    assert (script.folder / "a.txt").exists()
+    assert not (script.folder / "b.txt").exists()
+
+
+@asynccontextmanager
+async def web_session(script: Script, model: Model) -> AsyncIterator[str]:
+    """Run the example's service in a process of its own; yield its address."""
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        *(str(script.installed / "bin" / "python"), str(EXAMPLES / "web_session.py")),
+        *(str(script.folder), str(port)),
+        env=example(script, model),
+        cwd=script.folder,
+    )
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def call_service(url: str, **body: str) -> dict[str, str]:
+    """Call the example's service as soon as it is there."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.post(url, json=body) as response:
+                    return json.loads(await response.text())
+            except aiohttp.ClientConnectorError:
+                await moment()
+
+
+async def test_the_web_session_goes_on_in_another_process(script: Script, answer: Answer) -> None:
+    """The first process dies while people think; the second runs what was approved, once."""
+    (script.folder / "a.txt").touch()
+    async with model_server(step("delete_file", path="a.txt"), json.dumps(FINISH), END) as model:
+        async with web_session(script, model) as url:
+            waits = await call_service(f"{url}/start", question="Delete a.txt")
+            assert await call_service(f"{url}/resume", **waits) == waits
+        record = await answer()
+        assert record.id == waits["waits"]
+        async with web_session(script, model) as url:
+            assert await call_service(f"{url}/resume", **waits) == {"answer": "all done"}
+        assert "deleted a.txt" in model.heard
+        assert len(model.told) == 3
+    assert list(script.folder.glob("*.json")) == []
+
+
+async def test_what_was_kept_elsewhere_decides_nothing(script: Script, answer: Answer) -> None:
+    """What runs after a suspension is what the gateway has; a second resume runs nothing."""
+    code = """
+from gateway.integrations.udspy import Suspended, begin, resume
+async def main():
+    waiting = await begin(agent(), question="remove a.txt")
+    print(waiting.request_id, flush=True)
+    while isinstance(after := await resume(agent(), waiting, timeout=60), Suspended):
+        pass
+    print(after.answer, ran)
+    print((await resume(agent(), waiting)).answer, ran)
+asyncio.run(main())
+"""
+    finish = json.dumps(FINISH)
+    async with model_server(step("remove", path="a.txt"), finish, END, finish, END) as model:
+        running = asyncio.create_task(script.run(code, model))
+        record = await answer()
+        assert await running == [
+            record.id,
+            "all done [['a.txt', False]]",
+            "all done [['a.txt', False]]",
+        ]
+        assert "already" in str(model.told[-1])
+
+
+async def test_an_agent_that_asks_from_within_is_not_suspended(script: Script) -> None:
+    """Its wait could not leave the process, so it is said before anybody is asked."""
+    code = """
+from gateway.integrations.udspy import begin
+@tool(name="remove_all", description="Removes all")
+def remove_all(path: str = Field(...)) -> str:
+    return delete(path)
+def agent_within():
+    one = agent()
+    return ReAct(Work, tools=[remove_all], max_iters=4)
+try:
+    asyncio.run(begin(agent_within(), question="remove"))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    async with model_server(step("remove_all", path="a.txt")) as model:
+        [line] = await script.run(code, model)
+    assert line.startswith("GatewayError a tool asks from within")
