@@ -12,6 +12,7 @@ from time import monotonic
 from benchmarks import table
 from benchmarks.convergence import convergence
 from benchmarks.discord import discord_click_to_wake
+from benchmarks.hooks import hooks
 from benchmarks.inbox import inbox
 from benchmarks.intake import intake
 from benchmarks.many_waiters import many_waiters
@@ -32,6 +33,7 @@ PHASES = (
     slack_click_to_wake,
     slack_burst,
     rule_round_trip,
+    hooks,
     throughput,
     intake,
     grants,

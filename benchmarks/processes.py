@@ -38,7 +38,7 @@ async def start_up() -> list[Row]:
                     times[name].append(elapsed)
     return [
         _ratio("client_import_ratio", times, "import", "<= 8"),
-        _ratio("ask_overhead_ratio", times, "ask", "<= 8"),
+        _ratio("ask_overhead_ratio", times, "ask", "<= 4.2"),
         _ratio("ask_as_module_ratio", times, "module", ""),
     ]
 

@@ -35,8 +35,10 @@ class HttpResponse:
 
 def seconds_left(state: Any, date: str) -> float | None:
     """Return how long a request still has, by the server's own clock in the `Date` of its answer;
-    None where that cannot be read."""
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415 (only where no time was named)
+    None where that cannot be read, or where it has ended."""
+    if not isinstance(state, dict) or state.get("status") != "pending":
+        return None
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 (only for who waits: 14 ms)
 
     try:
         return float(state["deadline"]) / 1000 - parsedate_to_datetime(date).timestamp()
