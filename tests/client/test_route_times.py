@@ -119,10 +119,12 @@ async def test_the_routes_time_holds_for_the_command(server_url: str, namespace:
 def test_the_time_that_is_left_is_counted_on_the_servers_clock() -> None:
     """A wrong clock here changes nothing; an answer without times gives none."""
     there = datetime(2001, 1, 1, tzinfo=UTC)
-    state = {"deadline": (there.timestamp() + 60) * 1000}
-    assert seconds_left(state, format_datetime(there, usegmt=True)) == 60
-    for answer, date in ((state, ""), ({}, format_datetime(there)), (None, "x"), ([], "")):
-        assert seconds_left(answer, date) is None
+    state = {"status": "pending", "deadline": (there.timestamp() + 60) * 1000}
+    date = format_datetime(there, usegmt=True)
+    assert seconds_left(state, date) == 60
+    assert seconds_left({**state, "status": "approved"}, date) is None  # it waits for nothing
+    for answer, said in ((state, ""), ({"status": "pending"}, date), (None, "x"), ([], "")):
+        assert seconds_left(answer, said) is None
 
 
 async def test_the_routes_time_holds_for_decorated_functions(gate: Gate) -> None:
