@@ -76,8 +76,9 @@ def udspy() -> Calls:
 
     from gateway.integrations.udspy import call_blocking  # noqa: PLC0415 (as above)
 
-    @confirm_first
-    def shell(command: str) -> None: ...
+    def run(command: str) -> None: ...
+
+    shell: Callable[[str], None] = confirm_first(run)
 
     def confirmed() -> None:
         try:

@@ -89,6 +89,7 @@ class ReadHandlers:
             "pass_lifetimes": PASS_LIFETIME_WORDS,
             "admin": person is not None and person.admin,
             "switch": build_switch(await self._desk.operator.kill_switch()),
+            "troubles": await self._desk.operator.list_troubles(visitor.identity),
         }
         return web.json_response(told)
 

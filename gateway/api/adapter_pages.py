@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
@@ -10,24 +10,25 @@ from gateway.api.app import Site
 from gateway.api.authentication import LOOPBACK_HOSTS
 from gateway.api.middleware import Handler, host_guard, log_call, security_headers
 from gateway.api.problems import problem_of
+from gateway.domain.health import Readiness
 from gateway.errors import GatewayError
 
 _LARGEST_BODY = 4 * 1024 * 1024
 
 
-def build_pages(site: Site, ready: Callable[[], Awaitable[Sequence[str]]]) -> web.Application:
+def build_pages(site: Site, ready: Callable[[], Awaitable[Readiness]]) -> web.Application:
     """Return the application; run it with `gateway.api.app.runner`.
 
-    `ready` returns sentences on what keeps people from answering.
+    `ready` says what keeps people from answering.
     """
 
     async def healthz(request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
 
     async def readyz(request: web.Request) -> web.Response:
-        problems = list(await ready())
-        body = {"status": "not ready" if problems else "ready", "problems": problems}
-        return web.json_response(body, status=503 if problems else 200)
+        found = await ready()
+        body = {"status": found.status, "problems": list(found.problems)}
+        return web.json_response(body, status=503 if found.down else 200)
 
     async def end_streams(app: web.Application) -> None:
         for close in site.closing:

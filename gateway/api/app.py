@@ -27,6 +27,7 @@ from gateway.api.middleware import Handler, host_guard, log_call, problem_guard,
 from gateway.api.openapi import served_document
 from gateway.api.routes_and_access import ApiRoute, routes
 from gateway.approvals.core import Core
+from gateway.domain.health import Readiness
 from gateway.ports import Credentials
 from gateway.wire.codec import JsonObject
 from gateway.wire.identifiers import REQUEST_ID
@@ -67,7 +68,7 @@ def build_api(
     core: Core,
     reads: Reads,
     credentials: Credentials,
-    ready: Callable[[], Awaitable[Sequence[str]]],
+    ready: Callable[[], Awaitable[Readiness]],
     store_errors: tuple[type[Exception], ...],
     site: Site | None = None,
     enrolment: Enrolment | None = None,
@@ -75,7 +76,7 @@ def build_api(
 ) -> web.Application:
     """Return the application; run it with `runner`.
 
-    `ready` returns sentences on what keeps the gateway from being ready, none when it is.
+    `ready` says what is wrong here just now.
     `store_errors` are raised by a store that does not answer.
     """
     site = site or Site()
@@ -85,7 +86,7 @@ def build_api(
         core=core,
         reads=reads,
         access=Access(credentials=credentials, limit=FailureLimit(now=time.monotonic)),
-        metrics=Metrics(reads.count_pending),
+        metrics=Metrics(reads.count_pending, core.health),
         ready=ready,
         enrolment=enrolment,
         intercept=site.intercept,

@@ -16,6 +16,8 @@ from gateway.api.problems import TooMany, Unauthenticated, WrongHost
 from gateway.errors import NotFound, Unauthorized
 from gateway.ports import Credential, Credentials
 
+CALLER = web.RequestKey("caller", str)  # the kind and name of whose credential a call carries
+
 log = logging.getLogger("gateway.api")
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -70,6 +72,7 @@ class Access:
         found = await self.credentials.authenticate(token)
         if found is None:
             self._refuse(request)
+        request[CALLER] = f"{found.kind} {found.name}"
         if found.kind not in kinds:
             raise Unauthorized(f"this is for {' and '.join(sorted(kinds))} tokens only")
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +17,7 @@ from gateway.api.authentication import Access
 from gateway.api.metrics import Metrics
 from gateway.api.problems import BadCall, Stopping, TooLarge, TooManyWaits, TooSlow, WrongMediaType
 from gateway.approvals.core import Core
+from gateway.domain.health import Readiness
 from gateway.domain.http_body import SECONDS, BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.parsing import parse_message, parse_off_loop, sentence
 from gateway.domain.records import AuditEvent, Identity, Page, Query
@@ -80,7 +81,7 @@ Intercept = Callable[[str, JsonObject], Awaitable[tuple[str, str, JsonObject | N
 class Services:
     """The parts of the gateway that handlers use.
 
-    `ready` returns what keeps the gateway from being ready, in sentences. `open_calls` are the
+    `ready` returns what is wrong here just now. `open_calls` are the
     waiting calls, which are cancelled when the server stops; from then on `stopping` is set, and
     none begins. `waits` counts long polls by credential.
     """
@@ -89,7 +90,7 @@ class Services:
     reads: Reads
     access: Access
     metrics: Metrics
-    ready: Callable[[], Awaitable[Sequence[str]]]
+    ready: Callable[[], Awaitable[Readiness]]
     enrolment: Enrolment | None
     intercept: Intercept
     limits: Limits

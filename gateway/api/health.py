@@ -10,6 +10,7 @@ from gateway.api.call import ApiCall, reply
 from gateway.api.messages import Health
 from gateway.api.metrics import CONTENT_TYPE
 from gateway.api.operation import operation
+from gateway.domain.health import Readiness
 
 READY_SECONDS = 2.0
 
@@ -22,15 +23,16 @@ async def check_health(call: ApiCall) -> web.Response:
 
 @operation("operations.readiness", {200: Health, 503: Health})
 async def check_readiness(call: ApiCall) -> web.Response:
-    """Say whether the store answers and agents are heard."""
+    """Say whether people can answer here, and what works only in part.
+
+    503 is for a gateway where nobody can answer anything, or where nothing can be recorded.
+    """
     try:
         async with asyncio.timeout(READY_SECONDS):
-            problems = tuple(await call.services.ready())
+            found = await call.services.ready()
     except TimeoutError:
-        problems = (f"the store did not answer within {READY_SECONDS:g} s",)
-    if problems:
-        return reply(Health(status="not ready", problems=problems), 503)
-    return reply(Health(status="ready"))
+        found = Readiness(down=(f"the store did not answer within {READY_SECONDS:g} s",))
+    return reply(Health(status=found.status, problems=found.problems), 503 if found.down else 200)
 
 
 @operation("operations.metrics", {200: "text/plain"})

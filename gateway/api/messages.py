@@ -302,7 +302,8 @@ class Enrolled(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health(Wire):
-    """Whether the gateway lives or is ready; `problems` says in sentences what is missing."""
+    """Whether the gateway lives, or is `ready`, `degraded` or `not ready`; `problems` says in
+    sentences what is wrong."""
 
     status: str
     problems: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 
+from gateway.domain.health import Health
 from gateway.domain.records import AuditEvent
 from gateway.errors import Unreachable
 from gateway.models import Reason, Status
@@ -28,11 +29,13 @@ _DECIDE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 class Metrics:
     """The gateway's figures, in a registry of their own.
 
-    `pending` returns how many requests wait for an answer now; it is asked at each scrape.
+    `pending` returns how many requests wait for an answer now; it is asked at each scrape, and so
+    is what `health` says is wrong.
     """
 
-    def __init__(self, pending: Callable[[], Awaitable[int]]) -> None:
+    def __init__(self, pending: Callable[[], Awaitable[int]], health: Health) -> None:
         self._pending_now = pending
+        self._health = health
         self._registry = registry = CollectorRegistry()
         self._submitted = Counter(
             "gateway_submitted", "Requests taken in, on all replicas.", registry=registry
@@ -59,6 +62,12 @@ class Metrics:
         )
         self._pending = Gauge(
             "gateway_pending_requests", "Requests that wait for an answer.", registry=registry
+        )
+        self._troubles = Gauge(
+            "gateway_troubles",
+            "What is wrong here just now: `down` keeps everybody from answering.",
+            ["severity"],
+            registry=registry,
         )
         self.auth_failures = Counter(
             "gateway_auth_failures", "Calls without a good credential, here.", registry=registry
@@ -105,4 +114,7 @@ class Metrics:
     async def page(self) -> bytes:
         """Return the figures in Prometheus' text format."""
         self._pending.set(await self._pending_now())
+        found = self._health.readiness
+        self._troubles.labels("down").set(len(found.down))
+        self._troubles.labels("degraded").set(len(found.degraded))
         return generate_latest(self._registry)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from gateway.api.authentication import check_host, check_query
+from gateway.api.authentication import CALLER, check_host, check_query
 from gateway.api.call import Services
 from gateway.api.problems import Unauthenticated, problem_of, refusal_of
 from gateway.domain.redaction import bug
@@ -36,19 +36,23 @@ _HEADERS = {
 
 @web.middleware
 async def log_call(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Give each call an id and a log line, without query string, body or token."""
+    """Give each call an id and a log line with its caller, without query string, body or token."""
     given = request.headers.get("X-Request-ID", "")
     request[CALL] = given if _CALL_ID.fullmatch(given) else new_id()
     began = time.monotonic()
     answer = await handler(request)
+    caller = request.get(CALLER, "nobody")
     log.info(
-        "%s %s %d",
+        "%s %s %d for %s, call %s",
         request.method,
         path_of(request) or "?",
         answer.status,
+        caller,
+        request[CALL],
         extra={
             "event": "call",
             "request_id": request[CALL],
+            "caller": caller,
             "milliseconds": round((time.monotonic() - began) * 1000, 1),
         },
     )

@@ -20,6 +20,7 @@ from gateway.approvals.session_desk import SessionDesk
 from gateway.approvals.tool_declarations import ToolDeclarations
 from gateway.approvals.writer import Writer
 from gateway.domain.clock import Clock
+from gateway.domain.health import Health
 from gateway.domain.store import WritableStore
 from gateway.policy.allow_deny_rules import rule_links
 from gateway.policy.chain import Chain
@@ -57,6 +58,7 @@ class Core:
         grants, outbox, held = stores
         book = GrantBook(grants, clock)
         self.feed = feed
+        self.health = Health()
         self.outbox = outbox
         self.held = held
         self.sizes = CardSizes()
@@ -77,7 +79,7 @@ class Core:
         self.requests = RequestDesk(store, writer, self.clicks, self.remembering, self.copies)
         self.sessions = SessionDesk(store, writer, self.approvals, self.grants)
         self.tools = ToolDeclarations(store, writer)
-        self.operator = OperatorDesk(store, writer, held, self.reporting)
+        self.operator = OperatorDesk(store, writer, held, self.reporting, self.health)
 
     def desk(self, notes: Notes) -> Desk:
         """Return what an adapter works at; the notes are its own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gateway.approvals.grouping import GroupStore
 from gateway.approvals.report_query import ReportQuery
 from gateway.approvals.writer import Writer
+from gateway.domain.health import Health
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import Identity, Paused
 from gateway.domain.statistics import PeriodReport
@@ -18,12 +19,23 @@ class OperatorDesk:
     """A `gateway.ports.OperatorCalls`: rights are checked under the policy read anew."""
 
     def __init__(
-        self, store: Store, writer: Writer, held: GroupStore, reporting: ReportQuery
+        self,
+        store: Store,
+        writer: Writer,
+        held: GroupStore,
+        reporting: ReportQuery,
+        health: Health,
     ) -> None:
         self._store = store
         self._writer = writer
         self._held = held
         self._reporting = reporting
+        self._health = health
+
+    async def list_troubles(self, identity: Identity) -> tuple[str, ...]:
+        """Return what is wrong with the gateway just now, for admins; for others nothing."""
+        policy = await self._writer.policy()
+        return self._health.readiness.problems if policy.is_admin(identity) else ()
 
     async def kill_switch(self) -> KillSwitch:
         """Return whether the kill switch is on, since when and by whom, and how many wait."""

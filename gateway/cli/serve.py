@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import logging
 import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from gateway.domain.redaction import mask
+from gateway.cli.log_lines import configure_log
 from gateway.server import adapter_process, app
 from gateway.server.demo import run_demo
 from gateway.server.first_run import first_login
@@ -95,42 +93,3 @@ def _raise_open_file_limit() -> None:
     most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def configure_log(settings: Settings) -> None:
-    """Send log records to standard error, as lines or as JSON objects."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if settings.log_json else LineFormatter())
-    logging.basicConfig(level=settings.log_level, handlers=[handler])
-
-
-class LineFormatter(logging.Formatter):
-    """Formats a record as one line, with its traceback below. Secrets are masked, because the text
-    of a library's exception may hold one."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record as text."""
-        return str(mask(super().format(record)))
-
-
-class JsonFormatter(logging.Formatter):
-    """Formats a record as one JSON object: time, level, logger, and event and request id where
-    given. Secrets are masked."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line of JSON."""
-        format_line = {
-            "at": self.formatTime(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        for name in ("event", "request_id", "agent", "milliseconds"):
-            if name in record.__dict__:
-                format_line[name] = record.__dict__[name]
-        if record.exc_info:
-            format_line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(mask(format_line))

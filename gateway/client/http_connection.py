@@ -136,7 +136,7 @@ class HttpConnection:
 
     def _connect(self, until: float) -> socket.socket:
         # As bytes: for text the interpreter loads its tables for names in other scripts, 2 ms.
-        host = self._host.encode() if self._host.isascii() else self._host
+        host: Any = self._host.encode() if self._host.isascii() else self._host
         address = (host, self._port)
         held = socket.create_connection(address, timeout=_seconds_left(until))
         if not self._tls:

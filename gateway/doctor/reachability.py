@@ -71,6 +71,8 @@ async def _ready(settings: Settings) -> Finding:
         return report_failure(f"what answers at {url} is not the gateway", _START)
     if status != http.client.OK:
         return report_failure("; ".join(problems), "see the gateway's log")
+    if problems:
+        return report_doubt(f"degraded: {'; '.join(problems)}", "see the gateway's log")
     return report_ok(f"the gateway at {url} takes requests")
 
 
@@ -85,7 +87,7 @@ def _readiness(url: str) -> tuple[int, list[str]]:
         body = json.loads(answer.read())
     finally:
         connection.close()
-    if not isinstance(body, dict) or body.get("status") not in ("ready", "not ready"):
+    if not isinstance(body, dict) or body.get("status") not in ("ready", "degraded", "not ready"):
         raise ValueError("not the gateway")
     return answer.status, [str(one) for one in body.get("problems", ())]
 

@@ -178,6 +178,9 @@ class OperatorCalls(Protocol):
     async def kill_switch(self) -> KillSwitch:
         """Return whether the kill switch is on, since when and by whom, and how many wait."""
 
+    async def list_troubles(self, identity: Identity) -> tuple[str, ...]:
+        """Return what is wrong with the gateway just now, for admins; for others nothing."""
+
     async def stop_all(self, identity: Identity, *, on: bool) -> None:
         """Deny everything from now on, or lift that again. Raises Unauthorized unless they are an
         admin; that somebody else tried is audited."""

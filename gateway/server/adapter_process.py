@@ -14,11 +14,11 @@ from gateway.server.app import listen, site_of
 from gateway.server.background import (
     desk_of,
     follow_policy,
-    problems,
     run_in_background,
     serve_adapters,
 )
 from gateway.server.connections import build_core, open_backend, signer_of, url_of
+from gateway.server.health import NOT_FOLLOWING, HealthWatch
 from gateway.server.plugins import adapter_class
 from gateway.server.production_checks import refuse_unsafe
 from gateway.server.settings import Settings
@@ -57,5 +57,7 @@ async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
             yield ""
             return
         site = site_of(settings, {name: adapter}, {name: desk}, backend.logins)
-        ready = partial(problems, backend.store, feed, (adapter,))
-        yield await listen(build_pages(site, ready), settings, stack)
+        readers = {NOT_FOLLOWING: feed}
+        watch = HealthWatch(core.health, backend.store, (adapter,), readers, serves_api=False)
+        await stack.enter_async_context(run_in_background("health", watch.run))
+        yield await listen(build_pages(site, watch.look), settings, stack)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,6 @@ from gateway.ports import Adapter, Desk, Feed, HasRoutes, HasStreams
 from gateway.server.background import (
     desk_of,
     follow_policy,
-    problems,
     run_in_background,
     run_reminders,
     run_reviews,
@@ -35,6 +34,7 @@ from gateway.server.background import (
 )
 from gateway.server.connections import Backend, build_core, open_backend, signer_of
 from gateway.server.first_run import enrolment
+from gateway.server.health import NOT_FOLLOWING, NOT_TAKING_IN, HealthWatch, Reader
 from gateway.server.plugins import adapter_class, refuse_unknown
 from gateway.server.production_checks import refuse_unsafe
 from gateway.server.settings import BadSettings, Settings
@@ -101,12 +101,15 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             )
         await stack.enter_async_context(run_reviews(core))
         await stack.enter_async_context(run_reminders(core, store))
+        readers: dict[str, Reader] = {NOT_FOLLOWING: feed, NOT_TAKING_IN: ingress}
+        watch = HealthWatch(core.health, store, tuple(adapters.values()), readers, serves_api=True)
+        await stack.enter_async_context(run_in_background("health", watch.run))
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         app = build_api(
             core=core,
             reads=store,
             credentials=backend.credentials,
-            ready=partial(_problems, ingress, store, feed, tuple(adapters.values())),
+            ready=watch.look,
             store_errors=REDIS_ERRORS,
             site=replace(
                 site_of(settings, adapters, desks, backend.logins), intercept=hooks.review_message
@@ -204,13 +207,6 @@ def _webhooks(settings: Settings, feed: Feed, store: RedisStore) -> Webhooks:
     )
     clock = SystemClock()
     return Webhooks(hook, feed, store, RedisCursor(store), clock, store_errors=REDIS_ERRORS)
-
-
-async def _problems(
-    ingress: Ingress, store: RedisStore, feed: RedisFeed, adapters: Sequence[Adapter]
-) -> list[str]:
-    found = [] if ingress.healthy else ["the agents' streams are not being read"]
-    return found + await problems(store, feed, adapters)
 
 
 def site_of(

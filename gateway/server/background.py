@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from random import SystemRandom
@@ -23,10 +23,8 @@ from gateway.domain.records import REVIEWS
 from gateway.domain.store import REROUTING
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
-from gateway.ports import Adapter, Desk, HasProblems
+from gateway.ports import Adapter, Desk
 from gateway.ports.outgoing import Posts, PostsGrants
-from gateway.stores.credentials import REDIS_ERRORS
-from gateway.stores.event_feed import RedisFeed
 from gateway.stores.outbox import RedisNotes
 from gateway.stores.requests import RedisStore
 
@@ -102,19 +100,6 @@ async def follow_policy(core: Core, store: RedisStore) -> None:
                         await recount(core.writer, store)
         except Unreachable as behind:
             log.info("policy follower: %s", behind, extra={"event": "follower_behind"})
-
-
-async def problems(store: RedisStore, feed: RedisFeed, adapters: Sequence[Adapter]) -> list[str]:
-    """Return as sentences why people may be unable to answer here, or agents to hear of it."""
-    found = [] if feed.healthy else ["events are not being read: nobody here hears of an answer"]
-    try:
-        await store.redis.ping()
-    except REDIS_ERRORS:
-        found.append("Redis does not answer")
-    for adapter in adapters:
-        if isinstance(adapter, HasProblems):
-            found += adapter.problems()
-    return found
 
 
 @asynccontextmanager

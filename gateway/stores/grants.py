@@ -175,10 +175,10 @@ class RedisGrants:
 
     async def count(self) -> tuple[int, int]:
         """Return the generation, and how many grants there are in it."""
-        pipeline = self._redis.pipeline(transaction=True)
-        pipeline.hget(self._keys.meta, "generation")
-        pipeline.zcard(self._keys.grants)
-        generation, count = await pipeline.execute()
+        # The generation first, as in `about`.
+        generation, count = await self._store.together(
+            ("HGET", self._keys.meta, "generation"), ("ZCARD", self._keys.grants)
+        )
         return int(generation or 0), int(count)
 
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:

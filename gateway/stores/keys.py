@@ -34,6 +34,8 @@ class Keys:
         """Hash-chained seals over batches of events (stream)."""
         self.meta = self.of("meta")
         """Schema version, policy generation, kill switch, agent count (hash)."""
+        self.probe = self.of("probe")
+        """What is written to see whether anything is (string, for seconds)."""
         self.policy = self.of("policy")
         """The policy document (string, JSON)."""
         self.sessions = self.of("sessions")

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from gateway.domain.policy_document import Budget, PolicyDocument
 from gateway.domain.records import SCHEMA_VERSION, AuditEvent, Page, Query, Record, Session
 from gateway.domain.redaction import mask
@@ -16,13 +18,22 @@ from gateway.models import MAX_LIFE_SECONDS
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import Recent, dumps, event_from
 from gateway.stores.request_lists import page_of, voted_of
-from gateway.stores.scripts import At, Script, changes, ignore_step, lease_of, submission
+from gateway.stores.scripts import (
+    At,
+    Script,
+    changes,
+    ignore_step,
+    lease_of,
+    refuse_to_write,
+    submission,
+)
 from gateway.wire.codec import JsonObject, build, plain
 from gateway.wire.identifiers import AGENT_NAME, digest_process
 from gateway.wire.redis_multiplexer import Multiplexer
 
 STREAMS_PER_SHARD = 50
 # As long as a submission that was refused may cross with one that is stored.
+_PROBE_MS = 10_000
 _UNSTORED_SECONDS = 3600
 
 
@@ -218,11 +229,11 @@ class RedisStore:
     async def add_version(self, call: str, request_id: str) -> list[str]:
         """Note a request of a part of a host's call; return the ids of the others of that part."""
         key = self.keys.versions(call)
-        pipeline = self.redis.pipeline(transaction=True)
-        pipeline.sadd(key, request_id)
-        pipeline.expire(key, _UNSTORED_SECONDS, nx=True)
-        pipeline.smembers(key)
-        _, _, every = await pipeline.execute()
+        _, _, every = await self.together(
+            ("SADD", key, request_id),
+            ("EXPIRE", key, str(_UNSTORED_SECONDS), "NX"),
+            ("SMEMBERS", key),
+        )
         return sorted(set(every) - {request_id})
 
     async def keep_versions(self, call: str) -> None:
@@ -303,11 +314,19 @@ class RedisStore:
 
     async def policy(self) -> PolicyDocument:
         """Return the policy in force."""
-        pipeline = self.redis.pipeline(transaction=True)
-        pipeline.get(self.keys.policy)
-        pipeline.hget(self.keys.meta, "generation")
-        raw, generation = await pipeline.execute()
+        # The generation first: with an older one nothing is written, with a newer one it would be.
+        # Not in a transaction, which a server refuses when its memory is full.
+        generation, raw = await self.together(
+            ("HGET", self.keys.meta, "generation"), ("GET", self.keys.policy)
+        )
         return replace(policy_of(raw), generation=int(generation or 0))
+
+    async def probe(self) -> None:
+        """Write something small. Raises NotRecorded where Redis answers and records nothing."""
+        try:
+            await self.redis.set(self.keys.probe, "1", px=_PROBE_MS)
+        except ResponseError as error:
+            refuse_to_write(error)
 
     async def generation(self) -> int:
         """Return the generation of the policy in force."""
@@ -400,12 +419,13 @@ class RedisStore:
         return list(await self.redis.zrange(self.keys.agents, 0, -1))
 
     async def register_agent(self, agent: str) -> int:
-        """Have this agent's ingress stream read, on whichever replica; return the server's time."""
+        """Have this agent's ingress stream read, on whichever replica; return since when its
+        name is its own, by the server's time."""
         if not AGENT_NAME.fullmatch(agent):
             raise ValueError(f"{agent!r} is no agent name")
         now = await self._register.run(
             self.line,
-            [self.keys.agents, self.keys.meta],
+            [self.keys.agents, self.keys.meta, self.keys.events],
             [agent, STREAMS_PER_SHARD, self.keys.shard("")],
         )
         return int(now)

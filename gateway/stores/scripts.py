@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
 
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import Record, likeness
 from gateway.domain.store import MessageContext, Transition
+from gateway.errors import Unreachable
 from gateway.models import DeciderKind, RiskLevel, Status
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import body_of, changed_fields, dumps, ending_of, fields_of
@@ -29,6 +30,35 @@ _FOLDER = files("gateway.stores") / "lua"
 
 def ignore_step(step: str) -> None:
     """Do nothing at a step."""
+
+
+class NotRecorded(Unreachable, ResponseError):
+    """Redis answers, and refuses to write anything now. Says why."""
+
+    code = "not_recorded"
+
+
+class NoRoom(NotRecorded, OutOfMemoryError):
+    """Redis is full, and refuses what is new."""
+
+
+def refuse_to_write(error: ResponseError) -> NoReturn:
+    """Raise what a refused write means for whoever wanted it: NotRecorded, or the error itself."""
+    text = str(error)
+    if isinstance(error, OutOfMemoryError):
+        raise NoRoom("nothing was recorded: Redis is full") from error
+    if isinstance(error, ReadOnlyError):
+        raise NotRecorded("nothing was recorded: this Redis is a read-only replica") from error
+    for word, why in _REFUSALS.items():
+        if text.startswith(word):
+            raise NotRecorded(f"nothing was recorded: {why}") from error
+    raise error
+
+
+_REFUSALS = {
+    "MISCONF": "Redis cannot write to its disk",
+    "NOREPLICAS": "Redis has too few replicas that follow it",
+}
 
 
 class Script:
@@ -45,14 +75,20 @@ class Script:
         self._at = at
 
     async def run(self, redis: Any, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
-        """Run it; keys must all be of one namespace."""
+        """Run it; keys must all be of one namespace. Raises NotRecorded where nothing is kept."""
         self._at(self._before)
         try:
-            answer = await redis.evalsha(self._sha, len(keys), *keys, *arguments)
-        except NoScriptError:
-            answer = await redis.eval(self._text, len(keys), *keys, *arguments)
+            answer = await self._send(redis, keys, arguments)
+        except ResponseError as error:
+            refuse_to_write(error)
         self._at(self._after)
         return answer
+
+    async def _send(self, redis: Any, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
+        try:
+            return await redis.evalsha(self._sha, len(keys), *keys, *arguments)
+        except NoScriptError:
+            return await redis.eval(self._text, len(keys), *keys, *arguments)
 
 
 LEASE_MS = 30_000
@@ -134,6 +170,7 @@ def submission(
         "process": record.process or None,
         "lease": lease_of(origin),
         "arrived": origin.arrived_ms,
+        "named": origin.since,
         "generation": generation,
         "grant": _grant_of(record),
         "signed": None if record.decision is None else record.decision.expires_at,

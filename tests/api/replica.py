@@ -17,6 +17,7 @@ from gateway.api.call import Enrolment, Limits
 from gateway.approvals.core import Core
 from gateway.approvals.service import Approvals
 from gateway.domain.clock import SystemClock
+from gateway.domain.health import Readiness
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Person
 from gateway.errors import Unauthorized
@@ -218,9 +219,9 @@ async def replica(
     """Run one replica on the namespace of a server, with the list of tokens, or the registry."""
     keys, problems, credentials = Keys(namespace), list[str](), TokenList()
 
-    async def ready() -> list[str]:
+    async def ready() -> Readiness:
         await store.redis.ping()
-        return problems
+        return Readiness(down=tuple(problems))
 
     async with AsyncExitStack() as stack:
         # A pool that waits: the ordinary one fails the 101st command at a time.

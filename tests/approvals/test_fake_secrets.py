@@ -22,7 +22,7 @@ from adapters.terminal.card_text import render_card
 from adapters.web.card_json import build_row, build_whole
 from gateway.api.messages import masked_view
 from gateway.cli.formatting import format_line, format_request
-from gateway.cli.serve import JsonFormatter, LineFormatter
+from gateway.cli.log_lines import JsonFormatter, LineFormatter
 from gateway.delivery.webhooks import body_of
 from gateway.domain.audit import event_line
 from gateway.domain.records import Record

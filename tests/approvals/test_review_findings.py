@@ -8,19 +8,19 @@ import pytest
 
 from gateway.approvals.writer import Writer
 from gateway.domain.clock import SystemClock
+from gateway.domain.health import Health
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import Query
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Kind, Question, Status
 from gateway.policy.grant_deciders import GrantBook
-from gateway.server.background import problems
+from gateway.server.health import NOT_FOLLOWING, HealthWatch
 from gateway.stores import ingress
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.grants import RedisGrants
 from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import MAX_BYTES, parse
 from gateway.wire.codec import plain
-from tests.waiting import moment
 from tests.world import World, click, identity, over_http, policy, request
 
 OTHER = "q" * 16
@@ -140,16 +140,22 @@ async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(world: Wo
     feed = RedisFeed(world.blocking, world.store.keys, block_ms=100, patience=0.0)
     record = await world.submit()
     raw, events = world.store.redis, world.store.keys.events
-    assert await problems(world.store, feed, ()) == []
+    watching = HealthWatch(Health(), world.store, (), {NOT_FOLLOWING: feed}, serves_api=True)
+
+    async def troubles() -> tuple[str, ...]:
+        await asyncio.sleep(1.05)  # it looks at most once a second
+        return (await watching.look()).problems
+
+    assert await troubles() == ()
     async with feed.running(), feed.watch(record.id) as watch, asyncio.timeout(40):
         await raw.rename(events, f"{events}:away")
         await raw.set(events, "no stream")
-        while not (found := await problems(world.store, feed, ())):
-            await moment()
-        assert found == ["events are not being read: nobody here hears of an answer"]
+        while not (found := await troubles()):
+            pass
+        assert found == ("events are not being read: nobody here hears of an answer",)
         await raw.rename(f"{events}:away", events)
         await world.core.requests.decide(click(record))
-        while await problems(world.store, feed, ()) or not await watch.wait(1):
+        while await troubles() or not await watch.wait(1):
             pass
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.serve import JsonFormatter, LineFormatter
+from gateway.cli.log_lines import JsonFormatter, LineFormatter
 from gateway.client.http_pool import HttpPool
 from gateway.errors import GatewayError
 from gateway.models import new_id

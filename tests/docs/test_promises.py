@@ -185,12 +185,12 @@ def test_every_surface_of_every_row_has_a_test_or_a_reason() -> None:
 def test_every_feature_of_the_compatibility_page_has_a_test() -> None:
     """Each row of its tables, or says why not: a file alone would say nothing."""
     page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([0-9–]*) ?\| ([^|]+) \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
+    rows = re.findall(r"^\| ([0-9-]*) ?\| ([^|]+) \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
     numbers = set[int]()
     for number, feature, shown in rows:
         if feature == "feature":
             continue
-        first, _, last = number.partition("–")
+        first, _, last = number.partition("-")
         numbers |= set(range(int(first or 0), int(last or first or 0) + 1))
         names = re.findall(r"`([a-z_/]+\.py[^`]*)`", shown)
         assert names or re.match(r"\*\*not (so|yet):\*\* .", shown), feature

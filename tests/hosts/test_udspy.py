@@ -323,7 +323,8 @@ async def call_service(url: str, **body: str) -> dict[str, str]:
         while True:
             try:
                 async with session.post(url, json=body) as response:
-                    return json.loads(await response.text())
+                    answer: dict[str, str] = await response.json(content_type=None)
+                    return answer
             except aiohttp.ClientConnectorError:
                 await moment()
 

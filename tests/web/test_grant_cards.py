@@ -150,3 +150,16 @@ async def test_nobody_else_stops_anything(box: Inbox) -> None:
             assert (await ann.post("stop", {"on": True}))[0] == 200
     events = [one.type for one in await box.gateway.backend.store.history(None, 1000)]
     assert (events.count("refused"), events.count("stopped")) == (1, 1)
+
+
+async def test_admins_see_what_is_wrong_with_the_gateway(box: Inbox, page: Page) -> None:
+    """As long as it is, without a new page; nobody else is told."""
+    health = box.gateway.core.health
+    health.note("target", "slack:C1 takes no cards: channel_not_found")
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await page.until("document.getElementById('wrong').textContent.includes('takes no cards')")
+    async with visitor(box, "bob") as bob:
+        assert (await bob.get("me"))["troubles"] == []
+    health.note("target", None)
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await page.until("document.getElementById('wrong').hidden")

@@ -1,20 +1,34 @@
-// What happens beside requests: the kill switch, and what is remembered, ends soon or was dropped.
+// What happens beside requests: the kill switch, what is wrong with the gateway, and what is remembered, ends soon or was dropped.
 import { api } from "./api.js";
 import { line, make, plain } from "./dom.js";
 import { sure } from "./sure.js";
 
-const stop = document.getElementById("stop"), switching = document.getElementById("switch"), told = document.getElementById("told");
+const stop = document.getElementById("stop"), wrong = document.getElementById("wrong"), switching = document.getElementById("switch"), told = document.getElementById("told");
 const SAID = {
   grant_made: ["Newly remembered", (card) => card.words],
   grant_ending: ["Ends soon", (card) => card.words],
   grant_ended: ["No longer remembered", (card) => card.words],
   grant_suspended: ["Suspended", (card) => card.words],
 };
+const LOOK_MS = 30_000;
 let admin = false;
+
+// What is wrong comes with no event.
+const again = () => admin && look().catch(() => null);
+setInterval(again, LOOK_MS);
+document.addEventListener("visibilitychange", again);
 
 export function standing(me) {
   admin = me.admin;
   draw(me.switch);
+  warn(me.troubles);
+}
+
+// Admins are told what is wrong with the gateway as long as it is.
+function warn(troubles) {
+  wrong.hidden = !troubles.length;
+  const said = troubles.map((one) => make("p", {}, one));
+  if (wrong.textContent !== troubles.join("")) wrong.replaceChildren(...said);
 }
 
 // Everybody sees that everything is denied; admins alone get the switch.
@@ -33,7 +47,9 @@ function press(on, does) {
 
 async function look() {
   const answer = await api("me");
-  if (answer.ok) draw(answer.value.switch);
+  if (!answer.ok) return;
+  draw(answer.value.switch);
+  warn(answer.value.troubles);
 }
 
 // Tell about one event of the gateway's; `open` shows what is remembered.

@@ -1,6 +1,7 @@
 -- Puts an agent's ingress stream among those that are read, and announces it to whoever reads.
--- KEYS 1 agents with their shard, 2 meta. ARGV 1 agent, 2 streams per shard, 3 prefix of the shards'
--- announcement streams. Returns the server's time.
+-- KEYS 1 agents with their shard, 2 meta, 3 events. ARGV 1 agent, 2 streams per shard, 3 prefix of the
+-- shards' announcement streams. Returns the server's time, or that of the newest event where the clock
+-- was set back: whatever was asked under this name before is older.
 
 local shard = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not shard then
@@ -9,4 +10,6 @@ if not shard then
   redis.call('ZADD', KEYS[1], shard, ARGV[1])
 end
 redis.call('XADD', ARGV[3] .. shard, 'MAXLEN', '~', 100, '*', 'agent', ARGV[1])
-return digits(now_ms())
+local now, newest = now_ms(), redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)[1]
+if newest then now = math.max(now, tonumber(string.match(newest[1], '%d+')) + 1) end
+return digits(now)

@@ -2,7 +2,7 @@
 --
 -- By name (see `arguments` in prelude.lua), where those marked ? may be absent:
 --   record (its id), agent, session, digest, status, data (of its event), timeout (in ms), body, and
---   set.<field>, the others; process?, which waits for it, and lease (in ms); arrived? (when, in ms)
+--   set.<field>, the others; named (when the agent was given its name, in ms); process?, which waits for it, and lease (in ms); arrived? (when, in ms)
 -- what it depends on: generation (of the policy), grant? (that decided), signed? (when the decision
 --   expires), most_waiting, most_bytes, most_daily (of the agent)
 -- its decision?, and ended?, what the event of that says
@@ -74,7 +74,9 @@ if status == 'pending' then
 end
 redis.call('HSET', keys.load, 'handed', digits(handed))
 
-local created, due, told = digits(now), digits(deadline), new.data
+-- What is older than its agent's name would be somebody else's, and a clock may be set back.
+local created = digits(math.max(now, tonumber(new.named)))
+local due, told = digits(deadline), new.data
 local set = {'HSET', keys.record, 'agent', agent, 'session', new.session, 'digest', new.digest, 'status',
   status, 'created', created, 'deadline', due, 'size', digits(size), 'body', new.body, unpack(new.set)}
 if leads then set[#set + 1], set[#set + 2] = 'leads', leads end

@@ -1,0 +1,88 @@
+"""Looks whether people can answer here, and whether what they answer is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from gateway.domain.health import Health, Readiness
+from gateway.ports import Adapter, HasProblems
+from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.requests import RedisStore
+from gateway.stores.scripts import NoRoom, NotRecorded
+
+_LOOK_SECONDS = 10.0
+_FRESH_SECONDS = 1.0
+NOT_TAKING_IN = "the agents' streams are not being read"
+NOT_FOLLOWING = "events are not being read: nobody here hears of an answer"
+_FULL = "Redis is full: nothing new is taken in; people can still decide, revoke and stop"
+
+
+class Reader(Protocol):
+    """Follows streams of Redis."""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it reads."""
+
+
+class HealthWatch:
+    """Looks at Redis, at who reads its streams, and at the adapters. See ADR 35.
+
+    `readers` are by the sentence that says what it means when one does not read. With `serves_api`
+    people can answer whatever becomes of the adapters.
+    """
+
+    def __init__(
+        self,
+        health: Health,
+        store: RedisStore,
+        adapters: Sequence[Adapter],
+        readers: Mapping[str, Reader],
+        *,
+        serves_api: bool,
+    ) -> None:
+        self._health = health
+        self._store = store
+        self._adapters = adapters
+        self._readers = readers
+        self._serves_api = serves_api
+        self._looked: float | None = None
+        self._looking = asyncio.Lock()
+
+    async def look(self) -> Readiness:
+        """Look, unless that was done within the last second; return what is wrong."""
+        loop = asyncio.get_running_loop()
+        async with self._looking:
+            if self._looked is None or loop.time() - self._looked > _FRESH_SECONDS:
+                await self._look()
+                self._looked = loop.time()
+        return self._health.readiness
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _look(self) -> None:
+        note = self._health.note
+        try:
+            await self._store.probe()
+        except NoRoom:
+            note("redis", _FULL)
+        except NotRecorded as error:
+            note("redis", str(error), down=True)
+        except REDIS_ERRORS as error:
+            why = str(error) or type(error).__name__
+            note("redis", f"nothing can be recorded: Redis does not answer ({why})", down=True)
+        else:
+            note("redis", None)
+        for sentence, reader in self._readers.items():
+            note(sentence, None if reader.healthy else sentence)
+        for adapter in self._adapters:
+            if isinstance(adapter, HasProblems):
+                found = {one: one for one in adapter.problems()}
+                where, down = f"adapter {adapter.name}", not self._serves_api
+                self._health.note_all(where, found, down=down)

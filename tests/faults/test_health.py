@@ -1,0 +1,152 @@
+"""What a gateway says of itself while Redis refuses to write, and what people can do then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from pydantic import SecretStr
+
+from gateway.errors import Unreachable
+from gateway.models import Action, Status
+from gateway.server.app import run_gateway
+from gateway.server.settings import Settings
+from gateway.stores.connect import connect, disconnect
+from gateway.stores.scripts import NotRecorded
+from tests.faults.server import Server, own_server
+from tests.waiting import moment
+from tests.world import AGENT, World, assembled, click, over_http, request
+
+
+class Site:
+    """A whole gateway on a server of its own that can be made to refuse."""
+
+    def __init__(self, url: str, server: Any, world: World) -> None:
+        self.url, self.server, self.world = url, server, world
+
+    async def ready(self) -> tuple[int, dict[str, Any]]:
+        """Return what /readyz says, once it looks again."""
+        await asyncio.sleep(1.05)  # it looks at most once a second
+        async with aiohttp.ClientSession() as http, http.get(f"{self.url}/readyz") as answer:
+            return answer.status, await answer.json()
+
+    async def metrics(self) -> str:
+        """Return the figures for Prometheus."""
+        async with aiohttp.ClientSession() as http, http.get(f"{self.url}/metrics") as answer:
+            return await answer.text()
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Server]:
+    """Yield a server of its own."""
+    async with own_server(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+async def site(engine: Server, tmp_path: Path) -> AsyncIterator[Site]:
+    """Yield a gateway on that server, with people who may answer."""
+    settings = Settings(
+        data_dir=tmp_path / "data", port=0, adapters=("web",), REDIS_URL=SecretStr(engine.url)
+    )
+    server = connect(engine.url)
+    async with assembled(engine.url, "gw") as world, run_gateway(settings) as gateway:
+        yield Site(gateway.url, server, world)
+    await disconnect(server)
+
+
+async def test_a_full_redis_is_degraded_and_people_still_decide(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says so to probes, metrics and the log, once; and it says when that is over."""
+    assert await site.ready() == (200, {"status": "ready"})
+    waiting = [await site.world.submit() for _ in range(3)]
+    used = int((await site.server.info("memory"))["used_memory"])
+    await site.server.config_set("maxmemory", used - 1)
+    status, said = await site.ready()
+    assert (status, said["status"]) == (200, "degraded")
+    assert said["problems"] == [
+        "Redis is full: nothing new is taken in; people can still decide, revoke and stop"
+    ]
+    assert 'gateway_troubles{severity="degraded"} 1.0' in await site.metrics()
+    with pytest.raises(Unreachable, match="Redis is full"):
+        await site.world.submit()
+    for record in waiting:  # each reads the policy anew, as after any change of it
+        site.world.core.writer.forget_policy()
+        done = await site.world.core.requests.decide(click(record, Action.DENY))
+        assert done.status is Status.DENIED
+    await site.ready()
+    await site.server.config_set("maxmemory", 0)
+    assert await site.ready() == (200, {"status": "ready"})
+    told = [one.getMessage() for one in caplog.records if one.name == "gateway.health"]
+    assert [one.startswith("no more: ") for one in told] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "why"),
+    [
+        ("replicaof", "127.0.0.1 1", "this Redis is a read-only replica"),
+        ("min-replicas-to-write", "1", "Redis has too few replicas that follow it"),
+    ],
+)
+async def test_where_nothing_is_recorded_it_is_not_ready_and_says_why(
+    site: Site, setting: str, value: str, why: str
+) -> None:
+    """Every decision is refused with that reason, and none is lost once it can be written."""
+    record = await site.world.submit()
+    if setting == "replicaof":
+        await site.server.replicaof(*value.split())
+    else:
+        await site.server.config_set(setting, value)
+    status, said = await site.ready()
+    assert (status, said["status"]) == (503, "not ready")
+    assert said["problems"][0] == f"nothing was recorded: {why}"
+    for action in (Action.APPROVE, Action.DENY):
+        with pytest.raises(NotRecorded, match=why):
+            await site.world.core.requests.decide(click(record, action))
+    if setting == "replicaof":
+        await site.server.replicaof("NO", "ONE")
+    else:
+        await site.server.config_set(setting, "0")
+    assert (await site.ready())[0] == 200
+    done = await site.world.core.requests.decide(click(record, Action.APPROVE))
+    assert done.status is Status.APPROVED
+
+
+async def test_a_redis_that_is_gone_is_not_ready(site: Site, engine: Server) -> None:
+    """Nothing can be recorded anywhere."""
+    await engine.kill()
+    status, said = await site.ready()
+    while status == 200:
+        await moment()
+        status, said = await site.ready()
+    assert said["problems"][0].startswith("nothing can be recorded: Redis does not answer")
+    await engine.start()
+    while (await site.ready())[0] != 200:
+        await moment()
+
+
+async def test_a_clock_that_is_set_back_loses_no_request(world: World) -> None:
+    """An agent whose name was given to it an hour ahead of the clock still has its requests."""
+    hour = 3_600_000
+    ahead = await world.store.now() + hour
+    origin = replace(over_http(), since=ahead)
+    record, _ = await world.core.approvals.submit(request(), origin)
+    assert [one.id for one in await world.core.approvals.sync([record.id], origin)] == [record.id]
+    assert (await world.core.approvals.fetch(record.id, origin)).id == record.id
+    decided = await world.core.requests.decide(click(record, Action.APPROVE))
+    assert decided.status is Status.APPROVED
+
+
+async def test_a_clock_that_is_set_back_gives_nobody_the_requests_of_another(world: World) -> None:
+    """A name that is given anew is newer than whatever was asked under it before."""
+    ahead = await world.store.now() + 3_600_000
+    await world.store.redis.xadd(world.store.keys.events, {"type": "x"}, id=f"{ahead}-0")
+    since = await world.store.register_agent(AGENT)
+    assert since > ahead
+    assert since > (await world.submit()).created
