@@ -34,7 +34,7 @@ from gateway.server.background import (
 )
 from gateway.server.connections import Backend, build_core, open_backend, signer_of
 from gateway.server.first_run import enrolment
-from gateway.server.health import NOT_FOLLOWING, NOT_TAKING_IN, HealthWatch, Reader
+from gateway.server.health import NOT_FOLLOWING, NOT_TAKING_IN, HealthWatch, Reader, follow_targets
 from gateway.server.plugins import adapter_class, refuse_unknown
 from gateway.server.production_checks import refuse_unsafe
 from gateway.server.settings import BadSettings, Settings
@@ -104,6 +104,8 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         readers: dict[str, Reader] = {NOT_FOLLOWING: feed, NOT_TAKING_IN: ingress}
         watch = HealthWatch(core.health, store, tuple(adapters.values()), readers, serves_api=True)
         await stack.enter_async_context(run_in_background("health", watch.run))
+        targets = partial(follow_targets, core.feed, core.health)
+        await stack.enter_async_context(run_in_background("targets", targets))
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         app = build_api(
             core=core,

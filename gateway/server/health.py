@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from gateway.domain.health import Health, Readiness
-from gateway.ports import Adapter, HasProblems
+from gateway.errors import Unreachable
+from gateway.ports import Adapter, Feed, HasProblems
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import NoRoom, NotRecorded
@@ -17,6 +19,22 @@ _FRESH_SECONDS = 1.0
 NOT_TAKING_IN = "the agents' streams are not being read"
 NOT_FOLLOWING = "events are not being read: nobody here hears of an answer"
 _FULL = "Redis is full: nothing new is taken in; people can still decide, revoke and stop"
+
+
+async def follow_targets(feed: Feed, health: Health) -> None:
+    """Note which targets take no cards, as any replica finds it, until cancelled."""
+    while True:
+        async with feed.changes() as events:
+            with suppress(Unreachable):  # what was missed is met again at the next card
+                async for event in events:
+                    if event.type == "policy_applied":  # whose targets may be others
+                        health.note_all("target", {})
+                    target = event.data.get("target")
+                    if isinstance(target, str) and event.type == "delivered":
+                        health.note(f"target {target}", None)
+                    elif isinstance(target, str) and event.type == "undelivered":
+                        why = event.data.get("why", "")
+                        health.note(f"target {target}", f"{target} takes no cards: {why}")
 
 
 class Reader(Protocol):

@@ -76,10 +76,10 @@ async def test_a_full_redis_is_degraded_and_people_still_decide(
     assert 'gateway_troubles{severity="degraded"} 1.0' in await site.metrics()
     with pytest.raises(Unreachable, match="Redis is full"):
         await site.world.submit()
-    for record in waiting:  # each reads the policy anew, as after any change of it
-        site.world.core.writer.forget_policy()
-        done = await site.world.core.requests.decide(click(record, Action.DENY))
-        assert done.status is Status.DENIED
+    for record, action in zip(waiting, (Action.DENY, Action.APPROVE, Action.DENY), strict=True):
+        site.world.core.writer.forget_policy()  # as after any change of it
+        done = await site.world.core.requests.decide(click(record, action))
+        assert done.status is (Status.APPROVED if action is Action.APPROVE else Status.DENIED)
     await site.ready()
     await site.server.config_set("maxmemory", 0)
     assert await site.ready() == (200, {"status": "ready"})
@@ -116,6 +116,24 @@ async def test_where_nothing_is_recorded_it_is_not_ready_and_says_why(
     assert (await site.ready())[0] == 200
     done = await site.world.core.requests.decide(click(record, Action.APPROVE))
     assert done.status is Status.APPROVED
+
+
+async def test_a_target_that_takes_no_cards_is_told_until_it_does(site: Site) -> None:
+    """Whichever replica finds it; also until no route names it any more."""
+    store = site.world.store
+    refused = {"target": "slack:C1", "why": "channel_not_found"}
+    for delivered in (True, False):
+        await store.note("undelivered", agent=AGENT, data=refused)
+        while (await site.ready())[1]["status"] == "ready":
+            pass
+        status, said = await site.ready()
+        assert (status, said["problems"]) == (200, ["slack:C1 takes no cards: channel_not_found"])
+        if delivered:
+            await store.note("delivered", agent=AGENT, data={"target": "slack:C1"})
+        else:
+            await store.apply(await store.policy(), by="test")
+        while (await site.ready())[1]["status"] != "ready":
+            pass
 
 
 async def test_a_redis_that_is_gone_is_not_ready(site: Site, engine: Server) -> None:
