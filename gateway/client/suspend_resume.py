@@ -8,7 +8,7 @@ from typing import Any
 from gateway.client.blocking import Client, current_client
 from gateway.client.decorator import run_approved, run_approved_async
 from gateway.client.gate import Gate, gate_of
-from gateway.errors import InvalidRequest, Pending
+from gateway.errors import GatewayError, InvalidRequest, Pending
 
 
 def suspend(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Pending:
@@ -23,7 +23,8 @@ def suspend(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Pending:
 def resume(function: Callable[..., Any], pending: Pending, *, rerun: bool = False) -> Any:
     """Wait for a suspended call and run it, in any process; await the result of an `async def`.
 
-    Raises as `AsyncClient.wait` does.
+    Raises as `AsyncClient.wait` does; with `on_denied="return"` what was not approved, or not yet,
+    is returned as an Outcome.
     """
     gate = gate_of(function)
     client = gate.client or current_client()
@@ -31,9 +32,16 @@ def resume(function: Callable[..., Any], pending: Pending, *, rerun: bool = Fals
         raise InvalidRequest(f"that was asked for {pending.request.tool}, not for {gate.tool}")
     if gate.is_async:
         return _resume(gate, client, pending, rerun=rerun)
-    return run_approved(gate, client, client.wait(pending, rerun=rerun), None)
+    try:
+        approval = client.wait(pending, rerun=rerun)
+    except GatewayError as refusal:
+        return gate.refuse(refusal)
+    return run_approved(gate, client, approval, None)
 
 
 async def _resume(gate: Gate, client: Client, pending: Pending, *, rerun: bool) -> Any:
-    approval = await client.run_on_loop(client.inner.wait(pending, rerun=rerun))
+    try:
+        approval = await client.run_on_loop(client.inner.wait(pending, rerun=rerun))
+    except GatewayError as refusal:
+        return gate.refuse(refusal)
     return await run_approved_async(gate, client, approval, None)

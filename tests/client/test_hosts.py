@@ -16,8 +16,10 @@ from gateway.client import (
     gated,
     origin,
     requires_approval,
+    resume,
     session,
     sub_agent,
+    suspend,
     turn,
     use_client,
 )
@@ -132,6 +134,25 @@ def test_a_denied_call_can_return_its_outcome(person: Person) -> None:
     assert ran == []
     with pytest.raises(InvalidRequest):
         gated({"drop": ran.append}, on_denied="ignore")
+
+
+def test_a_suspended_call_can_return_its_outcome(person: Person) -> None:
+    """What is resumed after a denial is no exception either."""
+
+    @requires_approval(on_denied="return")
+    def drop(name: str) -> object:
+        return name
+
+    @requires_approval(on_denied="return")
+    async def drop_async(name: str) -> object:
+        return name
+
+    person.answer = False
+    outcome = resume(drop, suspend(drop, "old"))
+    other = asyncio.run(resume(drop_async, suspend(drop_async, "old")))
+    for one in (outcome, other):
+        assert isinstance(one, Outcome)
+        assert (one.kind, one.runs) == (OutcomeKind.DENIED, False)
 
 
 async def test_a_denied_coroutine_can_return_its_outcome(person: Person) -> None:
