@@ -11,7 +11,6 @@ import json
 import logging
 from typing import Any
 
-import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
@@ -19,9 +18,10 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from gateway.client.backoff import Backoff
 from gateway.client.error_codes import error_of
 from gateway.client.transport import Process, aged, chunks, is_final, state_of
-from gateway.errors import GatewayError, Unauthorized, Unreachable, Unverified
+from gateway.errors import GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
 from gateway.wire.codec import JsonObject, plain
+from gateway.wire.redis_address import pool_at
 from gateway.wire.redis_multiplexer import Multiplexer
 
 log = logging.getLogger("gateway.client")
@@ -32,6 +32,10 @@ _HEARTBEAT_SECONDS = 10.0
 _BATCH = 512
 _SYNC_IDS = 500
 _CONNECT_SECONDS = 5.0
+_FORMS = (
+    "GATEWAY_REDIS_URL cannot be read. Write redis://user:password@host:6379/0, rediss://... for "
+    "TLS, unix:///path, redis+sentinel://host:26379/service or redis+cluster://host:6379"
+)
 
 
 class _PendingRequest:
@@ -96,13 +100,16 @@ class RedisTransport:
         self.inbox = inbox
         self._ingress = f"{{{namespace}}}:in:{agent}"
         self._replies = f"{{{namespace}}}:out:{agent}:{self.process.token}"
-        pool: Any = redis.asyncio.ConnectionPool.from_url(
-            url,
-            decode_responses=True,
-            socket_timeout=None,
-            socket_connect_timeout=_CONNECT_SECONDS,
-            retry=Retry(NoBackoff(), 0),
-        )
+        try:
+            pool = pool_at(
+                url,
+                decode_responses=True,
+                socket_timeout=None,
+                socket_connect_timeout=_CONNECT_SECONDS,
+                retry=Retry(NoBackoff(), 0),
+            )
+        except (ValueError, TypeError):
+            raise InvalidRequest(_FORMS) from None
         self._writer = Multiplexer(pool)
         self._reader = Multiplexer(pool, reports_loss=True)
         self._awaited: dict[str, _PendingRequest] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -101,11 +101,9 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             )
         await stack.enter_async_context(run_reviews(core))
         await stack.enter_async_context(run_reminders(core, store))
-        readers: dict[str, Reader] = {NOT_FOLLOWING: feed, NOT_TAKING_IN: ingress}
-        watch = HealthWatch(core.health, store, tuple(adapters.values()), readers, serves_api=True)
-        await stack.enter_async_context(run_in_background("health", watch.run))
-        targets = partial(follow_targets, core.feed, core.health)
-        await stack.enter_async_context(run_in_background("targets", targets))
+        watch = await stack.enter_async_context(
+            _watch_health(core, store, ingress, feed, tuple(adapters.values()))
+        )
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         app = build_api(
             core=core,
@@ -125,6 +123,24 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             stack.enter_context(announce(settings.data_dir, **found))
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, core=core, url=url, public_key=signer.public_key)
+
+
+@asynccontextmanager
+async def _watch_health(
+    core: Core,
+    store: RedisStore,
+    ingress: Ingress,
+    feed: RedisFeed,
+    adapters: Sequence[Adapter],
+) -> AsyncIterator[HealthWatch]:
+    readers: dict[str, Reader] = {NOT_FOLLOWING: feed, NOT_TAKING_IN: ingress}
+    watch = HealthWatch(core.health, store, adapters, readers, serves_api=True)
+    targets = partial(follow_targets, core.feed, core.health)
+    async with (
+        run_in_background("health", watch.run),
+        run_in_background("targets", targets),
+    ):
+        yield watch
 
 
 @asynccontextmanager

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import urlsplit
 
 import redis.asyncio
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
-from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisClusterException
 
 from gateway.errors import GatewayError
 from gateway.stores.ingress import MOST_BYTES, BoundedParser
+from gateway.wire.redis_address import DEFAULT_PORT, hosts_of, login_of, sentinel_client
 from gateway.wire.redis_multiplexer import Multiplexer
 
 _COMMAND_SECONDS = 5.0
@@ -25,8 +25,6 @@ _RETRIES = 3
 _PAUSES = (0.05, 0.1, 0.2)  # as long as those of the pool
 _CONNECTIONS = 48
 _READERS = 1000
-_DEFAULT_PORT = 6379
-_SENTINEL_PORT = 26379
 
 
 _FORMS = (
@@ -46,9 +44,7 @@ class UnusableUrl(GatewayError):
 def connect(url: str, *, blocking: bool = False) -> Any:
     """Return a redis.asyncio client for `url`.
 
-    `redis://`, `rediss://` and `unix://` as redis-py reads them; `redis+sentinel://[user:password@]
-    host:port[,host:port]/service[/db]` asks Sentinel for the primary on every connect;
-    `redis+cluster://[user:password@]host:port[,host:port]`. A `blocking` client has no socket
+    Its forms are those of `gateway.wire.redis_address`. A `blocking` client has no socket
     timeout: its callers put a watchdog around each read, and an answer that is too large is given
     up (`gateway.stores.ingress`). Raises UnusableUrl, which never tells the URL.
     """
@@ -69,10 +65,12 @@ def _connect(url: str, blocking: bool) -> Any:
     }
     parts = urlsplit(url)
     if parts.scheme == "redis+sentinel":
-        return _sentinel(parts, options | ({"parser_class": BoundedParser} if blocking else {}))
+        return sentinel_client(
+            parts, **options, **({"parser_class": BoundedParser} if blocking else {})
+        )
     if parts.scheme == "redis+cluster":
-        nodes = [ClusterNode(host, port) for host, port in _hosts(parts, _DEFAULT_PORT)]
-        cluster = _Cluster(startup_nodes=nodes, **_login(parts), **options)
+        nodes = [ClusterNode(host, port) for host, port in hosts_of(parts, DEFAULT_PORT)]
+        cluster = _Cluster(startup_nodes=nodes, **login_of(parts), **options)
         return _use_bounded_parser(cluster) if blocking else cluster
     if blocking:
         options["parser_class"] = BoundedParser
@@ -132,54 +130,9 @@ def _as_lost_connection() -> Iterator[None]:
         raise NoConnection(str(error)) from error
 
 
-class _Sentinel(Sentinel):
-    """Says in a sentence that there is no primary; redis-py prints its connections."""
-
-    async def discover_master(self, service_name: str) -> tuple[str, int]:
-        try:
-            found: tuple[str, int] = await super().discover_master(service_name)
-        except MasterNotFoundError:
-            raise MasterNotFoundError(
-                f"no Sentinel answers with a primary of {service_name}"
-            ) from None
-        return found
-
-
 async def disconnect(client: Any) -> None:
     """Close a client of `connect`, and the connections to Sentinels behind it."""
     await client.aclose()
     manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
     for sentinel in manager.sentinels if manager else ():
         await sentinel.aclose()
-
-
-def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:
-    service, _, database = parts.path.strip("/").partition("/")
-    if not service:
-        raise ValueError("a redis+sentinel URL names the service")
-    sentinel = _Sentinel(  # type: ignore[no-untyped-call]
-        _hosts(parts, _SENTINEL_PORT),
-        sentinel_kwargs={
-            "socket_timeout": _COMMAND_SECONDS,
-            "socket_connect_timeout": _CONNECT_SECONDS,
-            "decode_responses": True,
-            # The next one is asked at once; the command that wants to know tries again itself.
-            "retry": Retry(NoBackoff(), 0),
-        },
-    )
-    return sentinel.master_for(service, db=int(database or 0), **_login(parts), **options)
-
-
-def _login(parts: SplitResult) -> dict[str, Any]:
-    user, at, _ = parts.netloc.rpartition("@")
-    if not at:
-        return {}
-    name, _, password = user.partition(":")
-    login = {"password": unquote(password)}
-    return {"username": unquote(name), **login} if name else login
-
-
-def _hosts(parts: SplitResult, default_port: int) -> list[tuple[str, int]]:
-    listed = parts.netloc.rpartition("@")[2].split(",")
-    named = (one.rpartition(":") if ":" in one else (one, ":", "") for one in listed)
-    return [(host, int(port or default_port)) for host, _, port in named]

@@ -20,7 +20,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
-from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    InvalidResponse,
+    MovedError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import TimeoutError as Unanswered
 
@@ -190,6 +197,9 @@ class Multiplexer:
     must be idempotent. A caller that is cancelled does not affect the others. With `reports_loss`
     the first command after a lost connection fails, even when none was under way; otherwise a new
     connection is opened silently. No reply may have more than `most_bytes`.
+
+    A server that is no primary any more is left: the next connection is made anew, to the node that
+    it named where the pool can `move_to` one.
     """
 
     def __init__(
@@ -255,10 +265,13 @@ class Multiplexer:
             session = await self._open()
         try:
             return await session.ask(packed, count, on_answer)
-        except (Disconnected, Unanswered):
+        except (Disconnected, Unanswered, ReadOnlyError, MovedError) as error:
             if session is self._session:
                 await self._discard_session()
-            raise
+            if not isinstance(error, MovedError) or not hasattr(self._pool, "move_to"):
+                raise
+            self._pool.move_to(error.host, error.port)
+            raise Disconnected(f"another node has it now: {error}") from error
 
     async def _discard_session(self) -> None:
         """Drop a lost connection; the next command opens another."""

@@ -21,6 +21,7 @@ from gateway.stores.grants import RedisGrants
 from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import MAX_BYTES, parse
 from gateway.wire.codec import plain
+from tests.waiting import moment
 from tests.world import World, click, identity, over_http, policy, request
 
 OTHER = "q" * 16
@@ -135,15 +136,17 @@ async def test_an_odd_entry_among_the_events_does_not_blind_the_feed(world: Worl
         assert await watch.wait(5)
 
 
-async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(world: World) -> None:
+async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Something else lies where the events should: the feed is not ready until they are back."""
     feed = RedisFeed(world.blocking, world.store.keys, block_ms=100, patience=0.0)
     record = await world.submit()
     raw, events = world.store.redis, world.store.keys.events
+    monkeypatch.setattr("gateway.server.health._FRESH_SECONDS", 0.0)
     watching = HealthWatch(Health(), world.store, (), {NOT_FOLLOWING: feed}, serves_api=True)
 
     async def troubles() -> tuple[str, ...]:
-        await asyncio.sleep(1.05)  # it looks at most once a second
         return (await watching.look()).problems
 
     assert await troubles() == ()
@@ -151,7 +154,7 @@ async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(world: Wo
         await raw.rename(events, f"{events}:away")
         await raw.set(events, "no stream")
         while not (found := await troubles()):
-            pass
+            await moment()
         assert found == ("events are not being read: nobody here hears of an answer",)
         await raw.rename(f"{events}:away", events)
         await world.core.requests.decide(click(record))

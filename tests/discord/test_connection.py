@@ -28,15 +28,15 @@ async def approved(stage: Stage) -> None:
     assert (await stage.ended(record)).status is Status.APPROVED
 
 
-async def ready(stage: Stage) -> tuple[int, str]:
+async def ready(stage: Stage) -> tuple[str, str]:
     """Return what the gateway answers about being ready."""
     return await ready_at(stage.gateway.url)
 
 
-async def ready_at(url: str) -> tuple[int, str]:
-    """Return what a gateway or an adapter there answers about being ready."""
+async def ready_at(url: str) -> tuple[str, str]:
+    """Return what a gateway or an adapter there answers about being ready, in a word and whole."""
     async with aiohttp.ClientSession() as http, http.get(f"{url}/readyz") as answer:
-        return answer.status, await answer.text()
+        return (await answer.json())["status"], await answer.text()
 
 
 async def test_38_a_failing_first_connection_is_tried_again(
@@ -99,27 +99,27 @@ async def test_38_a_line_that_stays_cut_turns_us_red(
     """Not at once, because short cuts are everyday; green again once we are back."""
     monkeypatch.setattr("adapters.discord.connection._CUT_SECONDS", 0.5)
     gateway = stage.server.discord.gateway
-    assert (await ready(stage))[0] == 200
+    assert (await ready(stage))[0] == "ready"
     gateway.down = 3
     await gateway.drop()
     async with asyncio.timeout(40):
-        while (await ready(stage))[0] == 200:
+        while (await ready(stage))[0] == "ready":
             await moment()
     assert "cut for a while" in (await ready(stage))[1]
     await gateway.until(lambda: gateway.connected == 1, 40)
     async with asyncio.timeout(40):
-        while (await ready(stage))[0] != 200:
+        while (await ready(stage))[0] != "ready":
             await moment()
 
 
 async def test_39_a_revoked_token_turns_us_red_and_is_not_hammered(stage: Stage) -> None:
-    """4004 and 401: not ready, one more login at most, and what is asked is not approved."""
+    """4004 and 401: degraded, one more login at most, and what is asked is not approved."""
     server = stage.server
     record, _ = await stage.asked()
     server.discord.revoke(server.app)
     await server.discord.gateway.drop(code=4004)
     async with asyncio.timeout(40):
-        while (await ready(stage))[0] == 200:
+        while (await ready(stage))[0] == "ready":
             await moment()
     assert "token" in (await ready(stage))[1]
     calls = len(server.discord.rest.calls)
@@ -136,11 +136,11 @@ async def test_39_a_revoked_token_turns_an_adapter_of_its_own_red(
     """`gateway adapter discord` tells how it is, as the gateway does."""
     async with run_adapter(ground.settings(), "discord") as url:
         await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
-        assert (await ready_at(url))[0] == 200
+        assert (await ready_at(url))[0] == "ready"
         server.discord.revoke(server.app)
         await server.discord.gateway.drop(code=4004)
         async with asyncio.timeout(40):
-            while (await ready_at(url))[0] == 200:
+            while (await ready_at(url))[0] == "ready":
                 pass
         assert "token" in (await ready_at(url))[1]
 
@@ -168,7 +168,7 @@ async def test_40_refused_sessions_are_told_and_not_tried_for_ever(
     gateway.refuse = code
     await gateway.drop(forget=True)
     async with asyncio.timeout(40):
-        while (await ready(stage))[0] == 200:
+        while (await ready(stage))[0] == "ready":
             await moment()
     assert said in (await ready(stage))[1]
     assert gateway.connected == 0
@@ -184,7 +184,7 @@ async def test_40_sessions_that_end_as_they_begin_do_not_use_up_the_day(
     gateway.fickle = True
     await gateway.command(9, False)
     async with asyncio.timeout(40):
-        while (await ready(stage))[0] == 200:
+        while (await ready(stage))[0] == "ready":
             await moment()
     assert "ends the sessions" in (await ready(stage))[1]
     assert gateway.identified == 1

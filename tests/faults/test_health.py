@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +29,7 @@ class Site:
         self.url, self.server, self.world = url, server, world
 
     async def ready(self) -> tuple[int, dict[str, Any]]:
-        """Return what /readyz says, once it looks again."""
-        await asyncio.sleep(1.05)  # it looks at most once a second
+        """Return what /readyz says."""
         async with aiohttp.ClientSession() as http, http.get(f"{self.url}/readyz") as answer:
             return answer.status, await answer.json()
 
@@ -49,8 +47,11 @@ async def engine(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def site(engine: Server, tmp_path: Path) -> AsyncIterator[Site]:
-    """Yield a gateway on that server, with people who may answer."""
+async def site(
+    engine: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Site]:
+    """Yield a gateway on that server, with people who may answer. It looks at every call."""
+    monkeypatch.setattr("gateway.server.health._FRESH_SECONDS", 0.0)
     settings = Settings(
         data_dir=tmp_path / "data", port=0, adapters=("web",), REDIS_URL=SecretStr(engine.url)
     )
@@ -125,7 +126,7 @@ async def test_a_target_that_takes_no_cards_is_told_until_it_does(site: Site) ->
     for delivered in (True, False):
         await store.note("undelivered", agent=AGENT, data=refused)
         while (await site.ready())[1]["status"] == "ready":
-            pass
+            await moment()
         status, said = await site.ready()
         assert (status, said["problems"]) == (200, ["slack:C1 takes no cards: channel_not_found"])
         if delivered:
@@ -133,7 +134,7 @@ async def test_a_target_that_takes_no_cards_is_told_until_it_does(site: Site) ->
         else:
             await store.apply(await store.policy(), by="test")
         while (await site.ready())[1]["status"] != "ready":
-            pass
+            await moment()
 
 
 async def test_a_redis_that_is_gone_is_not_ready(site: Site, engine: Server) -> None:

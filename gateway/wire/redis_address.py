@@ -1,0 +1,105 @@
+"""Where Redis is: the forms that its URL may have, and connections to its primary.
+
+`redis://`, `rediss://` and `unix://` as redis-py reads them;
+`redis+sentinel://[user:password@]host:port[,host:port]/service[/db]` asks Sentinel for the primary
+at every connect; `redis+cluster://[user:password@]host:port[,host:port]` leads to a cluster.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
+from redis.backoff import NoBackoff
+
+DEFAULT_PORT = 6379
+_SENTINEL_PORT = 26379
+_SENTINEL_SECONDS = 5.0
+
+
+def pool_at(url: str, **options: Any) -> Any:
+    """Return a pool whose connections lead to the primary of a URL. It opens nothing.
+
+    Raises ValueError for what is no such URL; the error does not tell it.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "redis+sentinel":
+        return sentinel_client(parts, **options).connection_pool
+    if parts.scheme == "redis+cluster":
+        return ClusterPool(parts, **options)
+    return redis.asyncio.ConnectionPool.from_url(url, **options)
+
+
+class ClusterPool:
+    """Connections to the one node of a cluster that holds a namespace.
+
+    A namespace is in one slot. Any node is asked first, and says where that is: see `move_to`.
+    """
+
+    def __init__(self, parts: SplitResult, **options: Any) -> None:
+        self._seeds = hosts_of(parts, DEFAULT_PORT)
+        self._options = {**login_of(parts), **options}
+        self._place: tuple[str, int] | None = None
+
+    def make_connection(self) -> redis.asyncio.Connection:
+        """Return a connection that is not open yet: to the node that was named last, once, and
+        from then on to any until another is named."""
+        host, port = self._place or random.choice(self._seeds)
+        self._place = None
+        return redis.asyncio.Connection(host=host, port=port, **self._options)
+
+    def move_to(self, host: str, port: int) -> None:
+        """Have the next connection lead there, as a node said."""
+        self._place = host, port
+
+
+def sentinel_client(parts: SplitResult, **options: Any) -> Any:
+    """Return a redis.asyncio client of the primary of a Sentinel service. Raises ValueError."""
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service:
+        raise ValueError("a redis+sentinel URL names the service")
+    sentinel = _Sentinel(  # type: ignore[no-untyped-call]
+        hosts_of(parts, _SENTINEL_PORT),
+        sentinel_kwargs={
+            "socket_timeout": _SENTINEL_SECONDS,
+            "socket_connect_timeout": _SENTINEL_SECONDS,
+            "decode_responses": True,
+            # The next one is asked at once; the command that wants to know tries again itself.
+            "retry": Retry(NoBackoff(), 0),
+        },
+    )
+    return sentinel.master_for(service, db=int(database or 0), **login_of(parts), **options)
+
+
+class _Sentinel(Sentinel):
+    """Says in a sentence that there is no primary; redis-py prints its connections."""
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        try:
+            found: tuple[str, int] = await super().discover_master(service_name)
+        except MasterNotFoundError:
+            raise MasterNotFoundError(
+                f"no Sentinel answers with a primary of {service_name}"
+            ) from None
+        return found
+
+
+def login_of(parts: SplitResult) -> dict[str, Any]:
+    """Return the user and password of a URL, as redis-py names them."""
+    user, at, _ = parts.netloc.rpartition("@")
+    if not at:
+        return {}
+    name, _, password = user.partition(":")
+    login = {"password": unquote(password)}
+    return {"username": unquote(name), **login} if name else login
+
+
+def hosts_of(parts: SplitResult, default_port: int) -> list[tuple[str, int]]:
+    """Return the hosts and ports that a URL lists."""
+    listed = parts.netloc.rpartition("@")[2].split(",")
+    named = (one.rpartition(":") if ":" in one else (one, ":", "") for one in listed)
+    return [(host, int(port or default_port)) for host, _, port in named]
