@@ -21,7 +21,7 @@ from gateway.client.transport import Process, aged, chunks, is_final, state_of
 from gateway.errors import GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
 from gateway.wire.codec import JsonObject, plain
-from gateway.wire.redis_address import pool_at
+from gateway.wire.redis_address import close_sentinels, pool_at
 from gateway.wire.redis_multiplexer import Multiplexer
 
 log = logging.getLogger("gateway.client")
@@ -110,6 +110,7 @@ class RedisTransport:
             )
         except (ValueError, TypeError):
             raise InvalidRequest(_FORMS) from None
+        self._pool = pool
         self._writer = Multiplexer(pool)
         self._reader = Multiplexer(pool, reports_loss=True)
         self._awaited: dict[str, _PendingRequest] = {}
@@ -140,6 +141,7 @@ class RedisTransport:
             answer.cancel()
         await self._writer.aclose()
         await self._reader.aclose()
+        await close_sentinels(self._pool)
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
         """Write the request to the ingress stream; a gateway reads it, now or when one runs."""

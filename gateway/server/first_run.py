@@ -56,14 +56,12 @@ def enrolment(backend: Backend, public_key: str) -> Enrolment:
         parts = urlsplit(backend.url)
         place = parts.netloc.rpartition("@")[2]
         redis_url = parts._replace(netloc=user + place).geturl()
-        if parts.scheme not in ("redis", "rediss", "unix"):
-            redis_url = ""
         return {
             "agent": name,
             "token": new.token,
             "public_key": public_key,
             "namespace": backend.store.keys.namespace,
-            "redis_url": redis_url or None,
+            "redis_url": redis_url,
         }
 
     return Enrolment(secret=secrets.token_urlsafe(32), enroll=enroll)

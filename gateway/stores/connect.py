@@ -16,7 +16,13 @@ from redis.exceptions import RedisClusterException
 
 from gateway.errors import GatewayError
 from gateway.stores.ingress import MOST_BYTES, BoundedParser
-from gateway.wire.redis_address import DEFAULT_PORT, hosts_of, login_of, sentinel_client
+from gateway.wire.redis_address import (
+    DEFAULT_PORT,
+    close_sentinels,
+    hosts_of,
+    login_of,
+    sentinel_client,
+)
 from gateway.wire.redis_multiplexer import Multiplexer
 
 _COMMAND_SECONDS = 5.0
@@ -133,6 +139,4 @@ def _as_lost_connection() -> Iterator[None]:
 async def disconnect(client: Any) -> None:
     """Close a client of `connect`, and the connections to Sentinels behind it."""
     await client.aclose()
-    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
-    for sentinel in manager.sentinels if manager else ():
-        await sentinel.aclose()
+    await close_sentinels(getattr(client, "connection_pool", None))

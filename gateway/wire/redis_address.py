@@ -88,6 +88,13 @@ class _Sentinel(Sentinel):
         return found
 
 
+async def close_sentinels(pool: Any) -> None:
+    """Close the connections to Sentinels behind a pool, if there are any."""
+    manager = getattr(pool, "sentinel_manager", None)
+    for sentinel in manager.sentinels if manager else ():
+        await sentinel.aclose()
+
+
 def login_of(parts: SplitResult) -> dict[str, Any]:
     """Return the user and password of a URL, as redis-py names them."""
     user, at, _ = parts.netloc.rpartition("@")

@@ -25,7 +25,7 @@ from gateway.domain.records import REVIEWS, Identity
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.stores.connect import connect
+from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.ingress import MOST_ATTEMPTS, MOST_BYTES
 from gateway.stores.keys import Keys
@@ -82,8 +82,8 @@ class Site:
 
     async def __aenter__(self) -> Site:
         """Be ready to start processes."""
-        self._stack.push_async_callback(self.store.redis.aclose)
-        self._stack.push_async_callback(self._blocking.aclose)
+        self._stack.push_async_callback(disconnect, self.store.redis)
+        self._stack.push_async_callback(disconnect, self._blocking)
         return self
 
     async def __aexit__(self, *exc: object) -> None:

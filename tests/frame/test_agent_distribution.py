@@ -31,6 +31,7 @@ SERVER_LIBRARIES = {
 # Modules that need an extra, a test runner or a host; all others import on rfc8785 alone.
 WITH_EXTRAS = {
     "gateway.client.pytest_plugin", "gateway.client.redis_transport", "gateway.integrations.udspy",
+    "gateway.wire.redis_address",
     "gateway.wire.redis_multiplexer",
 }  # fmt: skip
 IMPORT_EACH = """
