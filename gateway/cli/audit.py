@@ -14,7 +14,7 @@ from typing import TextIO
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.audit import Verification, verify
 from gateway.domain.records import AuditEvent
-from gateway.stores.record_codec import event_from
+from gateway.stores.archive_reading import read_latest
 from gateway.stores.seals import export
 from gateway.wire.codec import plain
 
@@ -24,9 +24,8 @@ _STEP = 1000
 async def tail(options: argparse.Namespace) -> int:
     """Print the latest events, the newest last."""
     async with connect_backend() as found:
-        rows = await found.store.redis.xrevrange(found.store.keys.events, count=options.lines)
-    for row in reversed(rows):
-        event = event_from(row[0], row[1])
+        events = await read_latest(found.store, options.lines)
+    for event in events:
         print(json.dumps(plain(event)) if options.json else _format_event(event))
     return 0
 

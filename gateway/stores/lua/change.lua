@@ -70,6 +70,7 @@ local function left(step, found, ends)
     -- Records of earlier versions do not say how long their body is.
     local size = found.size or redis.call('HSTRLEN', keys.record, 'body')
     redis.call('HINCRBY', load, 'bytes', digits(-size))
+    keep_load(load, now)
   end
 end
 

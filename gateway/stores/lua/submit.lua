@@ -73,6 +73,7 @@ if status == 'pending' then
   end
 end
 redis.call('HSET', keys.load, 'handed', digits(handed))
+keep_load(keys.load, now)
 
 local created, due, told = digits(now), digits(deadline), new.data
 local set = {'HSET', keys.record, 'agent', agent, 'session', new.session, 'digest', new.digest, 'status',
