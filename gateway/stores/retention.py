@@ -15,7 +15,7 @@ from gateway.stores.archiver import Trimming, next_id
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.requests import RedisStore
 from gateway.stores.seals import seals_of
-from gateway.stores.segments import Archive, Mark, SegmentHead
+from gateway.stores.segments import NOTHING, Archive, Mark, SegmentHead
 
 log = logging.getLogger("gateway.retention")
 
@@ -117,7 +117,7 @@ class Retention:
         if edge is None and mark.segments and self._store.archive is not None:
             old = await asyncio.to_thread(_old_segments, self._store.archive, mark, limit)
             if old is not None:
-                edge = Edge(mark._replace(first=old.number + 1), old.last, "0-0")
+                edge = Edge(mark._replace(first=old.number + 1), old.last, NOTHING)
         return edge
 
 

@@ -25,7 +25,7 @@ from gateway.stores.archive_reading import archive_of, read_mark
 from gateway.stores.record_codec import dumps, event_from
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
-from gateway.stores.segments import ArchiveProblem, Mark, Sealed, place_in
+from gateway.stores.segments import NOTHING, ArchiveProblem, Mark, Sealed, place_in
 from gateway.wire.codec import JsonObject, build, plain
 
 log = logging.getLogger("gateway.seals")
@@ -36,7 +36,6 @@ _GATHER_SECONDS = 2.0
 _LOOK_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
 _SEALS_AT_ONCE = 100
-_START = "0-0"
 
 
 class Sealer:
@@ -94,7 +93,7 @@ async def export(store: RedisStore) -> AsyncIterator[str]:
     """
     meta = await store.redis.hmget(store.keys.meta, "head", "sealed", "archived")
     head, sealed, archived = meta
-    reading = _SealedPart(store, sealed or _START, Mark.parse(archived))
+    reading = _SealedPart(store, sealed or NOTHING, Mark.parse(archived))
     async for line in reading.lines():
         yield line
     if reading.archived:
@@ -116,7 +115,7 @@ class _SealedPart:
         self._store = store
         self._end = end
         self._mark = mark
-        self._told = _START
+        self._told = NOTHING
         self._done = 0
         self.archived = False
 
@@ -124,7 +123,7 @@ class _SealedPart:
         """Yield the lines."""
         async for line in self._whole(self._mark.segments):
             yield line
-        async for line in self._whole(await self._find_strays()):
+        async for line in self._whole(await find_strays(self._store, self._mark)):
             yield line
         self._told, self._done = self._mark.last, self._mark.number
         pages = True
@@ -168,24 +167,6 @@ class _SealedPart:
             return [missing_line(number, str(problem))]
         return lines
 
-    async def _find_strays(self) -> list[int]:
-        """Return the segments that hold what Redis has not, though it never left it."""
-        if self._store.archive is None:
-            return []
-        numbers = await asyncio.to_thread(self._store.archive.numbers)
-        strays = [number for number in numbers if number > self._mark.number]
-        known = {seal.head async for _, seal in seals_of(self._store)} if strays else set()
-        mark = await read_mark(self._store)
-        heads = {one: await self._head_of(one) for one in strays if one > mark.number}
-        return [number for number, head in heads.items() if head not in known]
-
-    async def _head_of(self, number: int) -> str | None:
-        """Return the head of the chain after a segment, None when it cannot be read."""
-        try:
-            return (await asyncio.to_thread(archive_of(self._store).head_of, number)).head
-        except ArchiveProblem:
-            return None  # its line will say so
-
     async def _page(self) -> list[Sealed]:
         page: list[Sealed] = []
         async for _, one in sealed_after(self._store, self._told):
@@ -193,6 +174,25 @@ class _SealedPart:
                 break
             page.append(one)
         return page
+
+
+async def find_strays(store: RedisStore, mark: Mark) -> list[int]:
+    """Return the segments that hold what Redis has not, though it never left it."""
+    if store.archive is None:
+        return []
+    numbers = await asyncio.to_thread(store.archive.numbers)
+    beyond = [number for number in numbers if number > mark.number]
+    known = {seal.head async for _, seal in seals_of(store)} if beyond else set()
+    now = await read_mark(store)  # one may have left Redis meanwhile, as it should
+    strays = []
+    for number in (one for one in beyond if one > now.number):
+        try:
+            head = await asyncio.to_thread(store.archive.head_of, number)
+        except ArchiveProblem:
+            strays.append(number)  # its line in the export will say so
+        else:
+            strays += [number] if head.head not in known else []
+    return strays
 
 
 async def sealed_after(store: RedisStore, last: str) -> AsyncIterator[tuple[str, Sealed]]:

@@ -29,6 +29,9 @@ _SUFFIX = ".jsonl.gz"
 _DIGITS = 10
 _LONGEST_HEAD = 4096
 
+NOTHING = "0-0"
+"""An id before that of every event."""
+
 
 class ArchiveProblem(Unreachable):
     """A part of the archive is missing, damaged or another one's."""
@@ -59,7 +62,7 @@ class Mark(NamedTuple):
 
     first: int = 1
     number: int = 0
-    last: str = "0-0"
+    last: str = NOTHING
     head: str = GENESIS
 
     @classmethod

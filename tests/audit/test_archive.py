@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from gateway.cli import main as command
 from gateway.domain.audit import GENESIS, verify
+from gateway.errors import Unreachable
 from gateway.models import Action
-from gateway.stores.archive_reading import read_latest
+from gateway.stores.archive_reading import read_latest, read_mark
 from gateway.stores.archiver import Archiver, Pace, Trimming
+from gateway.stores.event_feed import RedisFeed
 from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
 from gateway.stores.seals import Sealer, export
@@ -351,3 +354,44 @@ async def test_what_an_agents_requests_come_to_ends(world: World) -> None:
     await world.store.redis.hset(load, "until", (await world.store.now()) + 86_400_000)
     await world.core.requests.decide(click(record))
     assert month < await world.store.redis.ttl(load) <= month + 86_400
+
+
+@pytest.mark.parametrize("more", [False, True])
+async def test_who_was_away_while_events_were_archived_looks_anew(
+    world: World, tmp_path: Path, more: bool
+) -> None:
+    """Behind what left Redis the feed has missed events: whoever listens is told to look, whether
+    or not Redis has more of them, and it reads on from there."""
+    feed = RedisFeed(world.blocking, world.store.keys, block_ms=50)
+    feed._cursor = (await world.events())[0].id
+    await sealed(world)
+    await archived(reopened(world, tmp_path))
+    if more:
+        await world.store.note("filler", data={})
+    async with feed.changes() as changes, feed.watch(None) as watch:
+        await feed._read(quiet=False)
+        assert await watch.wait(5)
+        with pytest.raises(Unreachable):
+            await anext(changes)
+    assert await feed._ends() == ((await read_mark(world.store)).last, feed._cursor)
+
+
+async def test_an_export_with_a_hole_says_so_and_fails(
+    world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    server_url: str,
+) -> None:
+    """`gateway audit export` writes what there is and returns 1; `verify` names the segment."""
+    keys = world.store.keys
+    await sealed(world)
+    await archived(reopened(world, tmp_path / keys.namespace))
+    Archive(tmp_path / keys.namespace).path(1).unlink()
+    monkeypatch.setenv("REDIS_URL", server_url)
+    monkeypatch.setenv("GATEWAY_NAMESPACE", keys.namespace)
+    monkeypatch.setenv("GATEWAY_ARCHIVE", str(tmp_path))
+    path = str(tmp_path / "audit.jsonl")
+    assert await asyncio.to_thread(command, ["audit", "export", path]) == 1
+    assert await asyncio.to_thread(command, ["audit", "verify", path]) == 1
+    assert "segment 1 is not here" in capsys.readouterr().out
