@@ -12,6 +12,7 @@ from time import monotonic
 from benchmarks import table
 from benchmarks.convergence import convergence
 from benchmarks.discord import discord_click_to_wake
+from benchmarks.ended import ended
 from benchmarks.inbox import inbox
 from benchmarks.intake import intake
 from benchmarks.many_waiters import many_waiters
@@ -37,6 +38,7 @@ PHASES = (
     grants,
     touching,
     memory,
+    ended,
     many_waiters,
     start_up,
 )

@@ -19,8 +19,8 @@ from gateway.stores.archiver import Archiver, Pace, Trimming
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
-from gateway.stores.seals import Sealer, export
-from gateway.stores.segments import Archive, ArchiveProblem
+from gateway.stores.seals import Sealer, export, sealed_after
+from gateway.stores.segments import Archive, ArchiveProblem, Mark
 from tests.audit.test_audit import Later, another_millisecond
 from tests.world import World, click
 
@@ -191,6 +191,27 @@ async def test_of_two_gateways_that_archive_at_once_one_writes(
     assert await lines_of(stores[0]) == whole
     assert verify([line async for line in export(stores[0])]).problems == []
     assert len(Archive(tmp_path).numbers()) == 1
+
+
+async def test_a_gateway_that_was_overtaken_writes_and_trims_nothing(
+    world: World, tmp_path: Path
+) -> None:
+    """Its segment is refused, and the one that is there stays; its mark is an old one."""
+    store = reopened(world, tmp_path)
+    await sealed(world)
+    batch = [one async for _, one in sealed_after(store, "0-0")]
+    await archived(store)
+    there = Archive(tmp_path).path(1).read_bytes()
+    with pytest.raises(FileExistsError):
+        Archive(tmp_path).write(1, [batch[0], batch[0]])
+    assert Archive(tmp_path).path(1).read_bytes() == there
+    assert len([*tmp_path.iterdir()]) == 1
+    await sealed(world)
+    mark = await read_mark(store)
+    ahead = Mark(number=2, last="99999999999999-0")
+    assert not await Trimming(store).trim(Mark(), ahead, "99999999999999-0")
+    assert await read_mark(store) == mark
+    assert await store.redis.xlen(store.keys.events) > 0
 
 
 async def test_a_folder_that_redis_does_not_know_takes_and_gives_nothing(

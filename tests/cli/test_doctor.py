@@ -344,6 +344,16 @@ async def test_doctor_says_whether_gptme_asks(
     assert says in found.says
 
 
+@pytest.mark.parametrize(
+    ("days", "fits"), [(90, "7,700"), (30, "23,000"), (900, "770")], ids=["90", "30", "900"]
+)
+async def test_the_memory_is_told_in_requests_a_day(site: Site, days: float, fits: str) -> None:
+    """Of the smallest server, by how long requests are kept."""
+    await site.redis.config_set("maxmemory", "1gb")
+    says = (await site.checks(retention_days=days))["memory"].says
+    assert f"room for {fits} small requests a day for {days} days" in says
+
+
 async def test_the_archives_folder_is_looked_at(site: Site, tmp_path: Path) -> None:
     """Named, the one that Redis knows, not gone past by a Redis that forgot, up to date."""
     store = site.gateway.backend.store

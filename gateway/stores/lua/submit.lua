@@ -77,7 +77,8 @@ keep_load(keys.load, now)
 
 local created, due, told = digits(now), digits(deadline), new.data
 local set = {'HSET', keys.record, 'agent', agent, 'session', new.session, 'digest', new.digest, 'status',
-  status, 'created', created, 'deadline', due, 'size', digits(size), 'body', new.body, unpack(new.set)}
+  status, 'created', created, 'deadline', due, 'body', new.body, unpack(new.set)}
+if status == 'pending' then set[#set + 1], set[#set + 2] = 'size', digits(size) end
 if leads then set[#set + 1], set[#set + 2] = 'leads', leads end
 redis.call(unpack(set))
 if behind ~= '' then
