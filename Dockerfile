@@ -11,7 +11,8 @@ RUN pip wheel --no-index --find-links /wheels --no-deps --wheel-dir /wheels . \
     && /app/bin/pip install --no-index --find-links /wheels "approval-gateway[slack,discord]"
 
 FROM python:3.13-slim
-RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin gateway
+RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin gateway \
+    && install --directory --mode 0700 --owner 10001 --group 10001 /archive
 COPY --from=build /app /app
 ENV PATH=/app/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 10001:10001

@@ -12,6 +12,7 @@ from time import monotonic
 from benchmarks import table
 from benchmarks.convergence import convergence
 from benchmarks.discord import discord_click_to_wake
+from benchmarks.ended import ended
 from benchmarks.hooks import hooks
 from benchmarks.inbox import inbox
 from benchmarks.intake import intake
@@ -39,6 +40,7 @@ PHASES = (
     grants,
     touching,
     memory,
+    ended,
     many_waiters,
     start_up,
 )

@@ -9,7 +9,7 @@ from benchmarks.flood import submission
 from benchmarks.stage import stage, until_pending
 from benchmarks.table import Row, p50
 
-_BODY_BYTES = 400
+BODY_BYTES = 400
 _FEW, _MANY = 1000, 10_000
 _SETTLE_SECONDS = 1.0
 _SERVERS = 5
@@ -34,7 +34,7 @@ async def memory() -> list[Row]:
                 "most": grown[-1],
                 "from": _FEW,
                 "to": _MANY,
-                "request_bytes": _BODY_BYTES,
+                "request_bytes": BODY_BYTES,
             },
         )
     ]
@@ -42,7 +42,7 @@ async def memory() -> list[Row]:
 
 async def _growth() -> float:
     """Return by how many bytes one server grows for each request."""
-    letters = _BODY_BYTES - len(submission(_AGENT, "", 0)[1]["body"])
+    letters = BODY_BYTES - len(submission(_AGENT, "", 0)[1]["body"])
     used = []
     async with stage() as scene, child("benchmarks.flood", scene.redis_url) as writer:
         store = scene.gateway.backend.store

@@ -14,19 +14,19 @@ from typing import TextIO
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.audit import Verification, verify
 from gateway.domain.records import AuditEvent
-from gateway.stores.record_codec import event_from
+from gateway.stores.archive_reading import read_latest
 from gateway.stores.seals import export
 from gateway.wire.codec import plain
 
 _STEP = 1000
+_MISSING = '{"missing"'
 
 
 async def tail(options: argparse.Namespace) -> int:
     """Print the latest events, the newest last."""
     async with connect_backend() as found:
-        rows = await found.store.redis.xrevrange(found.store.keys.events, count=options.lines)
-    for row in reversed(rows):
-        event = event_from(row[0], row[1])
+        events = await read_latest(found.store, options.lines)
+    for event in events:
         print(json.dumps(plain(event)) if options.json else _format_event(event))
     return 0
 
@@ -39,17 +39,22 @@ def _format_event(event: AuditEvent) -> str:
 
 
 async def export_all(options: argparse.Namespace) -> int:
-    """Write the whole audit as JSON lines. A file is replaced only when it is complete."""
-    count = 0
+    """Write the whole audit as JSON lines. A file is replaced only when it is complete.
+
+    Returns 1 when a part of the archive could not be read, which the lines then say."""
+    count = missing = 0
     async with connect_backend() as found:
         with _open_for_writing(options.file) as file:
             async for line in export(found.store):
                 file.write(line + "\n")
                 count += 1
+                missing += line.startswith(_MISSING)
                 if count % _STEP == 0:
                     print(f"\r{count} lines", end="", file=sys.stderr, flush=True)
     print(f"\r{count} lines written", file=sys.stderr)
-    return 0
+    if missing:
+        print(f"{missing} segments of the archive could not be read: verify", file=sys.stderr)
+    return 1 if missing else 0
 
 
 @contextmanager

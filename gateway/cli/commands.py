@@ -14,6 +14,7 @@ from gateway.errors import GatewayError
 from gateway.models import Kind
 
 _INTERRUPTED = 130
+_SHOWN = 200
 _KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
 
 Command = Callable[[argparse.Namespace], Awaitable[int]]
@@ -81,6 +82,13 @@ def _command(verbs: Verbs, name: str, run: str, help: str) -> argparse.ArgumentP
     return parser
 
 
+def _count(text: str) -> int:
+    """Return how many are meant; argparse says why a text is refused."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number from 1 on")
+    return int(text)
+
+
 def _later(run: str) -> Command:
     """Return a function that imports a command's module when it is called.
 
@@ -134,6 +142,14 @@ def _add_answer_commands(verbs: Verbs) -> None:
     ):
         several = f"{described}; several are decided all or none"
         one.add_argument("ids", nargs="+", metavar="ID", help=several)
+    for one in (pending, history):
+        one.add_argument(
+            "--limit",
+            type=_count,
+            default=_SHOWN,
+            help=f"how many at most; {_SHOWN} by default",
+        )
+        one.add_argument("--after", metavar="PLACE", default="", help="go on where a page ended")
     for one in (pending, history, show, session_list):
         one.add_argument("--json", action="store_true", help="print JSON")
 
@@ -273,7 +289,7 @@ def _add_operator_commands(verbs: Verbs) -> None:
     trail = verbs.add_parser("audit", help="what happened, sealed and in order")
     kinds = trail.add_subparsers(metavar="ACTION", required=True)
     tail = _command(kinds, "tail", "audit.tail", "print the latest events")
-    tail.add_argument("--lines", type=int, default=20, help="how many")
+    tail.add_argument("--lines", type=_count, default=20, help="how many")
     export = _command(kinds, "export", "audit.export_all", "write the audit as JSON lines")
     export.add_argument("file", help="where to, - for standard output")
     verify = _command(kinds, "verify", "audit.verify_file", "check an export, without a gateway")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from gateway.client.http_pool import HttpPool
 from gateway.errors import Conflict, NotFound, Unauthorized, Unreachable
@@ -51,10 +52,23 @@ def find_request(http: HttpPool, wanted: str) -> dict[str, Any]:
 
 def read_all(http: HttpPool, which: str) -> Iterator[dict[str, Any]]:
     """Yield all requests of a query, page by page."""
-    after = ""
-    while True:
-        page = http.call("GET", f"/v1/requests?{which}&limit={_PAGE}{after}")
-        yield from page["items"]
-        if not page.get("next"):
-            return
-        after = f"&after={page['next']}"
+    after: str | None = ""
+    while after is not None:
+        page, after = read_page(http, which, after, _PAGE)
+        yield from page
+
+
+def read_page(
+    http: HttpPool, which: str, after: str, limit: int
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Return at most `limit` requests of a query behind a place, and the place where the next ones
+    begin, None when there are no more."""
+    found: list[dict[str, Any]] = []
+    place: str | None = after
+    while place is not None and len(found) < limit:
+        behind = f"&after={quote(place)}" if place else ""
+        few = min(_PAGE, limit - len(found))
+        page = http.call("GET", f"/v1/requests?{which}&limit={few}{behind}")
+        found += page["items"]
+        place = page.get("next")
+    return found, place

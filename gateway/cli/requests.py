@@ -5,25 +5,34 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 
 from gateway.cli.answering import split_revision
 from gateway.cli.formatting import format_line, format_request, print_rows
-from gateway.cli.http_access import connect_as_approver, find_request, read_all
+from gateway.cli.http_access import connect_as_approver, find_request, read_page
+
+_QUERIES = {"pending": "status=pending", "history": "final=true"}
 
 
 async def show_pending(options: argparse.Namespace) -> int:
-    """List pending requests."""
-    return await asyncio.to_thread(_print_all, "status=pending", options, "nothing waits")
+    """List a page of the pending requests."""
+    return await asyncio.to_thread(_print_page, "pending", options, "nothing waits")
 
 
 async def show_history(options: argparse.Namespace) -> int:
-    """List the requests that have ended."""
-    return await asyncio.to_thread(_print_all, "final=true", options, "nothing has ended yet")
+    """List a page of the requests that have ended."""
+    return await asyncio.to_thread(_print_page, "history", options, "nothing has ended yet")
 
 
-def _print_all(which: str, options: argparse.Namespace, nothing: str) -> int:
+def _print_page(command: str, options: argparse.Namespace, nothing: str) -> int:
+    """Print a page; say on standard error how to see the next one, if there is one."""
     with connect_as_approver() as http:
-        return print_rows(read_all(http, which), options, format_line, nothing)
+        rows, place = read_page(http, _QUERIES[command], options.after, options.limit)
+    code = print_rows(rows, options, format_line, "no more" if options.after else nothing)
+    if place is not None:
+        more = f"gateway {command} --limit {options.limit} --after {place}"
+        print(f"for more: {more}", file=sys.stderr)
+    return code
 
 
 async def show(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.doctor.archive import check_archive
 from gateway.doctor.hosts import check_hosts
 from gateway.doctor.policy_and_agents import STORED_DATA_CHECKS
 from gateway.doctor.reachability import REACHABILITY_CHECKS, gateway_url
@@ -80,6 +81,7 @@ async def _check_redis(settings: Settings, backend: Backend) -> list[Check]:
     else:
         found += [_label(name, check(facts)) for name, check in SERVER_CHECKS]
     found += [_label(name, await _run_check(check(backend))) for name, check in STORED_DATA_CHECKS]
+    found.append(_label("archive", await _run_check(check_archive(backend))))
     return found
 
 

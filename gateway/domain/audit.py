@@ -1,7 +1,9 @@
 """The audit: the event stream, sealed by a hash chain, exported as JSON lines, verified offline.
 
 A line is `{"event": {...}}` or `{"seal": {...}}`; a seal follows the last event that it covers.
-`verify` needs the lines and nothing else.
+Where there is an archive, `{"store": {...}}` follows the last seal and says where Redis stands, and
+`{"missing": {...}}` stands for a segment that could not be read. `verify` needs the lines and
+nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ GENESIS = "0" * 64
 """What the first seal of a namespace builds on."""
 
 _AUTHORITIES = {DeciderKind.PERSON.value, DeciderKind.GRANT.value, DeciderKind.RULE.value}
+_NO_LINE = (InvalidRequest, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 _LONGEST_LINE = 4_194_304
+_BACKWARDS = "the audit went backwards: Redis has forgotten what was sealed before this line"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +77,16 @@ def seal_line(seal: Seal) -> str:
     return json.dumps({"seal": plain(seal)})
 
 
+def store_line(head: str) -> str:
+    """Return the line that says at which seal Redis stands."""
+    return json.dumps({"store": {"head": head}})
+
+
+def missing_line(number: int, why: str) -> str:
+    """Return the line that stands for a segment of the archive that could not be read."""
+    return json.dumps({"missing": {"segment": number, "why": why}})
+
+
 def verify(lines: Iterable[str]) -> Verification:
     """Check an export: the chain, the order, and that every ending has one author.
 
@@ -91,6 +105,7 @@ class _Checker:
     def __init__(self) -> None:
         self._found = Verification()
         self._head: str | None = None
+        self._heads = {GENESIS}
         self._batch: list[AuditEvent] = []
         self._last = (0, 0)
         self._endings: Counter[str] = Counter()
@@ -105,9 +120,13 @@ class _Checker:
                 self._event(number, build(AuditEvent, body))
             elif kind == "seal":
                 self._check_seal(number, build(Seal, body))
+            elif kind == "store":
+                self._check_store(number, str(body["head"]))
+            elif kind == "missing":
+                self._wrong(number, f"segment {body['segment']} is not here: {body['why']}")
             else:
                 self._wrong(number, f"{kind!r} is neither event nor seal")
-        except (InvalidRequest, AttributeError, StopIteration, ValueError) as error:
+        except _NO_LINE as error:
             self._wrong(number, f"not a line of an export: {error}")
 
     def finish(self) -> Verification:
@@ -144,11 +163,18 @@ class _Checker:
         if self._head is None:
             self._found.starts_at = seal.previous
         elif seal.previous != self._head:
-            self._wrong(number, "a seal is missing or was put in another place")
+            forked = seal.previous in self._heads
+            self._wrong(number, _BACKWARDS if forked else "a seal is missing or was put elsewhere")
         if not self._batch or seal_events(self._batch, seal.previous) != seal:
             self._wrong(number, f"the events up to {seal.last} are not the ones that were sealed")
         self._head = seal.head
+        self._heads.add(seal.head)
         self._batch = []
+
+    def _check_store(self, number: int, head: str) -> None:
+        """Take the seal at which Redis stood; the archive must not have gone past it."""
+        if head != (self._head or GENESIS):
+            self._wrong(number, _BACKWARDS)
 
     def _wrong(self, number: int, what: str) -> None:
         self._found.problems.append(f"line {number}: {what}")

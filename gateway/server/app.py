@@ -38,6 +38,7 @@ from gateway.server.health import NOT_FOLLOWING, NOT_TAKING_IN, HealthWatch, Rea
 from gateway.server.plugins import adapter_class, refuse_unknown
 from gateway.server.production_checks import refuse_unsafe
 from gateway.server.settings import BadSettings, Settings
+from gateway.stores.archiver import Archiver, Trimming
 from gateway.stores.browser_sessions import RedisLogins
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
@@ -147,7 +148,7 @@ async def _watch_health(
 async def _upkeep(
     settings: Settings, core: Core, store: RedisStore, feed: RedisFeed, hooks: HookHost
 ) -> AsyncIterator[None]:
-    """Run the work that time and events trigger: deadlines, seals, retention, webhooks, hooks."""
+    """Run what time and events trigger: deadlines, seals, archive, retention, webhooks, hooks."""
     async with AsyncExitStack() as stack:
         sweeper = Sweeper(core, store, session_idle_hours=settings.session_idle_hours)
         await stack.enter_async_context(run_in_background("sweeper", sweeper.run))
@@ -155,7 +156,12 @@ async def _upkeep(
             run_in_background("policy", partial(follow_policy, core, store))
         )
         await stack.enter_async_context(run_in_background("sealer", Sealer(store, feed).run))
-        retention = Retention(store, SystemClock(), days=settings.retention_days)
+        trimming = Trimming(store)
+        if store.archive is not None:
+            archiver = Archiver(store, trimming)
+            await stack.enter_async_context(run_in_background("archiver", archiver.run))
+        days = settings.retention_days
+        retention = Retention(store, SystemClock(), days=days, trimming=trimming)
         await stack.enter_async_context(run_in_background("retention", retention.run))
 
         unused = core.grants.run

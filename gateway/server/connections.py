@@ -28,6 +28,7 @@ from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import At, ignore_step
+from gateway.stores.segments import Archive
 from gateway.wire.local_discovery import write_private
 from gateway.wire.signatures import SEED_BYTES, Signer
 
@@ -52,7 +53,9 @@ async def open_backend(
     redis = connect(redis_url)
     try:
         async with line_to(redis_url) as line:
-            store = RedisStore(redis, Keys(settings.namespace), at=at, line=line)
+            folder = settings.archive_folder
+            archive = None if folder is None else Archive(folder, at)
+            store = RedisStore(redis, Keys(settings.namespace), at=at, line=line, archive=archive)
             await store.check_schema()
             yield Backend(
                 store=store,

@@ -102,6 +102,11 @@ class Settings(BaseSettings):
     retention_days: float = Field(
         90, gt=0, description="how long ended requests and events are kept"
     )
+    archive: Path | None = Field(
+        None,
+        description="folder that the audit moves to from Redis, one for all gateways; empty is "
+        "`archive` in the data folder for the embedded server, and none with REDIS_URL",
+    )
     session_idle_hours: float = Field(
         24,
         gt=0,
@@ -163,6 +168,14 @@ class Settings(BaseSettings):
     def secure(self) -> bool:
         """Whether browsers reach us over TLS."""
         return self.trusted_proxy or self.tls_cert is not None
+
+    @property
+    def archive_folder(self) -> Path | None:
+        """The folder of this namespace's archive, None when the audit stays in Redis."""
+        folder = self.archive
+        if folder is None and self.redis_url is None:
+            folder = self.data_dir / "archive"
+        return None if folder is None else folder / self.namespace
 
     @property
     def inbox_url(self) -> str:

@@ -22,12 +22,15 @@ from gateway.stores.keys import Keys
 from gateway.stores.record_codec import event_from
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
+from gateway.stores.segments import NOTHING, Mark
 
 log = logging.getLogger("gateway.feed")
 
 _WATCHDOG_SECONDS = 6.0
 _BATCH = 500
 _PAUSE_SECONDS = 0.2
+# Less than events are settled before they move to the archive.
+_LONGEST_GAP_SECONDS = 60.0
 
 
 class RedisFeed:
@@ -50,15 +53,17 @@ class RedisFeed:
         self._block_ms, self._patience, self._buffer = block_ms, patience, buffer
         self._redis = redis
         self._keys = keys or Keys()
-        self._cursor = "0-0"
+        self._cursor = NOTHING
         self._failing_since: float | None = None
+        self._read_at = 0.0
         self._subscribers: set[asyncio.Queue[AuditEvent | None]] = set()
         self._watches: defaultdict[str | None, set[Bell]] = defaultdict(set)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follow the stream until left. The cursor is taken before entering returns."""
-        self._cursor = await self._last_id()
+        _, self._cursor = await self._ends()
+        self._read_at = asyncio.get_running_loop().time()
         task = asyncio.create_task(self._follow(), name="event feed")
         try:
             yield
@@ -115,12 +120,14 @@ class RedisFeed:
 
     async def _read(self, quiet: bool) -> bool:
         """Tell of what comes next; return whether anything came. `quiet` is what it was before."""
-        if quiet:
+        now = asyncio.get_running_loop().time
+        if quiet or now() - self._read_at > _LONGEST_GAP_SECONDS:
             await self._check_cursor()
         async with asyncio.timeout(_WATCHDOG_SECONDS):
             found = await self._redis.xread(
                 {self._keys.events: self._cursor}, count=_BATCH, block=self._block_ms
             )
+        self._read_at = now()
         for event_id, fields in (entry for _, entries in found for entry in entries):
             self._cursor = event_id
             try:
@@ -131,21 +138,26 @@ class RedisFeed:
             self._tell(event)
         return bool(found)
 
-    async def _last_id(self) -> str:
-        last = await self._redis.xrevrange(self._keys.events, count=1)
-        return last[0][0] if last else "0-0"
+    async def _ends(self) -> tuple[str, str]:
+        """Return the last event that left Redis, and the last one of all."""
+        rows = await self._redis.xrevrange(self._keys.events, count=1)
+        left = Mark.parse(await self._redis.hget(self._keys.meta, "archived")).last
+        return left, rows[0][0] if rows else left
 
     async def _check_cursor(self) -> None:
-        """Go back when the stream ends before our cursor, and have everyone look at the state anew.
+        """Have everyone look at the state anew when the cursor is behind or ahead of the stream.
 
         A server that was restored from an older file, or whose clock was put back, counts from
-        lower ids again; a reader that stood by its cursor would never hear of anything.
+        lower ids again; a reader that stood by its cursor would never hear of anything. And one
+        that was away for long may find that what it missed has moved to the archive.
         """
-        last = await self._last_id()
-        if place_of(last) >= place_of(self._cursor):
+        left, last = await self._ends()
+        if place_of(left) <= place_of(self._cursor) <= place_of(last):
             return
-        log.warning("event ids ran backwards", extra={"event": "feed_went_back"})
-        self._cursor = last
+        ahead = place_of(self._cursor) > place_of(last)
+        text = "event ids ran backwards" if ahead else "events were missed"
+        log.warning(text, extra={"event": "feed_went_back" if ahead else "feed_missed"})
+        self._cursor = last if ahead else left
         for watch in (watch for watches in self._watches.values() for watch in watches):
             watch.wake()
         for queue in list(self._subscribers):

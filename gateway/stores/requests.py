@@ -15,8 +15,9 @@ from gateway.domain.redaction import mask
 from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import MAX_LIFE_SECONDS
+from gateway.stores.archive_reading import find_event, read_history
 from gateway.stores.keys import Keys
-from gateway.stores.record_codec import Recent, dumps, event_from
+from gateway.stores.record_codec import Recent, dumps
 from gateway.stores.request_lists import page_of, voted_of
 from gateway.stores.scripts import (
     At,
@@ -27,6 +28,7 @@ from gateway.stores.scripts import (
     refuse_to_write,
     submission,
 )
+from gateway.stores.segments import Archive
 from gateway.wire.codec import JsonObject, build, plain
 from gateway.wire.identifiers import AGENT_NAME, digest_process
 from gateway.wire.redis_multiplexer import Multiplexer
@@ -53,7 +55,9 @@ class RedisStore:
         line: Multiplexer | None = None,
         *,
         at_once: int = 500,
+        archive: Archive | None = None,
     ) -> None:
+        self.archive = archive
         self.redis, self.keys, self.at = redis, keys or Keys(), at
         self.line, self._at_once, self._recent = line or redis, at_once, Recent()
         self._submit, self._change = Script("submit", at), Script("change", at)
@@ -382,15 +386,13 @@ class RedisStore:
         event = await self.redis.hget(self.keys.meta, "stopped")
         if event is None:
             return None
-        rows = await self.redis.xrange(self.keys.events, event, event)
-        by = str(event_from(*rows[0]).data.get("by", "")) if rows else ""
+        found = await find_event(self, event)
+        by = str(found.data.get("by", "")) if found else ""
         return by, int(event.partition("-")[0])
 
     async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
-        """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
-        start = "-" if after is None else f"({after}"
-        rows = await self.redis.xrange(self.keys.events, start, "+", count=limit)
-        return [event_from(row[0], row[1]) for row in rows]
+        """Return up to `limit` events after an id. See `archive_reading.read_history`."""
+        return await read_history(self, after, limit)
 
     async def now(self) -> int:
         """Return the server's time, in ms since the epoch."""

@@ -1,16 +1,21 @@
-"""Forgets what is old: events and the requests they name go together, seals stay."""
+"""Forgets what is old: requests, then the events and seals that tell of them, wherever they are."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from typing import NamedTuple
 
 from gateway.domain.clock import Clock
+from gateway.domain.records import place_of
 from gateway.errors import GatewayError
 from gateway.ports.outgoing import GRANT
+from gateway.stores.archive_reading import read_mark
+from gateway.stores.archiver import Trimming, next_id
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.requests import RedisStore
 from gateway.stores.seals import seals_of
+from gateway.stores.segments import NOTHING, Archive, Mark, SegmentHead
 
 log = logging.getLogger("gateway.retention")
 
@@ -20,13 +25,25 @@ _BATCH = 500
 _PASSING: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
 
 
+class Edge(NamedTuple):
+    """Where what is kept begins: the mark of the archive then, the last event that goes, and the
+    last seal that goes from Redis."""
+
+    mark: Mark
+    last: str
+    entry: str
+
+
 class Retention:
     """Drops events older than `days`, but none of a waiting request and none that is unsealed."""
 
-    def __init__(self, store: RedisStore, clock: Clock, *, days: float) -> None:
+    def __init__(
+        self, store: RedisStore, clock: Clock, *, days: float, trimming: Trimming | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self._keep_ms = int(days * _DAY_MS)
+        self._trimming = trimming or Trimming(store)
 
     async def run(self) -> None:
         """Look once an hour, until cancelled. Replicas may all do so."""
@@ -39,17 +56,29 @@ class Retention:
 
     async def trim(self) -> int:
         """Drop what is old, dead letters too; return how many requests were forgotten."""
-        store = self._store
-        limit = await self._limit()
-        # Exactly on a seal's edge, so that what remains still verifies from its first event.
-        edge = await self._edge(limit)
-        if edge is None:
-            return 0
-        await store.redis.xtrim(store.keys.events, minid=_after(edge), approximate=False)
-        before_ms = int(edge.partition("-")[0])
+        async with self._trimming.turn() as ours:
+            return await self._trim() if ours else 0
+
+    async def _trim(self) -> int:
+        store, mark = self._store, await read_mark(self._store)
+        edge = await self._edge(mark)
         forgotten = 0
+        if edge is not None:
+            forgotten = await self._forget_requests(edge.last)
+            await self._forget_grants(_ms(edge.last))
+            await store.redis.xtrim(store.keys.dead, minid=next_id(edge.last), approximate=False)
+            # What tells of them goes last: whoever dies before it does all of it again.
+            if await self._trimming.trim(mark, edge.mark, edge.entry):
+                mark = edge.mark
+        if store.archive is not None:
+            await asyncio.to_thread(store.archive.drop, mark.first)
+        return forgotten
+
+    async def _forget_requests(self, last: str) -> int:
+        """Drop the requests that ended before an event; return how many."""
+        store, forgotten = self._store, 0
         while ids := await store.redis.zrange(
-            store.keys.done, "-inf", f"({before_ms}", byscore=True, offset=0, num=_BATCH
+            store.keys.done, "-inf", f"({_ms(last)}", byscore=True, offset=0, num=_BATCH
         ):
             await store.redis.delete(
                 *(key(one) for one in ids for key in (store.keys.record, store.keys.copies))
@@ -57,8 +86,6 @@ class Retention:
             await store.redis.zrem(store.keys.deadlines, *ids)
             await store.redis.zrem(store.keys.done, *ids)
             forgotten += len(ids)
-        await self._forget_grants(before_ms)
-        await store.redis.xtrim(store.keys.dead, minid=_after(edge), approximate=False)
         return forgotten
 
     async def _forget_grants(self, before_ms: int) -> None:
@@ -78,16 +105,32 @@ class Retention:
         oldest = await self._store.redis.zrange(self._store.keys.pending, 0, 0, withscores=True)
         return min(limit, int(oldest[0][1])) if oldest else limit
 
-    async def _edge(self, limit: int) -> str | None:
-        """Return the last event of the last seal that lies wholly before `limit`."""
-        edge: str | None = None
-        async for seal in seals_of(self._store):
-            if int(seal.last.partition("-")[0]) >= limit:
+    async def _edge(self, mark: Mark) -> Edge | None:
+        """Return where what is still needed begins: exactly behind a seal, so that what remains
+        verifies from its first event."""
+        limit, edge = await self._limit(), None
+        async for entry, seal in seals_of(self._store):
+            if _ms(seal.last) >= limit:
                 break
-            edge = seal.last
+            left = Mark(mark.number + 1, mark.number, seal.last, seal.head)
+            edge = Edge(left, seal.last, entry)
+        if edge is None and mark.segments and self._store.archive is not None:
+            old = await asyncio.to_thread(_old_segments, self._store.archive, mark, limit)
+            if old is not None:
+                edge = Edge(mark._replace(first=old.number + 1), old.last, NOTHING)
         return edge
 
 
-def _after(event_id: str) -> str:
-    milliseconds, _, sequence = event_id.partition("-")
-    return f"{milliseconds}-{int(sequence) + 1}"
+def _old_segments(archive: Archive, mark: Mark, limit: int) -> SegmentHead | None:
+    """Return the last of the segments that lie wholly before `limit`."""
+    there, found = set(archive.numbers()), None
+    for number in (one for one in mark.segments if one in there):
+        head = archive.head_of(number)
+        if _ms(head.last) >= limit:
+            break
+        found = head
+    return found
+
+
+def _ms(event_id: str) -> int:
+    return place_of(event_id)[0]

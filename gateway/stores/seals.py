@@ -5,18 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from redis.exceptions import RedisError
 
-from gateway.domain.audit import GENESIS, Seal, event_line, seal_events, seal_line
+from gateway.domain.audit import (
+    GENESIS,
+    Seal,
+    event_line,
+    missing_line,
+    seal_events,
+    seal_line,
+    store_line,
+)
 from gateway.domain.records import place_of
 from gateway.errors import GatewayError
 from gateway.ports import Feed
-from gateway.stores.record_codec import dumps
+from gateway.stores.archive_reading import archive_of, read_mark
+from gateway.stores.record_codec import dumps, event_from
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
-from gateway.wire.codec import build, plain
+from gateway.stores.segments import NOTHING, ArchiveProblem, Mark, Sealed, place_in
+from gateway.wire.codec import JsonObject, build, plain
 
 log = logging.getLogger("gateway.seals")
 
@@ -25,6 +35,7 @@ _SEALED_TOGETHER = 200  # hashing so many keeps nobody waiting for long
 _GATHER_SECONDS = 2.0
 _LOOK_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
+_SEALS_AT_ONCE = 100
 
 
 class Sealer:
@@ -76,26 +87,128 @@ class Sealer:
 
 
 async def export(store: RedisStore) -> AsyncIterator[str]:
-    """Yield the audit as lines, events and seals in order, a page at a time."""
-    seals = seals_of(store)
-    seal = await anext(seals, None)
-    cursor: str | None = None
+    """Yield the audit as lines, events and seals in order: the archive, then what is in Redis.
+
+    What cannot be read of the archive is a line too, which `verify` tells of.
+    """
+    meta = await store.redis.hmget(store.keys.meta, "head", "sealed", "archived")
+    head, sealed, archived = meta
+    reading = _SealedPart(store, sealed or NOTHING, Mark.parse(archived))
+    async for line in reading.lines():
+        yield line
+    if reading.archived:
+        yield store_line(head or GENESIS)
+    cursor = sealed
     while events := await store.history(cursor, _PAGE):
         for event in events:
-            # A seal over trimmed events has nothing left to stand behind.
-            while seal is not None and place_of(seal.last) < place_of(event.id):
-                seal = await anext(seals, None)
             yield event_line(event)
-            if seal is not None and seal.last == event.id:
-                yield seal_line(seal)
-                seal = await anext(seals, None)
         cursor = events[-1].id
 
 
-async def seals_of(store: RedisStore) -> AsyncIterator[Seal]:
-    """Yield every seal, oldest first."""
+class _SealedPart:
+    """Reads the audit up to the event `end`, whose seal was made when the archive stood at `mark`.
+
+    More may leave Redis while it is read.
+    """
+
+    def __init__(self, store: RedisStore, end: str, mark: Mark) -> None:
+        self._store = store
+        self._end = end
+        self._mark = mark
+        self._told = NOTHING
+        self._done = 0
+        self.archived = False
+
+    async def lines(self) -> AsyncIterator[str]:
+        """Yield the lines."""
+        async for line in self._whole(self._mark.segments):
+            yield line
+        async for line in self._whole(await find_strays(self._store, self._mark)):
+            yield line
+        self._told, self._done = self._mark.last, self._mark.number
+        pages = True
+        while pages:
+            page = await self._page()
+            mark = await read_mark(self._store)
+            if mark.number > self._done:  # some of it may have left Redis before it was read
+                async for line in self._since(mark):
+                    yield line
+                continue
+            for one in page:
+                for event in one.events:
+                    yield event_line(event)
+                if one.events:  # a seal over trimmed events has nothing to stand behind
+                    yield seal_line(one.seal)
+                self._told = one.seal.last
+            pages = bool(page)
+
+    async def _whole(self, numbers: Iterable[int]) -> AsyncIterator[str]:
+        for number in numbers:
+            for line in await self._segment(number):
+                yield line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
+
+    async def _since(self, mark: Mark) -> AsyncIterator[str]:
+        """Yield what was archived since we began to read, as far as it was sealed then."""
+        for number in range(max(self._done + 1, mark.first), mark.number + 1):
+            for line in await self._segment(number):
+                place = self._end if isinstance(line, str) else place_in(line)
+                if place_of(self._told) < place_of(place) <= place_of(self._end):
+                    yield line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
+        self._told, self._done = mark.last, mark.number
+
+    async def _segment(self, number: int) -> Sequence[JsonObject | str]:
+        """Return the lines of a segment, or one that says why it cannot be read."""
+        self.archived = True
+        archive = archive_of(self._store)
+        try:
+            lines = await asyncio.to_thread(archive.read, number)
+            await asyncio.to_thread(archive.check_order, number)
+        except ArchiveProblem as problem:
+            return [missing_line(number, str(problem))]
+        return lines
+
+    async def _page(self) -> list[Sealed]:
+        page: list[Sealed] = []
+        async for _, one in sealed_after(self._store, self._told):
+            if len(page) == _SEALS_AT_ONCE or place_of(one.seal.last) > place_of(self._end):
+                break
+            page.append(one)
+        return page
+
+
+async def find_strays(store: RedisStore, mark: Mark) -> list[int]:
+    """Return the segments that hold what Redis has not, though it never left it."""
+    if store.archive is None:
+        return []
+    numbers = await asyncio.to_thread(store.archive.numbers)
+    beyond = [number for number in numbers if number > mark.number]
+    known = {seal.head async for _, seal in seals_of(store)} if beyond else set()
+    now = await read_mark(store)  # one may have left Redis meanwhile, as it should
+    strays = []
+    for number in (one for one in beyond if one > now.number):
+        try:
+            head = await asyncio.to_thread(store.archive.head_of, number)
+        except ArchiveProblem:
+            strays.append(number)  # its line in the export will say so
+        else:
+            strays += [number] if head.head not in known else []
+    return strays
+
+
+async def sealed_after(store: RedisStore, last: str) -> AsyncIterator[tuple[str, Sealed]]:
+    """Yield the seals in Redis after an event with their events, each with its own place."""
+    async for entry, seal in seals_of(store):
+        if place_of(seal.last) <= place_of(last):
+            continue
+        rows = await store.redis.xrange(store.keys.events, f"({last}", seal.last)
+        yield entry, Sealed(seal, tuple(event_from(*row) for row in rows))
+        last = seal.last
+
+
+async def seals_of(store: RedisStore) -> AsyncIterator[tuple[str, Seal]]:
+    """Yield every seal in Redis with its place, oldest first."""
     cursor = "-"
     while rows := await store.redis.xrange(store.keys.seals, cursor, "+", count=_PAGE):
-        for row in rows:
-            yield build(Seal, json.loads(row[1]["seal"]))
+        for entry, fields in rows:
+            yield entry, build(Seal, json.loads(fields["seal"]))
         cursor = f"({rows[-1][0]}"

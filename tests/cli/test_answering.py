@@ -179,6 +179,27 @@ def test_the_history_says_when_who_and_whether_it_was_edited(up: Shell, agent: H
     assert "not today" in up.run("show", other)
 
 
+def test_lists_come_in_pages(up: Shell, agent: HttpPool) -> None:
+    """Newest first, as many as asked for; the next command is printed, and works as printed."""
+    wanted = [ask(agent, new_id(), command=f"ls {n}") for n in range(7)][::-1]
+    for command in ("pending", "history"):
+        seen, words = list[str](), [command, "--limit", "3"]
+        while words:
+            lines = up.run(*words).splitlines()
+            rows = [line.partition("@")[0] for line in lines if "@" in line]
+            assert len(rows) <= 3
+            seen += rows
+            more = [line for line in lines if line.startswith("for more: gateway ")]
+            words = more[0].removeprefix("for more: gateway ").split() if more else []
+        assert [one for one in seen if one in wanted] == wanted
+        if command == "pending":
+            for one in reversed(wanted):
+                up.run("deny", one)
+    assert len(up.run("pending", "--limit", "3", "--json").splitlines()) <= 3
+    for wrong in ("0", "-1", "x"):
+        up.run("history", "--limit", wrong, code=2)
+
+
 def test_secrets_are_shown_to_who_asks_for_them(up: Shell, agent: HttpPool) -> None:
     """Masked in lists and answers, and cut only then: half a secret would not look like one."""
     secret = "hunter2-hunter2"

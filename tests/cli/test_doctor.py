@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -11,18 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.doctor import FAIL, OK, WARN, Check, examine, gateway_url
+from gateway.domain.audit import GENESIS, seal_events, seal_line
 from gateway.domain.clock import SystemClock
-from gateway.domain.records import REVIEWS
+from gateway.domain.records import REVIEWS, AuditEvent
 from gateway.domain.store import REROUTING
 from gateway.errors import InvalidRequest, NotFound
 from gateway.server.app import Gateway, run_gateway
 from gateway.server.connections import Backend, open_backend
 from gateway.server.settings import Settings
+from gateway.stores.archiver import Archiver, Pace, Trimming
 from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox
+from gateway.stores.seals import Sealer
 from gateway.wire.local_discovery import FILE_NAME, write_private
 from tests.cli.shell import Shell
 from tests.cli.test_adapters import install
@@ -336,3 +342,59 @@ async def test_doctor_says_whether_gptme_asks(
     found = (await site.checks())["gptme"]
     assert found.result == result
     assert says in found.says
+
+
+@pytest.mark.parametrize(
+    ("days", "fits"), [(90, "7,700"), (30, "23,000"), (900, "770")], ids=["90", "30", "900"]
+)
+async def test_the_memory_is_told_in_requests_a_day(site: Site, days: float, fits: str) -> None:
+    """Of the smallest server, by how long requests are kept."""
+    await site.redis.config_set("maxmemory", "1gb")
+    says = (await site.checks(retention_days=days))["memory"].says
+    assert f"room for {fits} small requests a day for {days} days" in says
+
+
+async def test_the_archives_folder_is_looked_at(site: Site, tmp_path: Path) -> None:
+    """Named, the one that Redis knows, not gone past by a Redis that forgot, up to date."""
+    store = site.gateway.backend.store
+    assert store.archive is not None
+    redis, keys = site.redis, site.keys
+
+    async def found(**changes: Any) -> Check:
+        named = Site(site.gateway, site.settings.model_copy(update=changes))
+        return (await named.checks())["archive"]
+
+    elsewhere = SecretStr(site.gateway.backend.url)
+    assert (await found()).result == OK
+    assert (await found(redis_url=elsewhere)).result == WARN
+    await Sealer(store, site.gateway.core.feed).seal_all()
+    await redis.delete(keys.of("archive", "claim"))  # the running gateway has it
+    assert await Archiver(store, Trimming(store), Pace(settled_ms=-99, longest_ms=0)).archive_all()
+    assert (await found()).says.startswith("1 segments")
+    assert (await found(redis_url=elsewhere)).result == FAIL
+    assert "missing" in (await found(archive=tmp_path / "other")).says
+    mark = await redis.hget(keys.meta, "archived")
+    await redis.hdel(keys.meta, "archived")
+    await redis.delete(keys.seals)
+    assert "backwards" in (await found()).says
+    await redis.hset(keys.meta, "archived", mark)
+    await redis.delete(keys.seals)
+    last = seal_line(seal_events([AuditEvent(id="1-1", type="x", at=1)], GENESIS))
+    await redis.xadd(keys.seals, {"seal": json.dumps(json.loads(last)["seal"])}, id="1-1")
+    assert "two hours" in (await found()).says
+
+
+async def test_a_folder_without_hard_links_is_told_of(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that cannot be written to: an archive there would never be made."""
+    store = site.gateway.backend.store
+    assert store.archive is not None
+    await asyncio.to_thread(store.archive.folder.mkdir, parents=True)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    found = (await site.checks())["archive"]
+    assert (found.result, "cannot be written" in found.says) == (FAIL, True)

@@ -21,7 +21,7 @@ from gateway.approvals.writer import FOLLOWUPS
 from gateway.client.http_pool import HttpPool
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Budget
-from gateway.domain.records import REVIEWS, Identity
+from gateway.domain.records import REVIEWS, AuditEvent, Identity
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
@@ -30,6 +30,7 @@ from gateway.stores.credentials import RedisCredentials
 from gateway.stores.ingress import MOST_ATTEMPTS, MOST_BYTES
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
+from gateway.stores.segments import Archive
 from gateway.wire.codec import JsonObject, plain
 from tests.faults import roles
 from tests.faults.processes import Child, child
@@ -65,6 +66,7 @@ class Site:
             "REDIS_URL": through or redis_url,
             "GATEWAY_NAMESPACE": namespace,
             "GATEWAY_DATA_DIR": str(folder),
+            "GATEWAY_ARCHIVE": str(folder / "archive"),
             "GATEWAY_PORT": str(free_port()),
             "GATEWAY_AGENT": self.agent,
             "GATEWAY_ADAPTERS": '["web","wall"]',
@@ -73,7 +75,8 @@ class Site:
             "GATEWAY_WEBHOOK_HOSTS": '["localhost:9"]',
             "GATEWAY_WEBHOOK_SECRET": "whsec_" + 32 * "A",
         }
-        self.store = RedisStore(connect(redis_url), Keys(namespace))
+        archive = Archive(folder / "archive" / namespace)
+        self.store = RedisStore(connect(redis_url), Keys(namespace), archive=archive)
         self.url = ""
         self.ready = asyncio.Event()
         self._blocking = connect(redis_url, blocking=True)
@@ -130,7 +133,8 @@ class Site:
         assert await dying.ended() == -signal.SIGKILL
         # Nobody else lives here, so no lease of the dead need run out first.
         await self.store.forget_replicas()
-        await self.store.redis.delete(self.store.keys.of("changing", "agent", self.agent))
+        for lease in (("changing", "agent", self.agent), ("archive", "claim")):
+            await self.store.redis.delete(self.store.keys.of(*lease))
         await self.release_cards()
         return await self.gateway(step, nth)
 
@@ -263,7 +267,7 @@ class Site:
 
     async def approve(self) -> None:
         """Answer what comes, as `DECISIONS` says, until cancelled."""
-        cursor = "0"
+        cursor = "0-0"
         while True:
             cursor, _ = await self._events(cursor)
             for item in await self.pending():
@@ -303,21 +307,23 @@ class Site:
 
     async def until(self, kind: str, request_id: str | None = None) -> None:
         """Wait for an event, of one request or of any."""
-        cursor = "0"
+        cursor = "0-0"
         while True:
             cursor, events = await self._events(cursor)
-            if any(one["t"] == kind and request_id in (None, one["id"]) for one in events):
+            if any(one.type == kind and request_id in (None, one.request_id) for one in events):
                 return
 
-    async def _events(self, cursor: str) -> tuple[str, list[dict[str, str]]]:
+    async def _events(self, cursor: str) -> tuple[str, list[AuditEvent]]:
         """Wait a second at most for events after a cursor; return the new cursor, and them."""
         try:
-            found = await self._blocking.xread({self.store.keys.events: cursor}, block=1000)
+            found = await self.store.history(cursor, 1000)
+            if not found:
+                await self._blocking.xread({self.store.keys.events: cursor}, block=1000)
+                found = await self.store.history(cursor, 1000)
         except (RedisError, OSError):
             await moment()  # it may be down for the test's own reasons
             found = []
-        rows = found[0][1] if found else []
-        return rows[-1][0] if rows else cursor, [fields for _, fields in rows]
+        return found[-1].id if found else cursor, found
 
     async def until_shown(self) -> None:
         """Wait until every copy of every card is as it should be."""

@@ -24,6 +24,7 @@ LIVES = [
     *((f"{script}:before", f"{script}:after") for script in SCRIPTS),
     ("ingress:read", "entry:before", "entry:after"),
     ("dead:before", "dead:written", "dead:after"),
+    ("segment:written", "segment:linked", "segment:kept"),
 ]
 """Every step there is, in the order in which the gateways of one story die of them."""
 

@@ -141,6 +141,7 @@ async def test_the_compose_file_is_a_setting_that_passes(tmp_path: Path) -> None
         chosen = settings(
             local,
             data_dir=tmp_path / "state",
+            archive=tmp_path / "archive",
             host="0.0.0.0",
             trusted_proxy=True,
             public_url="http://gateway:8080",

@@ -17,6 +17,7 @@ import pytest
 import redis
 from pydantic import ValidationError
 
+from gateway.cli.redis_access import connect_backend
 from gateway.errors import GatewayError
 from gateway.server.app import run_gateway
 from gateway.server.settings import BadSettings, Settings
@@ -61,6 +62,23 @@ def test_the_example_file_is_the_defaults(monkeypatch: pytest.MonkeyPatch, tmp_p
     for name, value in variables().items():
         monkeypatch.setenv(name, value)
     assert Settings() == plain
+
+
+async def test_the_archive_lies_where_it_is_said_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server_url: str, namespace: str
+) -> None:
+    """In the data folder with the embedded server; beside another Redis in none unless one is
+    named, for a container's own disk may not last; in a folder for each namespace. A gateway and
+    its commands have the same."""
+    monkeypatch.setenv("GATEWAY_DATA_DIR", str(tmp_path))
+    assert Settings().archive_folder == tmp_path / "archive" / "gw"
+    monkeypatch.setenv("REDIS_URL", server_url)
+    monkeypatch.setenv("GATEWAY_NAMESPACE", namespace)
+    assert Settings().archive_folder is None
+    monkeypatch.setenv("GATEWAY_ARCHIVE", str(tmp_path / "shared"))
+    async with run_gateway(Settings(port=0, adapters=())) as gateway, connect_backend() as found:
+        archives = gateway.backend.store.archive, found.store.archive
+    assert [one and one.folder for one in archives] == [tmp_path / "shared" / namespace] * 2
 
 
 def test_secrets_may_come_from_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

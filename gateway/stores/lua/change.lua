@@ -70,6 +70,7 @@ local function left(step, found, ends)
     -- Records of earlier versions do not say how long their body is.
     local size = found.size or redis.call('HSTRLEN', keys.record, 'body')
     redis.call('HINCRBY', load, 'bytes', digits(-size))
+    keep_load(load, now)
   end
 end
 
@@ -94,6 +95,8 @@ end
 local function write(step, found, ends)
   local keys, revision = step.keys, digits(tonumber(found.rev) + 1)
   if step.delete then redis.call('HDEL', keys.record, unpack(step.delete)) end
+  -- What only those that wait need, and a record is kept for long.
+  if ends then redis.call('HDEL', keys.record, 'size', 'leads') end
   local set = {'HSET', keys.record, 'rev', revision, 'status', step.status, unpack(step.set)}
   if ends then set[#set + 1], set[#set + 2] = 'decision', step.decision or '' end
   redis.call(unpack(set))

@@ -2,6 +2,8 @@
 
 local LONGEST_REPLY_STREAM = 10000
 local REPLY_STREAM_LIFE_MS = 86400000
+-- What an agent's requests come to is kept as long as any of them may wait, and a day more.
+local LOAD_LIFE_MS = 31 * 86400000
 
 local function digits(number)
   return string.format('%.0f', number)
@@ -119,10 +121,18 @@ local function spend_card(load, now, each, burst, must)
   return 0
 end
 
+-- Keeps what an agent's requests come to, now that it was written to; what nobody writes to ends, a
+-- pause not before its time.
+local function keep_load(load, now)
+  local paused = tonumber(redis.call('HGET', load, 'until') or '0')
+  redis.call('PEXPIREAT', load, digits(math.max(now, paused) + LOAD_LIFE_MS))
+end
+
 -- Writes down that an agent's digest card says something else: a request joined or left those behind
 -- it, or the agent was paused, or may ask again.
 local function recount(load, prefix, queues, agent, now)
   redis.call('HINCRBY', load, 'rev', 1)
+  keep_load(load, now)
   mark(prefix, queues, '~' .. agent, now)
 end
 

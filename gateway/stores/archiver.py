@@ -1,0 +1,194 @@
+"""Moves events that are sealed and some minutes old out of Redis, into the archive.
+
+Start at `Archiver`. docs/adr/0033-archive.md says why nothing is lost on the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from redis.exceptions import RedisError
+
+from gateway.domain.records import place_of
+from gateway.errors import GatewayError
+from gateway.stores.archive_reading import archive_of, read_mark
+from gateway.stores.requests import RedisStore
+from gateway.stores.scripts import Script
+from gateway.stores.seals import sealed_after, seals_of
+from gateway.stores.segments import Archive, ArchiveProblem, Mark, Sealed
+
+log = logging.getLogger("gateway.archive")
+
+_LOOK_SECONDS = 60.0
+_CLAIM_MS = 300_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When a segment is made: of what happened `settled_ms` ago, once that is `most_events`, or
+    once the first of it happened `longest_ms` ago."""
+
+    settled_ms: int = 300_000
+    longest_ms: int = 3_600_000
+    most_events: int = 5000
+
+
+PACE = Pace()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Seals in their order with their events, and the place of the last one in its stream."""
+
+    sealed: list[Sealed]
+    entry: str
+
+    @property
+    def last(self) -> str:
+        """The last event."""
+        return self.sealed[-1].seal.last
+
+    @property
+    def head(self) -> str:
+        """The chain's head after the last seal."""
+        return self.sealed[-1].seal.head
+
+
+class Trimming:
+    """Drops events and seals from the beginning of their streams, on one gateway at a time."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self._store = store
+        self._trim, self._claim = Script("trim", store.at), Script("claim", store.at)
+        self._me, self._lock = secrets.token_hex(8), asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[bool]:
+        """Have nobody else trim inside the block; yields False while another gateway does."""
+        keys = self._store.keys
+        names = [keys.of("archive", "claim"), keys.meta]
+        async with self._lock:
+            yield bool(await self._claim.run(self._store.redis, names, [self._me, _CLAIM_MS]))
+
+    async def trim(self, before: Mark, after: Mark, entry: str) -> bool:
+        """Drop the events that the new mark says are gone, and the seals up to `entry`; return
+        False when another gateway was faster."""
+        keys = self._store.keys
+        done = await self._trim.run(
+            self._store.redis,
+            [keys.events, keys.seals, keys.meta],
+            [before.written, after.written, next_id(after.last), next_id(entry)],
+        )
+        return bool(done)
+
+
+class Archiver:
+    """Archives, on whichever gateway has the turn. The folder must be the one that Redis knows."""
+
+    def __init__(self, store: RedisStore, trimming: Trimming, pace: Pace | None = None) -> None:
+        self._store, self._trimming, self._pace = store, trimming, pace or PACE
+        self._archive = archive_of(store)
+        self._said = ""
+
+    async def run(self) -> None:
+        """Look once a minute, until cancelled."""
+        while True:
+            try:
+                await self.archive_all()
+                self._said = ""
+            except (GatewayError, RedisError, OSError) as error:
+                if str(error) != self._said:  # once, and not each minute
+                    log.error("not archived: %s", error, extra={"event": "archive_failed"})
+                self._said = str(error)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def archive_all(self) -> int:
+        """Archive what is due; return how many segments left Redis.
+
+        Raises ArchiveProblem when the folder is not the one that Redis knows, OSError when the disk
+        refuses.
+        """
+        made, due = 0, True
+        while due:
+            async with self._trimming.turn() as ours:
+                due = ours and await self._archive_next()
+            made += due
+        return made
+
+    async def _archive_next(self) -> bool:
+        """Archive one segment, or trim one that a gateway died over; return whether one was due."""
+        mark = await read_mark(self._store)
+        numbers = await asyncio.to_thread(self._look, mark)
+        strays = [number for number in numbers if number > mark.number]
+        if strays:
+            known = {seal.head: entry async for entry, seal in seals_of(self._store)}
+            for number in strays:
+                head = await asyncio.to_thread(self._archive.head_of, number)
+                if head.head in known:
+                    await asyncio.to_thread(self._archive.verify, head)
+                    left = Mark(number=number, last=head.last, head=head.head)
+                    return await self._trim(mark, left, known[head.head])
+        batch = await self._gather(mark)
+        if batch is None:
+            return False
+        if strays:
+            text = "segments %s hold what Redis has forgotten: the audit went backwards"
+            log.error(text, strays, extra={"event": "archive_went_back"})
+        left = Mark(number=max([mark.number, *numbers]) + 1, last=batch.last, head=batch.head)
+        try:
+            await asyncio.to_thread(self._archive.write, left.number, batch.sealed)
+        except FileExistsError:
+            return False  # a gateway that seemed dead was faster
+        return await self._trim(mark, left, batch.entry)
+
+    def _look(self, mark: Mark) -> list[int]:
+        """Return the numbers of all segments, and clear away what is left of dead writers."""
+        self._archive.sweep()
+        check_folder(self._archive, mark)
+        return self._archive.numbers()
+
+    async def _trim(self, mark: Mark, left: Mark, entry: str) -> bool:
+        oldest = (await asyncio.to_thread(self._archive.numbers))[0]
+        left = left._replace(first=max(mark.first, oldest))
+        return await self._trimming.trim(mark, left, entry)
+
+    async def _gather(self, mark: Mark) -> Batch | None:
+        """Return what is to be the next segment, None when nothing is due."""
+        now, pace = await self._store.now(), self._pace
+        sealed: list[Sealed] = []
+        entry, count = "", 0
+        async for place, one in sealed_after(self._store, mark.last):
+            if _ms(one.seal.last) > now - pace.settled_ms or count >= pace.most_events:
+                break
+            if one.events:  # an earlier version dropped events and kept their seals
+                sealed.append(one)
+                entry, count = place, count + len(one.events)
+        if not sealed:
+            return None
+        waited = now - _ms(sealed[0].events[0].id)
+        due = count >= pace.most_events or waited >= pace.longest_ms
+        return Batch(sealed, entry) if due else None
+
+
+def check_folder(archive: Archive, mark: Mark) -> None:
+    """Raise ArchiveProblem unless the folder holds the last segment that left Redis."""
+    if not mark.segments:
+        return
+    found = archive.head_of(mark.number)
+    if (found.last, found.head) != (mark.last, mark.head):
+        raise ArchiveProblem(f"{archive.folder} is the archive of another Redis")
+
+
+def next_id(event_id: str) -> str:
+    """Return the first id that comes after one."""
+    milliseconds, _, sequence = event_id.partition("-")
+    return f"{milliseconds}-{int(sequence) + 1}"
+
+
+def _ms(event_id: str) -> int:
+    return place_of(event_id)[0]

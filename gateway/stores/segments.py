@@ -1,0 +1,249 @@
+"""The archive's folder: compressed segments of the audit, each a run of seals with their events.
+
+A segment is a file of gzip, numbered from 1. Its first line says what follows, with the SHA-256 of
+that and of the first line of the segment before; the rest are lines as `gateway audit export`
+writes them. A file is never changed. It comes into being by a link, which fails where there is one
+of its number already: of two gateways that write at once, one wins.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import secrets
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from gateway.domain.audit import GENESIS, Seal
+from gateway.domain.records import AuditEvent
+from gateway.errors import InvalidRequest, Unreachable
+from gateway.stores.scripts import At, ignore_step
+from gateway.wire.canonical_json import sha256_hex
+from gateway.wire.codec import JsonObject, Wire, build, plain
+
+_SUFFIX = ".jsonl.gz"
+_DIGITS = 10
+_LONGEST_HEAD = 4096
+
+NOTHING = "0-0"
+"""An id before that of every event."""
+
+
+class ArchiveProblem(Unreachable):
+    """A part of the archive is missing, damaged or another one's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentHead(Wire):
+    """What a segment holds: its events from `first` to `last`, and the seals over them.
+
+    The seals build on the head `previous` and end with `head`. `sha256` is that of all lines but
+    the first, `before` that of the first line of the segment before, empty where there is none.
+    """
+
+    number: int
+    first: str
+    last: str
+    events: int
+    seals: int
+    previous: str
+    head: str
+    before: str
+    sha256: str
+
+
+class Mark(NamedTuple):
+    """How far the archive goes, as Redis knows: its segments from `first` to `number`, and the last
+    event and seal that left Redis."""
+
+    first: int = 1
+    number: int = 0
+    last: str = NOTHING
+    head: str = GENESIS
+
+    @classmethod
+    def parse(cls, written: str | None) -> Mark:
+        """Return the mark that is written so; None is that of a namespace without one."""
+        if not written:
+            return cls()
+        first, number, last, head = written.split(" ")
+        return cls(int(first), int(number), last, head)
+
+    @property
+    def written(self) -> str:
+        """The mark as one word after the other, empty before anything left Redis."""
+        return "" if self == Mark() else " ".join(map(str, self))
+
+    @property
+    def segments(self) -> range:
+        """The numbers of the segments that must be there."""
+        return range(self.first, self.number + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A seal, and the events that it covers."""
+
+    seal: Seal
+    events: tuple[AuditEvent, ...]
+
+
+class Archive:
+    """The segments in one folder. All of it waits for the disk: call it in a thread.
+
+    `at` is called at each step of writing.
+    """
+
+    def __init__(self, folder: Path, at: At = ignore_step) -> None:
+        self.folder, self._at = folder, at
+        self._heads: dict[int, SegmentHead] = {}
+        self._latest: tuple[int, tuple[JsonObject, ...]] = (0, ())
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all segments, the lowest first."""
+        found = (path.name.removesuffix(_SUFFIX) for path in self.folder.glob(f"*{_SUFFIX}"))
+        return sorted(int(name) for name in found if name.isdecimal())
+
+    def path(self, number: int) -> Path:
+        """Return the file of a segment."""
+        return self.folder / f"{number:0{_DIGITS}}{_SUFFIX}"
+
+    def head_of(self, number: int) -> SegmentHead:
+        """Return what a segment says of itself. Raises ArchiveProblem."""
+        if number not in self._heads:
+            self._heads[number] = _parse_head(self.path(number), self._first_line(number))
+        return self._heads[number]
+
+    def read(self, number: int) -> tuple[JsonObject, ...]:
+        """Return the lines of a segment, all but the first, as JSON objects. Raises ArchiveProblem
+        unless they are those that were written."""
+        latest, lines = self._latest
+        if latest == number:
+            return lines
+        path = self.path(number)
+        try:
+            first, _, rest = gzip.decompress(path.read_bytes()).partition(b"\n")
+        except (OSError, EOFError, zlib.error) as error:
+            raise _unreadable(path, error) from error
+        head = _parse_head(path, first)
+        if head.number != number or head.sha256 != sha256_hex(rest):
+            raise ArchiveProblem(f"{path} is damaged: its checksum is another one")
+        lines = tuple(json.loads(line) for line in rest.splitlines())
+        self._latest = number, lines
+        return lines
+
+    def check_order(self, number: int) -> None:
+        """Raise ArchiveProblem unless a segment follows the one before, where there is one."""
+        before = self.path(number - 1)
+        if before.exists() and self.head_of(number).before != _digest(self.head_of(number - 1)):
+            raise ArchiveProblem(f"{self.path(number)} does not follow {before.name}")
+
+    def write(self, number: int, sealed: Sequence[Sealed]) -> None:
+        """Write a segment, so that it lasts, and read it back.
+
+        Raises FileExistsError when there is one of this number already, and OSError when the disk
+        is full or refuses.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = _digest(self.head_of(number - 1)) if self.path(number - 1).exists() else ""
+        events = [event for one in sealed for event in one.events]
+        body = "".join(f"{json.dumps(line)}\n" for one in sealed for line in _lines(one)).encode()
+        head = SegmentHead(
+            number=number,
+            first=events[0].id,
+            last=events[-1].id,
+            events=len(events),
+            seals=len(sealed),
+            previous=sealed[0].seal.previous,
+            head=sealed[-1].seal.head,
+            before=before,
+            sha256=sha256_hex(body),
+        )
+        first = json.dumps({"segment": plain(head)}).encode() + b"\n"
+        self._keep(self.path(number), gzip.compress(first, mtime=0) + gzip.compress(body, mtime=0))
+        self.verify(head)
+
+    def verify(self, head: SegmentHead) -> None:
+        """Read a segment from the disk. Raises ArchiveProblem unless it is the one meant."""
+        self._heads.pop(head.number, None)
+        self._latest = (0, ())
+        self.read(head.number)
+        if self.head_of(head.number) != head:
+            raise ArchiveProblem(f"{self.path(head.number)} is another one than was written")
+
+    def drop(self, below: int) -> None:
+        """Delete the segments with lower numbers."""
+        for number in self.numbers():
+            if number < below:
+                self.path(number).unlink(missing_ok=True)
+                self._heads.pop(number, None)
+
+    def sweep(self) -> None:
+        """Delete what gateways that died while they wrote have left behind."""
+        for part in self.folder.glob(".*.part"):
+            part.unlink(missing_ok=True)
+
+    def _keep(self, path: Path, content: bytes) -> None:
+        part = self.folder / f".{path.name}.{secrets.token_hex(8)}.part"
+        try:
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            self._at("segment:written")
+            os.link(part, path)
+            self._at("segment:linked")
+        finally:
+            part.unlink(missing_ok=True)
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        self._at("segment:kept")
+
+    def _first_line(self, number: int) -> bytes:
+        path = self.path(number)
+        try:
+            with gzip.open(path) as file:
+                return file.readline(_LONGEST_HEAD)
+        except (OSError, EOFError, zlib.error) as error:
+            raise _unreadable(path, error) from error
+
+
+def event_of(line: JsonObject) -> AuditEvent | None:
+    """Return the event of a line, None for a seal."""
+    return build(AuditEvent, line["event"]) if "event" in line else None
+
+
+def place_in(line: JsonObject) -> str:
+    """Return the id of a line's event, or of the last one that its seal covers."""
+    found: str = line["event"]["id"] if "event" in line else line["seal"]["last"]
+    return found
+
+
+def _lines(sealed: Sealed) -> list[JsonObject]:
+    events = [{"event": plain(event)} for event in sealed.events]
+    return [*events, {"seal": plain(sealed.seal)}]
+
+
+def _parse_head(path: Path, line: bytes) -> SegmentHead:
+    try:
+        return build(SegmentHead, json.loads(line)["segment"])
+    except (KeyError, TypeError, ValueError, InvalidRequest) as error:
+        raise ArchiveProblem(f"{path} is damaged: {error!r}") from error
+
+
+def _unreadable(path: Path, error: Exception) -> ArchiveProblem:
+    if isinstance(error, FileNotFoundError):
+        return ArchiveProblem(f"{path} is missing")
+    return ArchiveProblem(f"{path} cannot be read: {error}")
+
+
+def _digest(head: SegmentHead) -> str:
+    return sha256_hex(json.dumps({"segment": plain(head)}).encode() + b"\n")
