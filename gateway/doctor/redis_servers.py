@@ -11,7 +11,7 @@ from gateway.server.production_checks import OPEN_DEFAULT
 from gateway.server.settings import Settings
 from gateway.stores.credentials import AGENT
 from gateway.stores.redis_users import user_name
-from gateway.stores.servers import Facts, facts
+from gateway.stores.servers import Facts, facts, writes_alone
 
 _BACK = (
     "bring them back, then `gateway agent rotate NAME` for agents made meanwhile; of one that is "
@@ -67,6 +67,16 @@ def _servers(found: AllFacts) -> Finding:
         says = f"{followers} replicas follow, and REDIS_URL does not lead to each"
         return report_doubt(says, _UNTOLD)
     return report_ok(f"{len(found.servers)} of {len(found.servers)} answer")
+
+
+def _replication(found: AllFacts) -> Finding:
+    if where := found.where(lambda one: one.cut):
+        return report_doubt(f"no link to the primary ({where}); it could not take over", _BACK)
+    if not writes_alone(found.servers.values()):
+        return report_ok("each write has a replica, or there is none")
+    says = "a primary takes decisions that no replica has; a fail-over loses them"
+    remedy = "set `min-replicas-to-write 1`, see docs/growing.md"
+    return report_failure(says, remedy) if found.production else report_doubt(says, remedy)
 
 
 def _persistence(found: AllFacts) -> Finding:
@@ -152,6 +162,7 @@ def _acl(found: AllFacts) -> Finding:
 
 SERVER_CHECKS: tuple[tuple[str, Callable[[AllFacts], Finding]], ...] = (
     ("servers", _servers),
+    ("replication", _replication),
     ("persistence", _persistence),
     ("fsync", _fsync),
     ("eviction", _eviction),

@@ -9,7 +9,7 @@ from gateway.errors import GatewayError
 from gateway.server.settings import Settings
 from gateway.stores.redis_users import user_name
 from gateway.stores.requests import RedisStore
-from gateway.stores.servers import facts
+from gateway.stores.servers import facts, writes_alone
 
 log = logging.getLogger("gateway.production")
 
@@ -59,6 +59,8 @@ async def _of_server(store: RedisStore) -> list[str]:
         found.append("Redis keeps no append-only file: set appendonly yes.")
     if any(one.settings.get("maxmemory-policy") != "noeviction" for one in every):
         found.append("Redis may evict requests: set maxmemory-policy noeviction.")
+    if writes_alone(every):
+        found.append("A fail-over of Redis may lose decisions: set min-replicas-to-write 1.")
     if any(one.default for one in every):
         found.append(OPEN_DEFAULT)
     without = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -128,11 +128,21 @@ async def _cluster_nodes(node: Any) -> dict[str, dict[str, Any]]:
     return rows
 
 
+_SETTINGS = (
+    "append*",
+    "maxmemory-policy",
+    "aclfile",
+    "proto-max-bulk-len",
+    "min-replicas-to-write",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What one server says of itself. `default` is what nobody in particular may do there.
 
-    `replicas` are those that follow it now, whether or not we were told where they are. `used`
+    `replicas` are those that follow it now, whether or not we were told where they are; `cut` says
+    that it should follow another, and does not. `used`
     bytes of its `room` hold data; no room means that nothing bounds it.
     """
 
@@ -140,8 +150,15 @@ class Facts:
     users: frozenset[str]
     default: str
     replicas: int
+    cut: bool
     used: int
     room: int
+
+
+def writes_alone(servers: Collection[Facts]) -> bool:
+    """Whether a server that has replicas, or may get them, takes writes that none of them has."""
+    several = len(servers) > 1 or any(one.replicas for one in servers)
+    return several and any(one.settings.get("min-replicas-to-write") == "0" for one in servers)
 
 
 async def facts(client: Any) -> Heard[Facts]:
@@ -151,17 +168,18 @@ async def facts(client: Any) -> Heard[Facts]:
 
 async def _facts(node: Any) -> Facts:
     settings: dict[str, str] = {}
-    for pattern in ("append*", "maxmemory-policy", "aclfile", "proto-max-bulk-len"):
+    for pattern in _SETTINGS:
         settings |= await node.config_get(pattern)
     users = frozenset(await node.acl_users())
-    replicas = int((await node.info("replication")).get("connected_slaves", 0))
+    replication = await node.info("replication")
     default = await _default_rights(node)
     memory = await node.info("memory")
     return Facts(
         settings=settings,
         users=users,
         default=default,
-        replicas=replicas,
+        replicas=int(replication.get("connected_slaves", 0)),
+        cut=replication.get("master_link_status", "up") != "up",
         used=int(memory["used_memory"]),
         room=int(memory["maxmemory"]),
     )

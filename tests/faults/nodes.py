@@ -51,7 +51,7 @@ class Node:
 
     async def says(self, *command: str) -> Any:
         """Return what it answers, None while it does not."""
-        client = Redis(port=self.port, decode_responses=True)
+        client: Any = Redis(port=self.port, decode_responses=True)
         try:
             return await client.execute_command(*command)
         except (RedisError, OSError):
