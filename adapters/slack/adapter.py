@@ -15,11 +15,12 @@ import aiohttp
 from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 
-from adapters.slack.actions_and_replies import ButtonActions, PrivateReply
+from adapters.slack.actions_and_replies import ButtonActions
 from adapters.slack.admin_actions import AdminActions
 from adapters.slack.app import App
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
 from adapters.slack.checks import run_checks
+from adapters.slack.clicked_cards import ClickedCards
 from adapters.slack.commands import COMMAND, SlackCommands
 from adapters.slack.grant_cards import SlackGrantPosting
 from adapters.slack.home_tab import HomeTab
@@ -28,6 +29,7 @@ from adapters.slack.manifest import build_manifest, find_problems
 from adapters.slack.oauth import InstallPages
 from adapters.slack.payloads import PLATFORM, Interaction
 from adapters.slack.posting import CardPosting
+from adapters.slack.private_replies import PrivateReply
 from adapters.slack.settings import SlackSettings
 from adapters.slack.socket_mode import IDLE_SECONDS, PING_SECONDS, SocketConnection
 from adapters.slack.submissions import Submissions
@@ -37,7 +39,6 @@ from adapters.slack.workspaces_and_web_api import (
     CALL_SECONDS,
     TOKEN_SECONDS,
     Patience,
-    Unavailable,
     Workspace,
     Workspaces,
     build_client,
@@ -98,11 +99,12 @@ class SlackAdapter:
             self._workspaces = workspaces = Workspaces(settings, desk.notes, session)
             await workspaces.start()
             uploads = Uploads(desk, session)
-            pace = Pace(desk.notes, SystemClock())
-            self._posts = CardPosting(workspaces, desk.notes, pace, uploads)
+            pace = Pace(desk.notes)
+            clicked = ClickedCards(desk.notes)
+            self._posts = CardPosting(workspaces, desk.notes, pace, uploads, clicked.rank)
             directory = UserDirectory()
             self._app = app = self._build_parts(
-                desk, settings, workspaces, directory, uploads, session
+                desk, settings, workspaces, directory, uploads, clicked, session
             )
             if settings.oauth:
                 install_pages = InstallPages(settings, workspaces, desk.notes, session)
@@ -123,12 +125,13 @@ class SlackAdapter:
         workspaces: Workspaces,
         directory: UserDirectory,
         uploads: Uploads,
+        clicked: ClickedCards,
         session: aiohttp.ClientSession,
     ) -> App:
         worklist = Worklist(desk)
         rights = Rights(desk, worklist, directory, uploads)
         operating = AdminActions(desk, rights, worklist)
-        acts = ButtonActions(desk, rights, operating)
+        acts = ButtonActions(desk, rights, operating, clicked)
         commands = SlackCommands(desk, worklist, rights, acts, operating)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
 
@@ -136,7 +139,7 @@ class SlackAdapter:
             return PrivateReply(workspace, did, session, hosts)
 
         home = HomeTab(directory, worklist, operating)
-        return App(workspaces, acts, Submissions(desk, rights), commands, home, reply)
+        return App(workspaces, acts, Submissions(desk, rights, clicked), commands, home, reply)
 
     @asynccontextmanager
     async def _listen(
@@ -229,16 +232,11 @@ class SlackAdapter:
         await self._run_patiently(lambda posts: SlackGrantPosting(posts).announce(notice, card))
 
     async def _run_patiently(self, work: Callable[[CardPosting], Awaitable[_T]]) -> _T:
-        """Do the work; while Slack is unavailable, ask for longer and longer pauses."""
+        """Do the work, unless Slack is unavailable."""
         if self._posts is None:
             raise RetryLater(1.0, "Slack is not connected yet")
-        try:
-            done = await work(self._posts)
-        except Unavailable as outage:
-            wait = self._patience.record_failure(asyncio.get_running_loop().time())
-            raise RetryLater(wait, str(outage)) from outage
-        self._patience.reset()
-        return done
+        with self._patience.trying():
+            return await work(self._posts)
 
 
 async def _print_manifest(options: argparse.Namespace) -> int:

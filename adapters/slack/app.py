@@ -18,14 +18,15 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.middleware.async_middleware import AsyncMiddleware
 
 from adapters.slack import modals, payloads
-from adapters.slack.actions_and_replies import OPENS_MODAL, ButtonActions, PrivateReply
+from adapters.slack.actions_and_replies import OPENS_MODAL, ButtonActions
 from adapters.slack.commands import SlackCommands
 from adapters.slack.home_tab import HomeTab
 from adapters.slack.payloads import NO_COPY, Interaction, Json, Malformed
+from adapters.slack.private_replies import PrivateReply
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.submissions import DONE, Submissions
 from adapters.slack.workspaces_and_web_api import Workspace, Workspaces
-from gateway.errors import GatewayError, NotFound, Unreachable
+from gateway.errors import Conflict, GatewayError, NotFound, Unreachable
 from gateway.ports import DeliveryFailed, bug, render_safe
 
 log = logging.getLogger("adapters.slack.app")
@@ -161,7 +162,11 @@ class App:
 
     async def _run_button(self, body: Json) -> None:
         async def work(workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
-            await self._acts.run(workspace, did, reply)
+            try:
+                await self._acts.run(workspace, did, reply)
+            except Conflict:  # somebody was faster, or the card is an old one
+                await self._acts.repair(did, reply)
+                raise
             if did.view.get("type") == "home" and did.act not in OPENS_MODAL:
                 await self._draw_home(workspace, did.actor.user)
 

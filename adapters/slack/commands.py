@@ -5,7 +5,6 @@ from __future__ import annotations
 from adapters.slack import modals
 from adapters.slack.actions_and_replies import (
     ButtonActions,
-    PrivateReply,
     build_click,
     describe_state,
 )
@@ -32,6 +31,7 @@ from adapters.slack.card_blocks import (
     words,
 )
 from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, ModalMetadata
+from adapters.slack.private_replies import PrivateReply
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import InvalidRequest

@@ -57,7 +57,7 @@ class Subject:
     final: bool
     count: int | None = None
     deliver: Callable[[str, str], Awaitable[MessageRef]]
-    update: Callable[[MessageRef, str], Awaitable[None]]
+    update: Callable[[MessageRef, Copy], Awaitable[None]]
     remind: Callable[[Copy], Awaitable[None]]
     noted: Callable[[str, Copy, str], Awaitable[None]]
     stands: Callable[[Copy], None]
@@ -122,7 +122,7 @@ class Copies:
         if now is not None:
             ref = now.ref or copy.ref
             state = copy.state if now.state is CopyState.INTENDED else now.state
-            doubtful = replace(now, state=state, ref=ref, revision=0)
+            doubtful = replace(now, state=state, ref=ref, revision=0, disarmed=False)
             await self._outbox.put_copy(subject_id, doubtful, before=now)
         await self._outbox.mark(self._adapter, subject_id)
 
@@ -186,11 +186,16 @@ class Copies:
         rest = self._rest(copy) if recount and copy.revision >= subject.revision else None
         try:
             if copy.revision < subject.revision or (recount and rest is None):
-                await self.ask(subject.update(copy.ref, copy.nonce))
+                await self.ask(subject.update(copy.ref, copy))
                 shown = self._set_count(
                     subject,
                     replace(
-                        copy, state=CopyState.POSTED, revision=subject.revision, tries=0, why=""
+                        copy,
+                        state=CopyState.POSTED,
+                        revision=subject.revision,
+                        tries=0,
+                        why="",
+                        disarmed=subject.final,
                     ),
                 )
                 await self.keep(subject.id, shown, copy)

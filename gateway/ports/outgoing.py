@@ -48,7 +48,8 @@ class Copy(Wire):
     many it was given; `count` the number that it says, since `counted`. With `outcome` it is no
     card, but the notice of how the request ended. `why` is the platform's answer to a failure.
     `tries` counts the edits to revision `tried` that were refused, and how often an outcome was
-    told. `at` is when this was written down, or when it may be tried again.
+    told. `at` is when this was written down, or when it may be tried again. One that is `disarmed`
+    offers nothing more to press: it shows the end.
     """
 
     target: str
@@ -64,6 +65,7 @@ class Copy(Wire):
     why: str = ""
     tries: int = 0
     tried: int = 0
+    disarmed: bool = False
 
     @property
     def key(self) -> str:
@@ -168,13 +170,19 @@ class DeliveryUncertain(DeliveryFailed):
 
 
 class RetryLater(DeliveryFailed):
-    """Nothing was sent; the platform may take it in `seconds`."""
+    """Nothing was done; the platform may take it in `seconds`. What is `unsent` it never saw."""
 
     code = "try_later"
 
-    def __init__(self, seconds: float, why: str = "") -> None:
+    def __init__(self, seconds: float, why: str = "", *, unsent: bool = False) -> None:
         super().__init__(why or f"try again in {seconds:.1f} s")
-        self.seconds = seconds
+        self.seconds, self.unsent = seconds, unsent
+
+
+class Limited(RetryLater):
+    """The platform refuses such calls, not only this one, for so long: too many were made."""
+
+    code = "limited"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +236,19 @@ class Notes(Protocol):
 
     async def delete(self, name: str) -> None:
         """Drop a note."""
+
+    async def take_turn(
+        self, budget: str, name: str, *, rank: int, most: int, seconds: float, leave: int
+    ) -> float:
+        """Take a turn of a budget that all replicas share: at most so many calls in so many
+        seconds, `leave` of which are left to others. Return the seconds to wait first, 0 when the
+        turn is taken; meanwhile the name stands in line, the lowest rank first."""
+
+    async def return_turn(self, budget: str, name: str) -> None:
+        """Give back the last turn that this name took of a budget."""
+
+    async def shut(self, budget: str, *, seconds: float) -> None:
+        """Have nobody take a turn of a budget for so long."""
 
     async def delay(self, budget: str, *, per_minute: float, burst: int) -> float:
         """Spend one of a budget that all replicas share; return the seconds to wait first."""

@@ -131,7 +131,7 @@ async def test_06_a_burst_arrives_whole_in_order_and_within_the_limits(
 ) -> None:
     """Fifty in a row, Discord's limit and our pace ten times as fast: all come, one of them after
     the other as they were asked for, and none is refused."""
-    monkeypatch.setattr("adapters.discord.posting.POSTS", Rate(POSTS.per_minute * 10, POSTS.burst))
+    monkeypatch.setattr("adapters.discord.posting.POSTS", Rate(POSTS.most, POSTS.seconds / 10))
     # At Discord's own pace a call is over long before the next slot; at ten times it, a line forms.
     monkeypatch.setattr("gateway.ports.rate_limit._CROWDED_SECONDS", 50.0)
     rest = stage.server.discord.rest

@@ -12,6 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from adapters.slack import SlackAdapter
+from adapters.slack.posting import UPDATES
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Person, Record
 from gateway.models import Risk, RiskLevel
@@ -162,6 +163,13 @@ def words(value: Any) -> Iterator[str]:
 def labels(human: Human, message: Message) -> list[str]:
     """Return the labels of the buttons that somebody sees on a card."""
     return [one["text"]["text"] for _, one in human.buttons(message.blocks)]
+
+
+async def use_up(office: Office, *, leave: int = 0) -> None:
+    """Take all turns to edit in T1, but for so many that are left to what is urgent."""
+    turn = {"rank": 0, "most": UPDATES.most, "seconds": UPDATES.seconds, "leave": leave}
+    for number in range(UPDATES.most):
+        await office.desk.notes.take_turn("update T1", f"other {number}", **turn)
 
 
 async def put_in_force(world: World, *routes: Route, people: tuple[Person, ...] = PEOPLE) -> None:

@@ -12,7 +12,7 @@ from gateway.models import Reason, Status
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
-from tests.slack.office import ROUTE, Office, at_work, form, labels, put_in_force, shown
+from tests.slack.office import ROUTE, Office, at_work, form, labels, put_in_force, shown, use_up
 from tests.world import World, click, identity
 
 LONG = {"command": "echo start\n" + "".join(f"line {n}\n" for n in range(2000)) + "rm -rf /"}
@@ -110,8 +110,7 @@ async def test_04_a_limit_is_waited_out_and_starves_nobody(slack: Slack, world: 
 async def test_04_a_decision_is_shown_before_other_edits(office: Office) -> None:
     """When the turns for other edits are used up, the edit that shows a decision still goes."""
     record, message = await office.asked()
-    for _ in range(60):
-        await office.desk.notes.delay("other update T1", per_minute=35, burst=2)
+    await use_up(office, leave=16)
     await office.ann.click(message, "Approve")
     await office.ended(record)
     await office.card_says(message, "Approved by ann")

@@ -11,7 +11,17 @@ from gateway.domain.policy_document import Route
 from gateway.models import Action, Status
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
-from tests.slack.office import ROUTE, Office, at_work, form, labels, put_in_force, shown, told
+from tests.slack.office import (
+    ROUTE,
+    Office,
+    at_work,
+    form,
+    labels,
+    put_in_force,
+    shown,
+    told,
+    use_up,
+)
 from tests.world import World, click
 
 TWO = Route(approvers=("ann", "bob"), targets=("slack:T1/C1", "slack:T1/C2"))
@@ -79,8 +89,7 @@ async def test_34_what_was_decided_before_a_crash_is_shown_after_it(
 async def test_06_a_crowd_of_edits_is_coalesced(office: Office) -> None:
     """A card that changed often is edited to its latest state, not once for each change."""
     record, message = await office.asked()
-    for _ in range(60):
-        await office.desk.notes.delay("other update T1", per_minute=35, burst=2)
+    await use_up(office, leave=16)
     for on in (True, False) * 5:
         record = await office.desk.requests.claim(record.id, click(record).identity, on=on)
     await office.ann.click(message, "Approve")
