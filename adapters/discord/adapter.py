@@ -18,6 +18,7 @@ from adapters.discord.connection import Connection
 from adapters.discord.custom_ids import PLATFORM
 from adapters.discord.grant_cards import DiscordGrantPosting
 from adapters.discord.http_endpoint import PATH, Endpoint
+from adapters.discord.losses import Losses
 from adapters.discord.permissions import add_commands
 from adapters.discord.posting import Posting
 from adapters.discord.settings import DiscordSettings, read_settings
@@ -56,7 +57,11 @@ class DiscordAdapter:
         self._settings = settings = read_settings()
         over_http = settings.public_key is not None
         connection = Connection(
-            settings, desk.notes, InteractionHandler(desk).handle, over_http=over_http
+            settings,
+            desk.notes,
+            InteractionHandler(desk).handle,
+            Losses(desk),
+            over_http=over_http,
         )
         self._connection = connection
         self._posting = Posting(connection.client, desk.notes)

@@ -14,6 +14,7 @@ from discord.abc import Messageable
 
 from adapters.discord.card_views import MessageContent, build_card_view
 from adapters.discord.custom_ids import PLATFORM, DiscordPlace, read_target
+from adapters.discord.losses import remember_card
 from adapters.discord.markup import escape_line, escape_with_mentions
 from gateway.ports import (
     Card,
@@ -50,14 +51,17 @@ OLD_EDITS, MISSING_ACCESS, NOT_TO_THIS_USER, NO_PERMISSION = 30046, 50001, 50007
 ARCHIVED, THREAD_LOCKED, MODERATED = 50083, 160005, 200000
 _WHY = {
     UNKNOWN_CHANNEL: "the channel does not exist any more",
+    UNKNOWN_MESSAGE: "the message was deleted",
     MISSING_ACCESS: "the bot cannot see the channel",
     NOT_TO_THIS_USER: "this user does not accept direct messages from the bot",
     NO_PERMISSION: "the bot lacks a permission in the channel; see `gateway doctor`",
     50008: "messages cannot be posted in a channel of this kind",
     THREAD_LOCKED: "the thread is locked",
+    ARCHIVED: "the thread is archived",
     MODERATED: "Discord's moderation refuses the message",
 }
-_LOST = {UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, MISSING_ACCESS, NO_PERMISSION, THREAD_LOCKED, ARCHIVED}
+# Discord says that it exists no more. Access, permissions and locks come back.
+_GONE = {UNKNOWN_CHANNEL, UNKNOWN_MESSAGE}
 
 Clients = Callable[[], discord.Client]
 View = Callable[[bool], MessageContent]
@@ -109,9 +113,9 @@ class Posting:
                 message = await channel.send(
                     view=view(True).view, nonce=nonce, allowed_mentions=allowed
                 )
-        return MessageRef(
-            adapter=PLATFORM, channel=str(message.channel.id), message=str(message.id)
-        )
+        ref = MessageRef(adapter=PLATFORM, channel=str(message.channel.id), message=str(message.id))
+        await remember_card(self._notes, ref)
+        return ref
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
         """Edit a posted card; first those that take buttons away."""
@@ -262,7 +266,9 @@ async def _translate_errors(*, sending: bool) -> AsyncIterator[None]:
         async with asyncio.timeout(_LONGEST_CALL):
             yield
     except discord.RateLimited as error:
-        raise Limited(error.retry_after, "Discord asks to wait") from error
+        # Edits of old messages have a limit of their own, which is not to stop all others.
+        limit = Limited if sending else RetryLater
+        raise limit(error.retry_after, "Discord asks to wait") from error
     except discord.HTTPException as error:
         raise _translate_error(error, sending=sending) from error
     except (OSError, TimeoutError, aiohttp.ClientError) as error:
@@ -281,6 +287,6 @@ def _translate_error(error: discord.HTTPException, *, sending: bool) -> Delivery
     why = _WHY.get(error.code, f"Discord refuses it ({error.status}, {error.code})")
     if error.status == 401:  # noqa: PLR2004 (the token is no good any more)
         return DeliveryFailed("Discord does not accept the bot's token")
-    if not sending and error.code in _LOST:
-        return CopyGone(why if error.code != UNKNOWN_MESSAGE else "the message was deleted")
+    if not sending and error.code in _GONE:
+        return CopyGone(why, deleted=error.code == UNKNOWN_MESSAGE)
     return DeliveryFailed(why)

@@ -139,7 +139,15 @@ class SlackAdapter:
             return PrivateReply(workspace, did, session, hosts)
 
         home = HomeTab(directory, worklist, operating)
-        return App(workspaces, acts, Submissions(desk, rights, clicked), commands, home, reply)
+        return App(
+            workspaces,
+            acts,
+            Submissions(desk, rights, clicked),
+            commands,
+            home,
+            reply,
+            desk.requests.doubt_copies,
+        )
 
     @asynccontextmanager
     async def _listen(

@@ -41,6 +41,7 @@ _HEAD_START_SECONDS = 0.01
 _WORK_SECONDS = 20.0
 _ANY = re.compile(".*", re.DOTALL)
 
+DoubtCopies = Callable[..., Awaitable[None]]
 NewReply = Callable[[Workspace, Interaction], PrivateReply]
 
 
@@ -55,7 +56,9 @@ class App:
         commands: SlackCommands,
         home: HomeTab,
         reply: NewReply,
+        doubt_copies: DoubtCopies,
     ) -> None:
+        self._doubt_copies = doubt_copies
         self._workspaces = workspaces
         self._acts = acts
         self._submissions = submissions
@@ -91,6 +94,8 @@ class App:
         app.event("tokens_revoked")(self._on_revoked)
         app.event("team_access_granted")(self._on_access)
         app.event("team_access_revoked")(self._on_access)
+        for event in payloads.LOSSES:
+            app.event(event)(self._on_loss)
         app.event(_ANY)(self._on_other)
         app.shortcut(_ANY)(self._on_closed)
         app.options(_ANY)(self._on_closed)
@@ -138,6 +143,9 @@ class App:
     async def _on_revoked(self, body: Json) -> None:
         if body.get("event", {}).get("tokens", {}).get("bot"):
             self._hand_over(self._uninstall(body))
+
+    async def _on_loss(self, body: Json) -> None:
+        self._hand_over(self._doubt_channel(body))
 
     async def _on_access(self, body: Json) -> None:
         self._hand_over(self._workspaces.refresh(str(body.get("enterprise_id") or "")))
@@ -222,6 +230,19 @@ class App:
         if answer.get("response_action") == "errors":
             done = modals.build_notice("Approvals", "; ".join(answer["errors"].values()))
         await reply.show(answer.get("view") or done)
+
+    async def _doubt_channel(self, body: Json) -> None:
+        """Have the cards of a channel looked at in which nobody can answer any more."""
+        event = body.get("event") or {}
+        place = f"{body.get('team_id')}/{event.get('channel')}"
+        why = payloads.LOSSES.get(str(event.get("type")), "")
+        try:
+            await self._doubt_copies(
+                lambda _, ref: (ref.adapter, ref.channel) == (payloads.PLATFORM, place), away=why
+            )
+        except Exception as error:
+            # The next edit of the card will tell it all the same.
+            log.warning("a loss is not followed: %s", bug(error), extra={"event": "slack_loss"})
 
     async def _open_home(self, body: Json) -> None:
         event = body.get("event") or {}

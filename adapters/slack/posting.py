@@ -41,16 +41,10 @@ UPDATES = Rate(48, 60.0)
 _LEFT = 16
 POSTS = Rate(3, 3.1)
 _NOTE_SECONDS = 40 * 24 * 3600.0
-_LOCKED = {
-    "message_not_found",
-    "cant_update_message",
-    "edit_window_closed",
-    "is_inactive",
-    "is_archived",
-    "channel_not_found",
-    "not_in_channel",
-    "account_inactive",
-}
+# Slack says that the message is not there, or can never be changed. What is about the channel or
+# the app (archived, not in it, a private one that is not found) may come back.
+_DELETED = "message_not_found"
+_GONE = {_DELETED, "cant_update_message", "edit_window_closed"}
 _MENTION = re.compile(r"[UWS][A-Z0-9]{1,31}")
 _MOST_MENTIONS = 20
 
@@ -224,8 +218,8 @@ async def edit_message(workspace: Workspace, ref: MessageRef, text: str, made: l
             )
         )
     except SlackRefused as refused:
-        if refused.error in _LOCKED:
-            raise CopyGone(str(refused)) from refused
+        if refused.error in _GONE:
+            raise CopyGone(str(refused), deleted=refused.error == _DELETED) from refused
         raise
 
 

@@ -49,7 +49,9 @@ class Copy(Wire):
     card, but the notice of how the request ended. `why` is the platform's answer to a failure.
     `tries` counts the edits to revision `tried` that were refused, and how often an outcome was
     told. `at` is when this was written down, or when it may be tried again. One that is `disarmed`
-    offers nothing more to press: it shows the end.
+    offers nothing more to press: it shows the end. Where the gateway is locked out it is `away`:
+    nobody can answer on it until it is edited again. `reposts` counts how often it was deleted and
+    posted again.
     """
 
     target: str
@@ -66,6 +68,8 @@ class Copy(Wire):
     tries: int = 0
     tried: int = 0
     disarmed: bool = False
+    away: bool = False
+    reposts: int = 0
 
     @property
     def key(self) -> str:
@@ -158,9 +162,17 @@ class DeliveryFailed(GatewayError):
 
 
 class CopyGone(DeliveryFailed):
-    """The message is not there any more, or nobody may change it."""
+    """The message is not there any more, or can never be changed again.
+
+    One that was `deleted` left nothing to press, at a place where another may be posted. What may
+    come back (access, a permission, a lock) is an edit that was refused, not a copy that is gone.
+    """
 
     code = "copy_gone"
+
+    def __init__(self, why: str, *, deleted: bool = False) -> None:
+        super().__init__(why)
+        self.deleted = deleted
 
 
 class DeliveryUncertain(DeliveryFailed):

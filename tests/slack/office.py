@@ -13,7 +13,7 @@ from aiohttp import web
 
 from adapters.slack import SlackAdapter
 from adapters.slack.posting import UPDATES
-from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, Record
 from gateway.models import Risk, RiskLevel
 from gateway.ports import Desk
@@ -172,11 +172,19 @@ async def use_up(office: Office, *, leave: int = 0) -> None:
         await office.desk.notes.take_turn("update T1", f"other {number}", **turn)
 
 
-async def put_in_force(world: World, *routes: Route, people: tuple[Person, ...] = PEOPLE) -> None:
+async def put_in_force(
+    world: World,
+    *routes: Route,
+    people: tuple[Person, ...] = PEOPLE,
+    budgets: tuple[Budget, ...] = (),
+) -> None:
     """Put these routes in force."""
     current = await world.store.policy()
     await world.store.apply(
-        PolicyDocument(generation=current.generation, people=people, routes=routes), by="test"
+        PolicyDocument(
+            generation=current.generation, people=people, routes=routes, budgets=budgets
+        ),
+        by="test",
     )
     world.core.writer.forget_policy()
 
