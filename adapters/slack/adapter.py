@@ -26,6 +26,7 @@ from adapters.slack.grant_cards import SlackGrantPosting
 from adapters.slack.home_tab import HomeTab
 from adapters.slack.http_mode import HttpReceiver
 from adapters.slack.manifest import build_manifest, find_problems
+from adapters.slack.news import News
 from adapters.slack.oauth import InstallPages
 from adapters.slack.payloads import PLATFORM, Interaction
 from adapters.slack.posting import CardPosting
@@ -146,7 +147,7 @@ class SlackAdapter:
             commands,
             home,
             reply,
-            desk.requests.doubt_copies,
+            News(desk, directory),
         )
 
     @asynccontextmanager

@@ -21,6 +21,7 @@ from adapters.slack import modals, payloads
 from adapters.slack.actions_and_replies import OPENS_MODAL, ButtonActions
 from adapters.slack.commands import SlackCommands
 from adapters.slack.home_tab import HomeTab
+from adapters.slack.news import GROUP_EVENTS, LOSSES, News
 from adapters.slack.payloads import NO_COPY, Interaction, Json, Malformed
 from adapters.slack.private_replies import PrivateReply
 from adapters.slack.redacted_logs import library_logger
@@ -41,7 +42,6 @@ _HEAD_START_SECONDS = 0.01
 _WORK_SECONDS = 20.0
 _ANY = re.compile(".*", re.DOTALL)
 
-DoubtCopies = Callable[..., Awaitable[None]]
 NewReply = Callable[[Workspace, Interaction], PrivateReply]
 
 
@@ -56,9 +56,9 @@ class App:
         commands: SlackCommands,
         home: HomeTab,
         reply: NewReply,
-        doubt_copies: DoubtCopies,
+        news: News,
     ) -> None:
-        self._doubt_copies = doubt_copies
+        self._news = news
         self._workspaces = workspaces
         self._acts = acts
         self._submissions = submissions
@@ -94,8 +94,8 @@ class App:
         app.event("tokens_revoked")(self._on_revoked)
         app.event("team_access_granted")(self._on_access)
         app.event("team_access_revoked")(self._on_access)
-        for event in payloads.LOSSES:
-            app.event(event)(self._on_loss)
+        for event in (*GROUP_EVENTS, *LOSSES):
+            app.event(event)(self._on_news)
         app.event(_ANY)(self._on_other)
         app.shortcut(_ANY)(self._on_closed)
         app.options(_ANY)(self._on_closed)
@@ -144,8 +144,8 @@ class App:
         if body.get("event", {}).get("tokens", {}).get("bot"):
             self._hand_over(self._uninstall(body))
 
-    async def _on_loss(self, body: Json) -> None:
-        self._hand_over(self._doubt_channel(body))
+    async def _on_news(self, body: Json) -> None:
+        self._hand_over(self._news.follow(body))
 
     async def _on_access(self, body: Json) -> None:
         self._hand_over(self._workspaces.refresh(str(body.get("enterprise_id") or "")))
@@ -230,19 +230,6 @@ class App:
         if answer.get("response_action") == "errors":
             done = modals.build_notice("Approvals", "; ".join(answer["errors"].values()))
         await reply.show(answer.get("view") or done)
-
-    async def _doubt_channel(self, body: Json) -> None:
-        """Have the cards of a channel looked at in which nobody can answer any more."""
-        event = body.get("event") or {}
-        place = f"{body.get('team_id')}/{event.get('channel')}"
-        why = payloads.LOSSES.get(str(event.get("type")), "")
-        try:
-            await self._doubt_copies(
-                lambda _, ref: (ref.adapter, ref.channel) == (payloads.PLATFORM, place), away=why
-            )
-        except Exception as error:
-            # The next edit of the card will tell it all the same.
-            log.warning("a loss is not followed: %s", bug(error), extra={"event": "slack_loss"})
 
     async def _open_home(self, body: Json) -> None:
         event = body.get("event") or {}

@@ -143,16 +143,6 @@ def read_place(target: str) -> SlackPlace:
     return SlackPlace(found["team"], found["channel"], found["thread"] or "")
 
 
-LOSSES = {
-    "channel_archive": "the channel was archived",
-    "channel_deleted": "the channel was deleted",
-    "channel_left": "the app was removed from the channel",
-    "group_archive": "the channel was archived",
-    "group_deleted": "the channel was deleted",
-    "group_left": "the app was removed from the channel",
-}
-"""The events after which nobody can answer in a channel."""
-
 # --- what Slack sends -----------------------------------------------------------------------------
 
 

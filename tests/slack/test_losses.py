@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.slack.payloads import LOSSES
+from adapters.slack.news import LOSSES
 from gateway.domain.policy_document import Escalation, Route
 from gateway.ports.outgoing import CopyState
 from tests.slack.counterpart.faults import Fault
