@@ -25,6 +25,7 @@ from adapters.slack.commands import COMMAND, SlackCommands
 from adapters.slack.grant_cards import SlackGrantPosting
 from adapters.slack.home_tab import HomeTab
 from adapters.slack.http_mode import HttpReceiver
+from adapters.slack.live_homes import LiveHomes
 from adapters.slack.manifest import build_manifest, find_problems
 from adapters.slack.news import News
 from adapters.slack.oauth import InstallPages
@@ -58,6 +59,7 @@ from gateway.ports import (
     RetryLater,
     SystemClock,
     Worklist,
+    cancel_and_wait,
 )
 
 _DRAIN_SECONDS = 10.0
@@ -111,11 +113,12 @@ class SlackAdapter:
                 install_pages = InstallPages(settings, workspaces, desk.notes, session)
                 self._routes += install_pages.routes()
             watching = asyncio.create_task(workspaces.watch(self.token_seconds), name="slack token")
+            drawing = asyncio.create_task(self._homes.run(), name="slack homes")
             try:
                 async with self._listen(app, settings, session):
                     yield
             finally:
-                watching.cancel()
+                await cancel_and_wait(watching, drawing)
             directory.close()
             self._posts = None
 
@@ -140,14 +143,20 @@ class SlackAdapter:
             return PrivateReply(workspace, did, session, hosts)
 
         home = HomeTab(directory, worklist, operating)
+
+        async def draw(team: str, user: str) -> None:
+            await home.publish(await workspaces.find(team), user, changed=True)
+
+        self._homes = homes = LiveHomes(desk, Pace(desk.notes), draw)
         return App(
             workspaces,
             acts,
             Submissions(desk, rights, clicked),
             commands,
             home,
-            reply,
+            homes,
             News(desk, directory),
+            reply,
         )
 
     @asynccontextmanager

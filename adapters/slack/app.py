@@ -21,6 +21,7 @@ from adapters.slack import modals, payloads
 from adapters.slack.actions_and_replies import OPENS_MODAL, ButtonActions
 from adapters.slack.commands import SlackCommands
 from adapters.slack.home_tab import HomeTab
+from adapters.slack.live_homes import LiveHomes
 from adapters.slack.news import GROUP_EVENTS, LOSSES, News
 from adapters.slack.payloads import NO_COPY, Interaction, Json, Malformed
 from adapters.slack.private_replies import PrivateReply
@@ -55,9 +56,11 @@ class App:
         submissions: Submissions,
         commands: SlackCommands,
         home: HomeTab,
-        reply: NewReply,
+        homes: LiveHomes,
         news: News,
+        reply: NewReply,
     ) -> None:
+        self._homes = homes
         self._news = news
         self._workspaces = workspaces
         self._acts = acts
@@ -240,8 +243,9 @@ class App:
         except GatewayError as error:
             log.warning("no Home: %s", type(error).__name__, extra={"event": "slack_no_home"})
             return
-        seen = (event.get("view") or {}).get("hash")
-        await self._draw_home(workspace, str(event.get("user") or ""), seen)
+        seen, user = (event.get("view") or {}).get("hash"), str(event.get("user") or "")
+        await self._draw_home(workspace, user, seen)
+        await self._homes.watch(workspace.team, user)
 
     async def _draw_home(self, workspace: Workspace, user: str, seen: str | None = None) -> None:
         """Publish somebody's Home tab. Failures are only logged."""
