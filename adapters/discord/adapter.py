@@ -13,7 +13,7 @@ from aiohttp import web
 from adapters.discord.card_views import CARD_CHARS, CARD_LINES
 from adapters.discord.checks import run_checks
 from adapters.discord.clicks import InteractionHandler
-from adapters.discord.commands import register_if_changed
+from adapters.discord.commands import register_missing
 from adapters.discord.connection import Connection
 from adapters.discord.custom_ids import PLATFORM
 from adapters.discord.grant_cards import DiscordGrantPosting
@@ -72,7 +72,7 @@ class DiscordAdapter:
     async def _register(self, connection: Connection, desk: Desk) -> None:
         """Register the commands. A failure is only logged: cards work without them."""
         try:
-            await register_if_changed(connection.client(), desk.notes)
+            await register_missing(connection.client(), desk.notes)
         except (RetryLater, discord.DiscordException, OSError) as error:
             log.warning("commands not registered: %s", error, extra={"event": "no_commands"})
 

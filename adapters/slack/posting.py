@@ -35,9 +35,10 @@ from gateway.ports import (
     Urgency,
 )
 
-# Slack's tier 3 is 50 in any minute, all at once if need be; two are for what is late. Edits that
-# take no buttons away leave room for those that do. A channel takes one post a second, with bursts.
-UPDATES = Rate(48, 60.0)
+# Slack's tier 3 is 50 in any minute, all at once if need be; two of them, and more than a second,
+# are for calls that take longer than others to arrive. Edits that take no buttons away leave room
+# for those that do. A channel takes one post a second, with bursts.
+UPDATES = Rate(48, 61.5)
 _LEFT = 16
 POSTS = Rate(3, 3.1)
 _NOTE_SECONDS = 40 * 24 * 3600.0
