@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gateway.approvals.writer import FOLLOWUPS
 from gateway.domain.records import Click, MessageRef, Record
 from gateway.domain.redaction import mask
 from gateway.domain.store import Store
@@ -53,10 +52,11 @@ class PostedCopies:
                 await self._outbox.put_copy(subject_id, posted, before=copy)
                 await self._outbox.mark(ref.adapter, subject_id)
 
-    async def doubt(self, record: Record, stood: Stood, away: str) -> None:
+    async def doubt(self, record: Record, stood: Stood, away: str, elsewhere: str) -> None:
         """Have the copies of a request that stood there looked at, as they may be gone.
 
-        With `away`, why, nobody can answer there, whether or not they can be edited.
+        With `away`, why, nobody can answer there, whether or not they can be edited: then the
+        queue `elsewhere` looks for another place.
         """
         for copy in (await self._outbox.copies(record.id)).values():
             if copy.ref is None or copy.outcome or not stood(copy.target, copy.ref):
@@ -68,7 +68,7 @@ class PostedCopies:
             await self._outbox.mark(copy.ref.adapter, record.id)
             if away:
                 await self.note("copy_gone", record.holder, {"request_id": record.id}, copy, away)
-                await self._outbox.mark(FOLLOWUPS, record.id)
+                await self._outbox.mark(elsewhere, record.id)
 
     def remember_place(self, subject_id: str, copy: Copy) -> None:
         """Keep in mind where a copy was posted, which never changes: its clicks need no look."""

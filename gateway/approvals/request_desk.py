@@ -9,7 +9,7 @@ from gateway.approvals.batches import Batches
 from gateway.approvals.decisions import ClickJudge
 from gateway.approvals.grant_creation import GrantCreation, may_pass
 from gateway.approvals.posted_copies import PostedCopies, Stood, shorten
-from gateway.approvals.writer import Writer
+from gateway.approvals.writer import FOLLOWUPS, Writer
 from gateway.domain.records import Claim, Click, Identity, Outcome, Page, Person, Query, Record
 from gateway.domain.store import Store, Transition
 from gateway.errors import Conflict, NotFound, Unauthorized
@@ -166,7 +166,7 @@ class RequestDesk:
             page = await self._store.page(Query(after=after, limit=_PAGE))
             for record in page.items:
                 if not record.final:
-                    await self._copies.doubt(record, stood, away)
+                    await self._copies.doubt(record, stood, away, FOLLOWUPS)
             if (after := page.next) is None:
                 return
 

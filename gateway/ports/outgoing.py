@@ -205,6 +205,21 @@ class Task:
     lease: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxFigures:
+    """How true an adapter's cards are. Times are in seconds.
+
+    `waiting` cards are to be looked at, the longest of them `overdue`. `stale` copies still have
+    buttons although their request ended, the first of them `oldest_stale` ago.
+    """
+
+    adapter: str
+    waiting: int
+    overdue: float
+    stale: int
+    oldest_stale: float
+
+
 class Outbox(Protocol):
     """The durable queues behind every adapter that posts. Leases are scores of the server's
     clock."""
@@ -217,6 +232,9 @@ class Outbox(Protocol):
 
     async def renew(self, queue: str, task: Task, *, lease_ms: int) -> Task | None:
         """Make a lease longer; None when the request became dirty meanwhile."""
+
+    async def queued(self, queue: str, *, limit: int) -> list[tuple[str, int]]:
+        """Return up to `limit` of what is on a queue, each with when it is due, in ms."""
 
     async def mark(self, queue: str, request_id: str) -> None:
         """Have a queue look at a request now."""

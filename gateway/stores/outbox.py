@@ -43,6 +43,11 @@ class RedisOutbox:
         )
         return Task(request_id=task.request_id, lease=lease) if lease else None
 
+    async def queued(self, queue: str, *, limit: int) -> list[tuple[str, int]]:
+        """Return up to `limit` of what is on a queue, each with when it is due, in ms."""
+        rows = await self._redis.zrange(self._keys.dirty(queue), 0, limit - 1, withscores=True)
+        return [(one, int(due)) for one, due in rows]
+
     async def mark(self, queue: str, request_id: str) -> None:
         """Have a queue look at a request now. What is due already stays due since then."""
         key = self._keys.dirty(queue)

@@ -10,7 +10,7 @@ import pytest
 from gateway.domain.policy_document import Escalation
 from gateway.domain.records import Record
 from gateway.models import Reason, Status
-from gateway.ports.outgoing import CopyState
+from gateway.ports.outgoing import Copy, CopyState
 from tests.discord.stage import Stage, labels, private_text
 from tests.discord.town import Channel, Json
 from tests.waiting import moment
@@ -89,7 +89,7 @@ async def test_who_deletes_cards_again_and_again_sends_them_elsewhere(stage: Sta
     record = await stage.ask()
     for _ in range(3):
         card = await stage.card(record)
-        copies = {}
+        copies: dict[str, Copy] = {}
         while not copies.get(stage.target) or copies[stage.target].ref is None:
             await moment()
             copies = await stage.outbox.copies(record.id)

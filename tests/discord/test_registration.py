@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from pydantic import SecretStr
 
 from adapters.discord.commands import DEFINITIONS, register_missing
 from adapters.discord.connection import log_in
@@ -12,9 +13,8 @@ from adapters.discord.forms import read_content
 from adapters.discord.library import prepare
 from adapters.discord.settings import DiscordSettings, read_settings
 from gateway.errors import InvalidRequest
-from gateway.models import Action
+from gateway.models import Action, FieldKind
 from gateway.ports import Field, make_visible
-from gateway.ports.cards import FieldKind
 from gateway.server.background import desk_of
 from tests.discord.stage import Stage
 
@@ -62,8 +62,8 @@ async def test_the_kill_switch_is_for_who_manages_the_server(stage: Stage) -> No
 def test_a_reconnect_is_one_line_and_no_error(caplog: pytest.LogCaptureFixture) -> None:
     """discord.py reconnects by itself, and logs it as an error with a traceback; its errors that
     are none of that stay errors."""
-    prepare(DiscordSettings(token="t"))
-    prepare(DiscordSettings(token="t"))
+    prepare(DiscordSettings(token=SecretStr("t")))
+    prepare(DiscordSettings(token=SecretStr("t")))
     theirs = logging.getLogger("discord.client")
     with caplog.at_level(logging.INFO):
         for said in ("Attempting a reconnect in %.2fs", "something else, %.2f"):

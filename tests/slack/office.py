@@ -167,9 +167,11 @@ def labels(human: Human, message: Message) -> list[str]:
 
 async def use_up(office: Office, *, leave: int = 0) -> None:
     """Take all turns to edit in T1, but for so many that are left to what is urgent."""
-    turn = {"rank": 0, "most": UPDATES.most, "seconds": UPDATES.seconds, "leave": leave}
-    for number in range(UPDATES.most):
-        await office.desk.notes.take_turn("update T1", f"other {number}", **turn)
+    most, seconds = UPDATES.most, UPDATES.seconds
+    for number in range(most):
+        await office.desk.notes.take_turn(
+            "update T1", f"other {number}", rank=0, most=most, seconds=seconds, leave=leave
+        )
 
 
 async def put_in_force(
