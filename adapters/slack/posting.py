@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -13,6 +14,7 @@ from adapters.slack.payloads import Json, Malformed, SlackPlace, build_ref, read
 from adapters.slack.uploads import Uploads
 from adapters.slack.workspaces_and_web_api import (
     NotInstalled,
+    SlackFailed,
     SlackRefused,
     TokenRefused,
     Workspace,
@@ -41,6 +43,7 @@ from gateway.ports import (
 UPDATES = Rate(48, 61.5)
 _LEFT = 16
 POSTS = Rate(3, 3.1)
+_AGAIN_SECONDS = 1.0
 _NOTE_SECONDS = 40 * 24 * 3600.0
 # Slack says that the message is not there, or can never be changed. What is about the channel or
 # the app (archived, not in it, a private one that is not found) may come back.
@@ -72,22 +75,26 @@ class CardPosting:
         self._uploads = uploads
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
-        """Post a card. It is not sent again when Slack does not respond."""
+        """Post a card. It is sent once more when Slack answers that it failed, and not again when
+        Slack does not answer. One too many, which no click counts on, is better than none.
+        """
         workspace, place = await self.find_place(target)
         text, made = blocks.build_message(
             card, nonce, called=_build_mentions(workspace, card.calls)
         )
         about = {"event_type": "approval", "event_payload": {"request": card.request_id}}
-        async with self.turn(place, nonce, rank=card.created):
-            answer = await post_message(
-                workspace,
-                place.channel,
-                text,
-                made,
-                thread=place.thread,
-                mrkdwn=False,
-                metadata=about,
+
+        async def send() -> Json:
+            thread, channel = place.thread, place.channel
+            return await post_message(
+                workspace, channel, text, made, thread=thread, mrkdwn=False, metadata=about
             )
+
+        async with self.turn(place, nonce, rank=card.created):
+            try:
+                answer = await send()
+            except SlackFailed:
+                answer = await _send_again(send)
         ref = build_ref(workspace.team, str(answer["channel"]), str(answer["ts"]))
         if place.thread:
             await self._notes.put(_thread_note(ref), place.thread, seconds=_NOTE_SECONDS)
@@ -222,6 +229,15 @@ async def edit_message(workspace: Workspace, ref: MessageRef, text: str, made: l
         if refused.error in _GONE:
             raise CopyGone(str(refused), deleted=refused.error == _DELETED) from refused
         raise
+
+
+async def _send_again(send: Callable[[], Awaitable[Json]]) -> Json:
+    """Send what Slack failed at once more. Raises DeliveryFailed when it fails again."""
+    await asyncio.sleep(_AGAIN_SECONDS)
+    try:
+        return await send()
+    except SlackFailed as lasting:
+        raise DeliveryFailed(f"{lasting}, twice") from lasting
 
 
 def _thread_note(ref: MessageRef) -> str:

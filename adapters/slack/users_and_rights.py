@@ -111,15 +111,20 @@ class UserDirectory:
             shared.cancel()
 
     async def _ask(self, about: str, call: Callable[[], Awaitable[object]]) -> Json:
-        shared = self._asking.setdefault(about, _Shared())
+        shared, now = self._asking.setdefault(about, _Shared()), asyncio.get_running_loop().time
+        ends = now() + _CHECK_SECONDS
+
+        def left() -> float:
+            return ends - now()
+
         try:
             async with asyncio.timeout(_CHECK_SECONDS):
                 while True:
                     try:
                         return await shared.next(lambda: call_repeatable(call))
-                    except Limited as limit:
-                        raise Unknown(f"{_LIMIT} in {limit.seconds:.0f} s") from limit
                     except RetryLater as wait:
+                        if isinstance(wait, Limited) and wait.seconds > left():
+                            raise Unknown(f"{_LIMIT} in {wait.seconds:.0f} s") from wait
                         await asyncio.sleep(wait.seconds)
         except (DeliveryFailed, TimeoutError) as error:
             raise Unknown("Slack did not say who you are; nothing was recorded") from error

@@ -55,6 +55,12 @@ class SlackRefused(DeliveryFailed):
         self.error = error
 
 
+class SlackFailed(DeliveryUncertain):
+    """Slack answered that it failed; mostly, but not always, nothing was done."""
+
+    code = "slack_failed"
+
+
 class Unavailable(RetryLater):
     """Slack's API was not reached, or did nothing. What is `unsent` it never saw."""
 
@@ -152,7 +158,7 @@ def _translate_error(error: SlackApiError) -> DeliveryFailed:
     if status == _TOO_MANY or code in _LATER:
         return Limited(_retry_after(response), "Slack's rate limit")
     if code in _DOUBTFUL:
-        return DeliveryUncertain(f"Slack says {code}")
+        return SlackFailed(f"Slack says {code}")
     if not code:
         # An error page from something in front of Slack's API, which never saw the call.
         return Unavailable(f"Slack is not available ({status})", unsent=True)
