@@ -13,11 +13,12 @@ from aiohttp import web
 from adapters.discord.card_views import CARD_CHARS, CARD_LINES
 from adapters.discord.checks import run_checks
 from adapters.discord.clicks import InteractionHandler
-from adapters.discord.commands import register_if_changed
+from adapters.discord.commands import register_missing
 from adapters.discord.connection import Connection
 from adapters.discord.custom_ids import PLATFORM
 from adapters.discord.grant_cards import DiscordGrantPosting
 from adapters.discord.http_endpoint import PATH, Endpoint
+from adapters.discord.losses import Losses
 from adapters.discord.permissions import add_commands
 from adapters.discord.posting import Posting
 from adapters.discord.settings import DiscordSettings, read_settings
@@ -56,7 +57,11 @@ class DiscordAdapter:
         self._settings = settings = read_settings()
         over_http = settings.public_key is not None
         connection = Connection(
-            settings, desk.notes, InteractionHandler(desk).handle, over_http=over_http
+            settings,
+            desk.notes,
+            InteractionHandler(desk).handle,
+            Losses(desk),
+            over_http=over_http,
         )
         self._connection = connection
         self._posting = Posting(connection.client, desk.notes)
@@ -67,7 +72,7 @@ class DiscordAdapter:
     async def _register(self, connection: Connection, desk: Desk) -> None:
         """Register the commands. A failure is only logged: cards work without them."""
         try:
-            await register_if_changed(connection.client(), desk.notes)
+            await register_missing(connection.client(), desk.notes)
         except (RetryLater, discord.DiscordException, OSError) as error:
             log.warning("commands not registered: %s", error, extra={"event": "no_commands"})
 

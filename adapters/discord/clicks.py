@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -30,6 +32,7 @@ from adapters.discord.grant_cards import REVOKE, SWITCHES, KillSwitchActions, bu
 from adapters.discord.identities import read_identity, refuse_unfit
 from adapters.discord.remember import KEEP, RememberDialog, read_remember
 from adapters.discord.responses import InteractionReply, build_private_reply, build_refusal, respond
+from gateway.errors import Conflict, GatewayError
 from gateway.models import Action
 from gateway.ports import Click, Desk, Field, MessageRef, Record
 
@@ -81,10 +84,11 @@ class InteractionHandler:
         if button.verb == READ:
             await respond(interaction, self._reading.build_page(interaction, button))
         elif button.verb in (CLAIM, UNCLAIM):
-            await respond(interaction, self._claim(interaction, button))
+            await self._answer(interaction, button, self._claim(interaction, button))
         elif button.verb == Action.APPROVE:
             sure = {"confirmed": button.more == CONFIRMED}
-            await respond(interaction, self._decide(interaction, button, Action.APPROVE, sure))
+            deciding = self._decide(interaction, button, Action.APPROVE, sure)
+            await self._answer(interaction, button, deciding)
         elif button.verb == REMEMBER:
             await respond(interaction, self._remembering.show_options(interaction, button))
         elif button.verb in (REVOKE, *SWITCHES):
@@ -98,9 +102,39 @@ class InteractionHandler:
         if button is None:
             return
         if button.verb in _MODALS:
-            await respond(interaction, self._submit(interaction, button))
+            await self._answer(interaction, button, self._submit(interaction, button))
         elif button.verb == KEEP:
             await respond(interaction, self._decide_and_remember(interaction, button))
+
+    async def _answer(
+        self,
+        interaction: discord.Interaction,
+        button: DiscordButton,
+        work: Coroutine[Any, Any, InteractionReply],
+    ) -> None:
+        """Reply with what the work made; who was too late gets the word and the card as it is."""
+
+        async def answer() -> InteractionReply:
+            try:
+                return await work
+            except Conflict as late:
+                return await self._repair(interaction, button, late)
+
+        await respond(interaction, answer())
+
+    async def _repair(
+        self, interaction: discord.Interaction, button: DiscordButton, late: Conflict
+    ) -> InteractionReply:
+        """Return the clicked card as it stands, with why the tap was refused as a private word."""
+        refusal = build_refusal(late)
+        if not button.copy or _is_private(interaction) or interaction.message is None:
+            return refusal
+        try:
+            record = await self._desk.requests.get(button.request_id)
+        except GatewayError:
+            return refusal
+        shown = await self._build_updated_message(interaction, button, record)
+        return replace(shown, word=refusal.shown)
 
     async def _read_button(self, interaction: discord.Interaction) -> DiscordButton | None:
         """Return the pressed button; reply privately when it is of another version."""
@@ -121,6 +155,8 @@ class InteractionHandler:
         try:
             async with asyncio.timeout(_MODAL_SECONDS):
                 record = await self._reading.get_permitted(interaction, button.request_id)
+                if record.final:
+                    raise Conflict("this was decided already; the card says how")
                 modal = await self._build_modal(interaction, record, button)
         except Unfit as error:
             await respond(interaction, _reply_privately(str(error)))
@@ -128,7 +164,7 @@ class InteractionHandler:
         except Exception as error:
             # Whatever it was, the person must learn that it failed.
             if not isinstance(error, TimeoutError) or button.verb not in _NOES:
-                await respond(interaction, _reply_refusal(error))
+                await self._answer(interaction, button, _raise(error))
                 return
             modal = build_modal(Action(button.verb), None, button)
         try:
@@ -255,5 +291,5 @@ async def _reply_privately(text: str) -> InteractionReply:
     return build_private_reply(text)
 
 
-async def _reply_refusal(error: Exception) -> InteractionReply:
-    return build_refusal(error)
+async def _raise(error: Exception) -> InteractionReply:
+    raise error

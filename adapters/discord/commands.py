@@ -79,18 +79,27 @@ DEFINITIONS: list[JsonObject] = [
         "options": [_build_option("grant", "which one", required=True, completes=True)],
     },
 ]
+_MANAGE_SERVER = str(1 << 5)  # only these see it, unless the server's settings name others
 for _one in DEFINITIONS:
     _one |= {"type": 1, "contexts": [0, 1], "integration_types": [0]}
+    _one["default_member_permissions"] = _MANAGE_SERVER if _one["name"] == "stop-all" else None
 
 
-async def register_if_changed(client: discord.Client, notes: Notes) -> None:
-    """Register the commands, unless the same ones were registered before."""
+async def register_missing(client: discord.Client, notes: Notes) -> None:
+    """Register the commands that Discord does not know, or all when they have changed.
+
+    Each is registered by itself: those of others who share the bot stay.
+    """
     application = client.application_id
-    known = hashlib.sha256(json.dumps(DEFINITIONS, sort_keys=True).encode()).hexdigest()
-    if application is None or await notes.get(_NOTE) == f"{application} {known}":
+    if application is None:
         return
-    await library.register_commands(client, application, DEFINITIONS)
-    await notes.put(_NOTE, f"{application} {known}")
+    digest = hashlib.sha256(json.dumps(DEFINITIONS, sort_keys=True).encode()).hexdigest()
+    same = await notes.get(_NOTE) == f"{application} {digest}"
+    known = await library.list_commands(client, application) if same else set()
+    for one in DEFINITIONS:
+        if one["name"] not in known:
+            await library.register_command(client, application, one)
+    await notes.put(_NOTE, f"{application} {digest}")
 
 
 class DiscordCommands:

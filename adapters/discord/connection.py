@@ -18,6 +18,7 @@ import discord
 
 from adapters.discord import library
 from adapters.discord.leader_lock import Lease, Sessions
+from adapters.discord.losses import Losses
 from adapters.discord.settings import DiscordSettings
 from gateway.errors import GatewayError, Misconfigured
 from gateway.ports import Notes, RetryLater, cancel_and_wait
@@ -39,15 +40,19 @@ InteractionCallback = Callable[[discord.Interaction], Awaitable[None]]
 class Bot(discord.Client):
     """A client with one intent, no caches that we do not need, and no mentions."""
 
-    def __init__(self, arrived: InteractionCallback, lease: Lease, sessions: Sessions) -> None:
+    def __init__(
+        self, arrived: InteractionCallback, losses: Losses, lease: Lease, sessions: Sessions
+    ) -> None:
         super().__init__(
-            intents=discord.Intents(guilds=True),
+            # Messages, for those that are deleted. Their content would be another intent.
+            intents=discord.Intents(guilds=True, guild_messages=True),
             allowed_mentions=discord.AllowedMentions.none(),
             max_messages=None,
             member_cache_flags=discord.MemberCacheFlags.none(),
             max_ratelimit_timeout=30.0,
         )
         self._arrived = arrived
+        self._losses = losses
         self._lease = lease
         self._sessions = sessions
         self.cut_at: float | None = None
@@ -79,6 +84,26 @@ class Bot(discord.Client):
         """Pass on every interaction."""
         await self._arrived(interaction)
 
+    async def on_raw_message_delete(self, event: discord.RawMessageDeleteEvent) -> None:
+        """Pass on that a message was deleted."""
+        await self._losses.lose_messages(event.channel_id, {event.message_id})
+
+    async def on_raw_bulk_message_delete(self, event: discord.RawBulkMessageDeleteEvent) -> None:
+        """Pass on that messages were deleted."""
+        await self._losses.lose_messages(event.channel_id, event.message_ids)
+
+    async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
+        """Pass on that a channel was deleted."""
+        await self._losses.lose_channel(channel.id)
+
+    async def on_raw_thread_delete(self, event: discord.RawThreadDeleteEvent) -> None:
+        """Pass on that a thread was deleted."""
+        await self._losses.lose_channel(event.thread_id)
+
+    async def on_guild_remove(self, guild: discord.Guild) -> None:
+        """Pass on that the bot was removed from a server."""
+        await self._losses.lose_server(guild.id)
+
 
 class Connection:
     """Keeps a client logged in, and listening while it holds the lease.
@@ -92,6 +117,7 @@ class Connection:
         settings: DiscordSettings,
         notes: Notes,
         arrived: InteractionCallback,
+        losses: Losses,
         *,
         over_http: bool,
     ) -> None:
@@ -99,6 +125,7 @@ class Connection:
         self._lease = Lease(notes)
         self._sessions = Sessions(notes)
         self._deliver = arrived
+        self._losses = losses
         self._over_http = over_http
         self._client: Bot | None = None
         self._working: set[asyncio.Task[Any]] = set()
@@ -194,7 +221,7 @@ class Connection:
     async def _login(self) -> Bot:
         if self._client is not None and not self._client.is_closed():
             return self._client
-        client = Bot(self.handle, self._lease, self._sessions)
+        client = Bot(self.handle, self._losses, self._lease, self._sessions)
         try:
             await client.login(self._settings.token.get_secret_value())
             self._check_endpoint(client)
@@ -286,7 +313,9 @@ def _describe_error(error: Exception) -> str:
     ):
         return "Discord does not accept the bot's token; reset it in the developer portal"
     if isinstance(error, discord.PrivilegedIntentsRequired):
-        return "Discord refuses the intents; the gateway asks for `guilds` only"
+        return (
+            "Discord refuses the intents; the gateway asks for `guilds` and `guild_messages` only"
+        )
     if isinstance(error, discord.ConnectionClosed) and error.code == _NEEDS_SHARDS:
         return (
             "the bot is in more than 2500 servers, more than one gateway connection may serve: "

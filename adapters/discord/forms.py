@@ -209,7 +209,7 @@ def _read_answer(value: Any, field: Field) -> Any:
     try:
         chosen = [field.choices[int(index)].value for index in value]
     except (ValueError, IndexError):
-        raise InvalidRequest(f"the answer to {field.id!r} was not offered") from None
+        raise InvalidRequest(f"the answer to {field.text.text!r} was not offered") from None
     return chosen if field.kind is FieldKind.CHOICES else chosen[0]
 
 
@@ -219,5 +219,5 @@ def _parse_number(text: str, field: Field) -> int | float:
     except InvalidRequest:
         value = None
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InvalidRequest(f"the answer to {field.id!r} is no number")
+        raise InvalidRequest(f"the answer to {field.text.text!r} is no number")
     return value

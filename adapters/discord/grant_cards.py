@@ -15,7 +15,7 @@ from adapters.discord.markup import escape_line, escape_with_mentions
 from adapters.discord.posting import Posting
 from adapters.discord.responses import InteractionReply
 from gateway.errors import Unauthorized
-from gateway.ports import LIFT, Desk, GrantCard, KillSwitch, MessageRef, Notice
+from gateway.ports import LIFT, Desk, GrantCard, KillSwitch, MessageRef, Notice, Urgency
 
 REVOKE, STOP, ALLOW = "revoke", "stop", "allow"
 SWITCHES = (STOP, ALLOW)
@@ -38,7 +38,10 @@ class DiscordGrantPosting:
 
     async def update(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
         """Edit a posted card."""
-        await self._posting.edit(ref, lambda silent: _build_view(card, nonce, silent), nonce)
+        rank = (Urgency.ENDED if card.ended else Urgency.OTHER).rank(card.ended_at or 0)
+        await self._posting.edit(
+            ref, lambda silent: _build_view(card, nonce, silent), nonce, rank=rank
+        )
 
     async def announce(self, notice: Notice, card: GrantCard) -> None:
         """Reply to the card with its news, because edits notify nobody."""

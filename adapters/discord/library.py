@@ -6,6 +6,7 @@ this version lacks. pyproject.toml allows the versions that were tried.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from operator import attrgetter
@@ -18,14 +19,16 @@ from adapters.discord.settings import DiscordSettings
 from gateway.errors import Misconfigured
 from gateway.ports import JsonObject
 
-# Without a documented alternative: the API addresses, the keep-alive threads, and the call that
-# registers all commands as JSON.
+# Without a documented alternative: the API addresses, the keep-alive threads, and the calls that
+# list and register commands as JSON.
 _NEEDED = (
     "gateway.DiscordWebSocket.DEFAULT_GATEWAY",
     "gateway.KeepAliveHandler",
-    "http.HTTPClient.bulk_upsert_global_commands",
+    "http.HTTPClient.get_global_commands",
+    "http.HTTPClient.upsert_global_command",
     "http.Route.BASE",
 )
+_SLASH = 1
 _STATE = "_connection"  # of a client; each interaction and each connection refers to it
 
 
@@ -34,6 +37,8 @@ def prepare(settings: DiscordSettings) -> None:
 
     Raises Misconfigured when this version of discord.py lacks something that we cannot replace.
     """
+    discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False  # nobody speaks here
+    logging.getLogger("discord.client").addFilter(_QUIET)  # once, however often it is added
     if lacking := _find_missing():
         raise Misconfigured(
             f"discord.py {discord.__version__} lacks {', '.join(lacking)}, which we need: install "
@@ -43,6 +48,23 @@ def prepare(settings: DiscordSettings) -> None:
         discord.http.Route.BASE = settings.api_base
     if settings.gateway_url is not None:
         discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(settings.gateway_url)
+
+
+class _Quiet(logging.Filter):
+    """Makes one line of a reconnect, which is nobody's mistake, and not an error with a traceback.
+
+    A connection that stays away is a problem, which `Connection.problems` tells.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record, and let it pass."""
+        if record.levelno == logging.ERROR and "reconnect" in str(record.msg):
+            record.levelno, record.levelname = logging.INFO, "INFO"
+            record.exc_info = record.exc_text = None
+        return True
+
+
+_QUIET = _Quiet()
 
 
 def read_interaction(client: discord.Client, payload: JsonObject) -> discord.Interaction:
@@ -72,16 +94,23 @@ async def close_new_sockets(client: discord.Client) -> None:
                 await socket.close(code=1000)
 
 
-async def register_commands(
-    client: discord.Client, application: int, definitions: list[JsonObject]
+async def list_commands(client: discord.Client, application: int) -> set[str]:
+    """Return the names of all registered slash commands, of whomever they are."""
+    found = await client.http.get_global_commands(application)
+    return {one["name"] for one in found if one.get("type", _SLASH) == _SLASH}
+
+
+async def register_command(
+    client: discord.Client, application: int, definition: JsonObject
 ) -> None:
-    """Replace all registered commands."""
-    await client.http.bulk_upsert_global_commands(application, definitions)
+    """Register one command, in place of one of the same name."""
+    content: Any = definition
+    await client.http.upsert_global_command(application, content)
 
 
 def _find_missing() -> list[str]:
     lacking = [name for name in _NEEDED if not _has(name)]
-    if not hasattr(discord.Client(intents=discord.Intents.none()), _STATE):
+    if not hasattr(discord.Client(intents=discord.Intents(guilds=True)), _STATE):
         lacking.append(f"Client.{_STATE}")
     return lacking
 

@@ -14,12 +14,14 @@ from discord.abc import Messageable
 
 from adapters.discord.card_views import MessageContent, build_card_view
 from adapters.discord.custom_ids import PLATFORM, DiscordPlace, read_target
+from adapters.discord.losses import remember_card
 from adapters.discord.markup import escape_line, escape_with_mentions
 from gateway.ports import (
     Card,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
+    Limited,
     MessageRef,
     Notes,
     Notice,
@@ -27,14 +29,16 @@ from gateway.ports import (
     Pace,
     Rate,
     RetryLater,
-    SystemClock,
+    Urgency,
+    rank_edit,
 )
 
 log = logging.getLogger("adapters.discord")
 
-# Discord returns its limits with each response, mostly five in five seconds per channel. All
-# replicas together stay below, because each knows only its own calls.
-POSTS = EDITS = Rate(45, 2)
+# Discord allows five in five seconds per channel, posts and edits apart. All replicas share it; the
+# rest of a second is for calls that take longer than others to arrive.
+POSTS = EDITS = Rate(5, 5.25)
+_LEFT = 1
 ALL_PER_MINUTE, ALL_BURST = 1200, 10  # Discord allows 50 a second; the rest is for bursts
 RETRY_SECONDS = 5.0
 OLD_EDIT_SECONDS = 120.0
@@ -47,14 +51,17 @@ OLD_EDITS, MISSING_ACCESS, NOT_TO_THIS_USER, NO_PERMISSION = 30046, 50001, 50007
 ARCHIVED, THREAD_LOCKED, MODERATED = 50083, 160005, 200000
 _WHY = {
     UNKNOWN_CHANNEL: "the channel does not exist any more",
+    UNKNOWN_MESSAGE: "the message was deleted",
     MISSING_ACCESS: "the bot cannot see the channel",
     NOT_TO_THIS_USER: "this user does not accept direct messages from the bot",
     NO_PERMISSION: "the bot lacks a permission in the channel; see `gateway doctor`",
     50008: "messages cannot be posted in a channel of this kind",
     THREAD_LOCKED: "the thread is locked",
+    ARCHIVED: "the thread is archived",
     MODERATED: "Discord's moderation refuses the message",
 }
-_LOST = {UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, MISSING_ACCESS, NO_PERMISSION, THREAD_LOCKED, ARCHIVED}
+# Discord says that it exists no more. Access, permissions and locks come back.
+_GONE = {UNKNOWN_CHANNEL, UNKNOWN_MESSAGE}
 
 Clients = Callable[[], discord.Client]
 View = Callable[[bool], MessageContent]
@@ -67,7 +74,7 @@ class Posting:
     def __init__(self, client: Clients, notes: Notes) -> None:
         self._client = client
         self._notes = notes
-        self._pace = Pace(notes, SystemClock())
+        self._pace = Pace(notes)
         self._homes: dict[int, str] = {}  # the server of each channel, which never changes
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
@@ -106,20 +113,23 @@ class Posting:
                 message = await channel.send(
                     view=view(True).view, nonce=nonce, allowed_mentions=allowed
                 )
-        return MessageRef(
-            adapter=PLATFORM, channel=str(message.channel.id), message=str(message.id)
-        )
+        ref = MessageRef(adapter=PLATFORM, channel=str(message.channel.id), message=str(message.id))
+        await remember_card(self._notes, ref)
+        return ref
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Edit a posted card; decided ones go first."""
-        rank = 0 if card.final else 1
+        """Edit a posted card; first those that take buttons away."""
+        rank = rank_edit(card)
         await self.edit(
             ref, lambda silent: build_card_view(card, nonce, silent=silent), nonce, rank=rank
         )
 
-    async def edit(self, ref: MessageRef, view: View, nonce: str, *, rank: int = 0) -> None:
+    async def edit(self, ref: MessageRef, view: View, nonce: str, *, rank: int) -> None:
         """Edit a posted message."""
-        async with self._turn(f"edits {ref.channel}", EDITS, nonce, rank):
+        leave = _LEFT if rank >= Urgency.OTHER.rank(0) else 0
+        budget = f"edits {ref.channel}"
+        async with self._pace.slot(budget, EDITS, nonce, rank=rank, leave=leave):
+            await self._wait_for_all()
             await self._update(ref, view)
 
     async def _update(self, ref: MessageRef, view: View) -> None:
@@ -202,11 +212,15 @@ class Posting:
     async def _turn(self, budget: str, rate: Rate, name: str, rank: int) -> AsyncIterator[None]:
         """Hold a turn of a rate limit, within the bot's overall limit."""
         async with self._pace.turn(budget, rate, name, rank=rank):
-            wait = await self._notes.delay("all calls", per_minute=ALL_PER_MINUTE, burst=ALL_BURST)
-            if wait > _PATIENCE:
-                raise RetryLater(wait, "the bot's overall rate limit is used up")
-            await asyncio.sleep(wait)
+            await self._wait_for_all()
             yield
+
+    async def _wait_for_all(self) -> None:
+        """Wait for the bot's overall limit."""
+        wait = await self._notes.delay("all calls", per_minute=ALL_PER_MINUTE, burst=ALL_BURST)
+        if wait > _PATIENCE:
+            raise RetryLater(wait, "the bot's overall rate limit is used up")
+        await asyncio.sleep(wait)
 
     async def _wake(self, channel_id: int) -> None:
         """Unarchive a thread; raises when it is locked."""
@@ -252,7 +266,9 @@ async def _translate_errors(*, sending: bool) -> AsyncIterator[None]:
         async with asyncio.timeout(_LONGEST_CALL):
             yield
     except discord.RateLimited as error:
-        raise RetryLater(error.retry_after, "Discord asks to wait") from error
+        # Edits of old messages have a limit of their own, which is not to stop all others.
+        limit = Limited if sending else RetryLater
+        raise limit(error.retry_after, "Discord asks to wait") from error
     except discord.HTTPException as error:
         raise _translate_error(error, sending=sending) from error
     except (OSError, TimeoutError, aiohttp.ClientError) as error:
@@ -264,13 +280,13 @@ def _translate_error(error: discord.HTTPException, *, sending: bool) -> Delivery
     if error.code == OLD_EDITS:
         return RetryLater(OLD_EDIT_SECONDS, "Discord limits edits of messages older than an hour")
     if error.status == 429:  # noqa: PLR2004 (too many requests; without Via, a ban by its proxy)
-        return RetryLater(RETRY_SECONDS * 12, "Discord refuses requests for now")
+        return Limited(RETRY_SECONDS * 12, "Discord refuses requests for now")
     if error.status >= 500:  # noqa: PLR2004 (its own failure)
         why = f"Discord failed ({error.status})"
         return DeliveryUncertain(why) if sending else RetryLater(RETRY_SECONDS, why)
     why = _WHY.get(error.code, f"Discord refuses it ({error.status}, {error.code})")
     if error.status == 401:  # noqa: PLR2004 (the token is no good any more)
         return DeliveryFailed("Discord does not accept the bot's token")
-    if not sending and error.code in _LOST:
-        return CopyGone(why if error.code != UNKNOWN_MESSAGE else "the message was deleted")
+    if not sending and error.code in _GONE:
+        return CopyGone(why, deleted=error.code == UNKNOWN_MESSAGE)
     return DeliveryFailed(why)

@@ -34,10 +34,14 @@ _TOO_LATE = {10008, 10015, 10062, 40060, 50027}
 
 @dataclass(frozen=True, slots=True)
 class InteractionReply:
-    """A reply: the clicked message changed, or a private message."""
+    """A reply: the clicked message changed, or a private message.
+
+    `word` is said privately, beside the message that changed.
+    """
 
     shown: MessageContent
     replaces: bool = False
+    word: MessageContent | None = None
 
 
 def build_private_reply(text: str) -> InteractionReply:
@@ -133,6 +137,8 @@ async def _send(interaction: discord.Interaction, answer: InteractionReply) -> N
             await interaction.edit_original_response(view=shown.view, attachments=kept)
         else:
             await response.edit_message(view=shown.view, attachments=kept)
+        if answer.word is not None:
+            await interaction.followup.send(view=answer.word.view, ephemeral=True)
     elif not response.is_done():
         await response.send_message(view=shown.view, files=shown.files, ephemeral=True)
     elif response.type is discord.InteractionResponseType.deferred_channel_message:

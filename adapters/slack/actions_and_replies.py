@@ -1,30 +1,25 @@
-"""Actions of buttons on cards, run after Slack has its acknowledgement, and private replies to the
-person: in their open modal, or as a message only they see.
-"""
+"""Actions of buttons on cards, run after Slack has its acknowledgement."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
-
-import aiohttp
 
 from adapters.slack import modals
 from adapters.slack.admin_actions import ADMIN_BUTTONS, AdminActions
-from adapters.slack.card_blocks import FORMS, build_thread_note, escape
+from adapters.slack.card_blocks import FORMS
+from adapters.slack.clicked_cards import ClickedCards
 from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, Malformed, ModalMetadata
+from adapters.slack.private_replies import PrivateReply
 from adapters.slack.users_and_rights import Rights
-from adapters.slack.workspaces_and_web_api import Workspace, call_once, call_repeatable
+from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action
 from gateway.ports import (
     Card,
     Click,
-    DeliveryFailed,
     Desk,
     Identity,
     Record,
@@ -32,93 +27,6 @@ from gateway.ports import (
     full_view,
     scopes_of,
 )
-
-log = logging.getLogger("adapters.slack.replies")
-
-
-class PrivateReply:
-    """Replies to one interaction. `view_id` is the modal that was opened for it, if any."""
-
-    def __init__(
-        self,
-        workspace: Workspace,
-        interaction: Interaction,
-        session: aiohttp.ClientSession,
-        hosts: frozenset[str],
-    ) -> None:
-        self._workspace = workspace
-        self._interaction = interaction
-        self._session = session
-        self._hosts = hosts
-        self.view_id = interaction.view_id if interaction.in_modal else ""
-
-    async def open(self, view: Json) -> bool:
-        """Open a modal, on top of an open one; return False when it failed."""
-        client, trigger = self._workspace.client, self._interaction.trigger_id
-        opening = client.views_push if self._interaction.in_modal else client.views_open
-        try:
-            answer = await call_once(lambda: opening(trigger_id=trigger, view=view))
-        except DeliveryFailed as failure:
-            log.info("no modal: %s", type(failure).__name__, extra={"event": "slack_no_modal"})
-            return False
-        self.view_id = str(answer["view"]["id"])
-        return True
-
-    async def show(self, view: Json, *, seen: str | None = None) -> None:
-        """Replace the open modal; with `seen`, only if its hash is still the same."""
-        client = self._workspace.client
-        more = {"hash": seen} if seen else {}
-        try:
-            await call_repeatable(
-                lambda: client.views_update(view_id=self.view_id, view=view, **more)
-            )
-        except DeliveryFailed as failure:
-            log.info("modal gone: %s", type(failure).__name__, extra={"event": "slack_modal_gone"})
-
-    async def tell(self, text: str, *, blocks: list[Json] | None = None) -> None:
-        """Send a private text. Never raises: the work itself is done."""
-        if self.view_id:
-            await self.show(modals.build_notice("Approvals", text))
-            return
-        if self._interaction.view and await self.open(modals.build_notice("Approvals", text)):
-            return
-        made = build_thread_note(text) if blocks is None else blocks
-        body = {
-            "response_type": "ephemeral",
-            "replace_original": False,
-            "text": escape(text),
-            "blocks": made,
-        }
-        try:
-            if not await self._by_response_url(body):
-                await self._by_ephemeral(escape(text), made)
-        except (DeliveryFailed, aiohttp.ClientError, TimeoutError, OSError) as failure:
-            log.info("not told: %s", type(failure).__name__, extra={"event": "slack_not_told"})
-
-    async def _by_response_url(self, body: Json) -> bool:
-        url = self._interaction.response_url
-        if not url or urlsplit(url).hostname not in self._hosts:
-            return False
-        try:
-            async with self._session.post(url, json=body) as response:
-                return response.ok
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            return False
-
-    async def _by_ephemeral(self, text: str, made: list[Json]) -> None:
-        actor, client = self._interaction.actor, self._workspace.client
-        channel = self._interaction.channel
-        if not channel or channel.startswith("D"):
-            await call_once(
-                lambda: client.chat_postMessage(channel=actor.user, text=text, blocks=made)
-            )
-            return
-        await call_once(
-            lambda: client.chat_postEphemeral(
-                channel=channel, user=actor.user, text=text, blocks=made
-            )
-        )
-
 
 _WHOLE = 10**9
 _ONCE_SECONDS = 600.0
@@ -136,7 +44,10 @@ OPENS_MODAL = {*_BUILD, Act.REMEMBER, Act.DETAILS}  # open a modal, change nothi
 class ButtonActions:
     """Approves, opens modals, turns pages, claims."""
 
-    def __init__(self, desk: Desk, rights: Rights, operating: AdminActions) -> None:
+    def __init__(
+        self, desk: Desk, rights: Rights, operating: AdminActions, clicked: ClickedCards
+    ) -> None:
+        self._clicked = clicked
         self._desk = desk
         self._rights = rights
         self._operating = operating
@@ -147,13 +58,11 @@ class ButtonActions:
             return
         if did.act in ADMIN_BUTTONS:
             await self._operating.run(workspace, did)
+            await self.repair(did, reply)
             return
         form = did.form()
         if did.act in (Act.APPROVE, Act.APPROVE_SURE):
-            sure = did.act == Act.APPROVE_SURE
-            record = await self.approve(workspace, did, form, sure=sure)
-            if did.in_modal:
-                await reply.tell(describe_state(record))
+            await self._approve_here(workspace, did, form, reply)
             return
         # Slack may deliver a click twice, and to two replicas; these actions have no other guard.
         if not await self._desk.notes.put_new(f"did {did.nonce}", "1", seconds=_ONCE_SECONDS):
@@ -169,6 +78,31 @@ class ButtonActions:
             await self._open_modal(workspace, did, form, reply)
         else:
             raise Malformed("an unknown button")
+
+    async def repair(self, did: Interaction, reply: PrivateReply) -> None:
+        """Have the clicked card show the end, if what it is about ended."""
+        if did.ref is None:
+            return
+        if did.act == Act.REVOKE:
+            grant_id, _, copy = did.value.partition(" ")
+            card = await self._desk.grants.card(grant_id)
+            await self._clicked.show_grant_end(did, card, copy, reply)
+        elif did.act not in ADMIN_BUTTONS:
+            record = await self._desk.requests.get(did.form().request_id)
+            await self._clicked.show_end(did, record, reply)
+
+    async def _approve_here(
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
+    ) -> None:
+        """Approve on the card, or in the modal with the full view."""
+        if did.in_modal:
+            await self._clicked.expect(form.ref(did.actor.team))
+        sure = did.act == Act.APPROVE_SURE
+        record = await self.approve(workspace, did, form, sure=sure)
+        if did.in_modal:
+            await reply.tell(describe_state(record))
+        elif not await self._clicked.show_end(did, record, reply):
+            await reply.tell(f"{describe_state(record)} The card follows.")
 
     async def approve(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata, *, sure: bool

@@ -15,19 +15,23 @@ import aiohttp
 from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 
-from adapters.slack.actions_and_replies import ButtonActions, PrivateReply
+from adapters.slack.actions_and_replies import ButtonActions
 from adapters.slack.admin_actions import AdminActions
 from adapters.slack.app import App
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
 from adapters.slack.checks import run_checks
+from adapters.slack.clicked_cards import ClickedCards
 from adapters.slack.commands import COMMAND, SlackCommands
 from adapters.slack.grant_cards import SlackGrantPosting
 from adapters.slack.home_tab import HomeTab
 from adapters.slack.http_mode import HttpReceiver
+from adapters.slack.live_homes import LiveHomes
 from adapters.slack.manifest import build_manifest, find_problems
+from adapters.slack.news import News
 from adapters.slack.oauth import InstallPages
 from adapters.slack.payloads import PLATFORM, Interaction
 from adapters.slack.posting import CardPosting
+from adapters.slack.private_replies import PrivateReply
 from adapters.slack.settings import SlackSettings
 from adapters.slack.socket_mode import IDLE_SECONDS, PING_SECONDS, SocketConnection
 from adapters.slack.submissions import Submissions
@@ -37,7 +41,6 @@ from adapters.slack.workspaces_and_web_api import (
     CALL_SECONDS,
     TOKEN_SECONDS,
     Patience,
-    Unavailable,
     Workspace,
     Workspaces,
     build_client,
@@ -56,6 +59,7 @@ from gateway.ports import (
     RetryLater,
     SystemClock,
     Worklist,
+    cancel_and_wait,
 )
 
 _DRAIN_SECONDS = 10.0
@@ -98,21 +102,23 @@ class SlackAdapter:
             self._workspaces = workspaces = Workspaces(settings, desk.notes, session)
             await workspaces.start()
             uploads = Uploads(desk, session)
-            pace = Pace(desk.notes, SystemClock())
-            self._posts = CardPosting(workspaces, desk.notes, pace, uploads)
+            pace = Pace(desk.notes)
+            clicked = ClickedCards(desk.notes)
+            self._posts = CardPosting(workspaces, desk.notes, pace, uploads, clicked.rank)
             directory = UserDirectory()
             self._app = app = self._build_parts(
-                desk, settings, workspaces, directory, uploads, session
+                desk, settings, workspaces, directory, uploads, clicked, session
             )
             if settings.oauth:
                 install_pages = InstallPages(settings, workspaces, desk.notes, session)
                 self._routes += install_pages.routes()
             watching = asyncio.create_task(workspaces.watch(self.token_seconds), name="slack token")
+            drawing = asyncio.create_task(self._homes.run(), name="slack homes")
             try:
                 async with self._listen(app, settings, session):
                     yield
             finally:
-                watching.cancel()
+                await cancel_and_wait(watching, drawing)
             directory.close()
             self._posts = None
 
@@ -123,12 +129,13 @@ class SlackAdapter:
         workspaces: Workspaces,
         directory: UserDirectory,
         uploads: Uploads,
+        clicked: ClickedCards,
         session: aiohttp.ClientSession,
     ) -> App:
         worklist = Worklist(desk)
         rights = Rights(desk, worklist, directory, uploads)
         operating = AdminActions(desk, rights, worklist)
-        acts = ButtonActions(desk, rights, operating)
+        acts = ButtonActions(desk, rights, operating, clicked)
         commands = SlackCommands(desk, worklist, rights, acts, operating)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
 
@@ -136,7 +143,21 @@ class SlackAdapter:
             return PrivateReply(workspace, did, session, hosts)
 
         home = HomeTab(directory, worklist, operating)
-        return App(workspaces, acts, Submissions(desk, rights), commands, home, reply)
+
+        async def draw(team: str, user: str) -> None:
+            await home.publish(await workspaces.find(team), user, changed=True)
+
+        self._homes = homes = LiveHomes(desk, Pace(desk.notes), draw)
+        return App(
+            workspaces,
+            acts,
+            Submissions(desk, rights, clicked),
+            commands,
+            home,
+            homes,
+            News(desk, directory),
+            reply,
+        )
 
     @asynccontextmanager
     async def _listen(
@@ -229,16 +250,11 @@ class SlackAdapter:
         await self._run_patiently(lambda posts: SlackGrantPosting(posts).announce(notice, card))
 
     async def _run_patiently(self, work: Callable[[CardPosting], Awaitable[_T]]) -> _T:
-        """Do the work; while Slack is unavailable, ask for longer and longer pauses."""
+        """Do the work, unless Slack is unavailable."""
         if self._posts is None:
             raise RetryLater(1.0, "Slack is not connected yet")
-        try:
-            done = await work(self._posts)
-        except Unavailable as outage:
-            wait = self._patience.record_failure(asyncio.get_running_loop().time())
-            raise RetryLater(wait, str(outage)) from outage
-        self._patience.reset()
-        return done
+        with self._patience.trying():
+            return await work(self._posts)
 
 
 async def _print_manifest(options: argparse.Namespace) -> int:

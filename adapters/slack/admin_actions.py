@@ -60,6 +60,10 @@ class AdminActions:
             raise Conflict("there is nothing that you may revoke")
         return f"Revoked: {len(gone)}. From now on they decide nothing."
 
+    async def is_stopped(self) -> bool:
+        """Whether everything is stopped."""
+        return (await self._desk.operator.kill_switch()).on
+
     async def build_kill_switch(self, identity: Identity) -> list[Json]:
         """Return the kill switch of a Home tab: its state and, for admins, its button."""
         person = await self._desk.requests.person(identity)

@@ -18,14 +18,17 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.middleware.async_middleware import AsyncMiddleware
 
 from adapters.slack import modals, payloads
-from adapters.slack.actions_and_replies import OPENS_MODAL, ButtonActions, PrivateReply
+from adapters.slack.actions_and_replies import OPENS_MODAL, ButtonActions
 from adapters.slack.commands import SlackCommands
 from adapters.slack.home_tab import HomeTab
+from adapters.slack.live_homes import LiveHomes
+from adapters.slack.news import GROUP_EVENTS, LOSSES, News
 from adapters.slack.payloads import NO_COPY, Interaction, Json, Malformed
+from adapters.slack.private_replies import PrivateReply
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.submissions import DONE, Submissions
 from adapters.slack.workspaces_and_web_api import Workspace, Workspaces
-from gateway.errors import GatewayError, NotFound, Unreachable
+from gateway.errors import Conflict, GatewayError, NotFound, Unreachable
 from gateway.ports import DeliveryFailed, bug, render_safe
 
 log = logging.getLogger("adapters.slack.app")
@@ -53,8 +56,12 @@ class App:
         submissions: Submissions,
         commands: SlackCommands,
         home: HomeTab,
+        homes: LiveHomes,
+        news: News,
         reply: NewReply,
     ) -> None:
+        self._homes = homes
+        self._news = news
         self._workspaces = workspaces
         self._acts = acts
         self._submissions = submissions
@@ -90,6 +97,8 @@ class App:
         app.event("tokens_revoked")(self._on_revoked)
         app.event("team_access_granted")(self._on_access)
         app.event("team_access_revoked")(self._on_access)
+        for event in (*GROUP_EVENTS, *LOSSES):
+            app.event(event)(self._on_news)
         app.event(_ANY)(self._on_other)
         app.shortcut(_ANY)(self._on_closed)
         app.options(_ANY)(self._on_closed)
@@ -138,6 +147,9 @@ class App:
         if body.get("event", {}).get("tokens", {}).get("bot"):
             self._hand_over(self._uninstall(body))
 
+    async def _on_news(self, body: Json) -> None:
+        self._hand_over(self._news.follow(body))
+
     async def _on_access(self, body: Json) -> None:
         self._hand_over(self._workspaces.refresh(str(body.get("enterprise_id") or "")))
 
@@ -161,7 +173,11 @@ class App:
 
     async def _run_button(self, body: Json) -> None:
         async def work(workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
-            await self._acts.run(workspace, did, reply)
+            try:
+                await self._acts.run(workspace, did, reply)
+            except Conflict:  # somebody was faster, or the card is an old one
+                await self._acts.repair(did, reply)
+                raise
             if did.view.get("type") == "home" and did.act not in OPENS_MODAL:
                 await self._draw_home(workspace, did.actor.user)
 
@@ -227,8 +243,9 @@ class App:
         except GatewayError as error:
             log.warning("no Home: %s", type(error).__name__, extra={"event": "slack_no_home"})
             return
-        seen = (event.get("view") or {}).get("hash")
-        await self._draw_home(workspace, str(event.get("user") or ""), seen)
+        seen, user = (event.get("view") or {}).get("hash"), str(event.get("user") or "")
+        await self._draw_home(workspace, user, seen)
+        await self._homes.watch(workspace.team, user)
 
     async def _draw_home(self, workspace: Workspace, user: str, seen: str | None = None) -> None:
         """Publish somebody's Home tab. Failures are only logged."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from adapters.slack import modals
 from adapters.slack.actions_and_replies import (
     ButtonActions,
-    PrivateReply,
     build_click,
     describe_state,
 )
@@ -32,6 +31,7 @@ from adapters.slack.card_blocks import (
     words,
 )
 from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, ModalMetadata
+from adapters.slack.private_replies import PrivateReply
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import InvalidRequest
@@ -171,8 +171,8 @@ class SlackCommands:
         )
 
 
-def build_request_entry(record: Record) -> list[Json]:
-    """Return a pending request as a short entry with buttons."""
+def build_request_entry(record: Record, *, buttons: bool = True) -> list[Json]:
+    """Return a pending request as a short entry with its buttons, or without."""
     card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
     title = words(one_line(f"{card.title} · {card.short_id}"), bold=True)
     facts = [(fact.label, fit(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts]
@@ -185,13 +185,13 @@ def build_request_entry(record: Record) -> list[Json]:
     notices = list(card.notices)
     if not card.complete:
         notices.append("Not all of it is shown: read it under Details.")
-    buttons = build_actions(card, NO_COPY, _LISTED, block_id=f"actions {record.id}")
+    actions = build_actions(card, NO_COPY, _LISTED, block_id=f"actions {record.id}")
     told = [plain(f"{card.risk.value} risk"), *(plain(f"⚠️ {one}") for one in notices[:8])]
     return [
         rich(f"about {record.id}", parts),
         *render_findings(card, TextBudget(CONTEXT_UNITS)),
         context(ours(f"Waits until {moment(card.deadline)}"), *told),
-        buttons,
+        *([actions] if buttons else []),
     ]
 
 

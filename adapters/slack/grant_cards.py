@@ -24,7 +24,7 @@ from adapters.slack.card_blocks import (
 )
 from adapters.slack.payloads import Act, Json, build_ref, read_place
 from adapters.slack.posting import CardPosting, edit_message, post_message
-from gateway.ports import GrantCard, MessageRef, Notice
+from gateway.ports import GrantCard, MessageRef, Notice, Urgency
 
 _WORDS_UNITS = 900
 _FACT_UNITS = 120
@@ -39,7 +39,7 @@ class SlackGrantPosting:
     async def deliver(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         """Post a card. It is not sent again when Slack does not respond."""
         workspace, place = await self._posts.find_place(target)
-        text, made = build_message(card, nonce)
+        text, made = build_grant_message(card, nonce)
         async with self._posts.turn(place, nonce):
             answer = await post_message(workspace, place.channel, text, made, thread=place.thread)
         return build_ref(workspace.team, str(answer["channel"]), str(answer["ts"]))
@@ -47,8 +47,9 @@ class SlackGrantPosting:
     async def update(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
         """Edit a posted card."""
         workspace, _ = await self._posts.find_place(ref.channel)
-        await self._posts.wait_for_edit(workspace, nonce, decided=False)
-        await edit_message(workspace, ref, *build_message(card, nonce))
+        rank = (Urgency.ENDED if card.ended else Urgency.OTHER).rank(card.ended_at or 0)
+        async with self._posts.edit_turn(workspace, nonce, rank):
+            await edit_message(workspace, ref, *build_grant_message(card, nonce))
 
     async def announce(self, notice: Notice, card: GrantCard) -> None:
         """Reply to the card with its news, because edits notify nobody."""
@@ -64,7 +65,7 @@ class SlackGrantPosting:
             )
 
 
-def build_message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
+def build_grant_message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
     """Return the top-level text and the blocks of a card."""
     blocks = [header(card.title)]
     if card.outcome:

@@ -16,6 +16,7 @@ from gateway.ports import Grant, Record, Worklist
 _MOST_BLOCKS = 100
 _FRAME = 4  # header, count, the last line, and one to spare
 _CONFLICT = "hash_conflict"
+_MOST_PUBLISHED = 200
 
 
 class HomeTab:
@@ -27,10 +28,19 @@ class HomeTab:
         self._directory = directory
         self._worklist = worklist
         self._operating = operating
+        self._published: dict[tuple[str, str], Json] = {}
 
-    async def publish(self, workspace: Workspace, user: str, seen: str | None = None) -> None:
-        """Publish a user's Home tab; `seen` is the hash of the view they have."""
+    async def publish(
+        self, workspace: Workspace, user: str, seen: str | None = None, *, changed: bool = False
+    ) -> None:
+        """Publish a user's Home tab; `seen` is the hash of the view they have. With `changed` only
+        one that says something else than what was published here before."""
         view = await self._build_view(workspace, user)
+        if changed and self._published.get((workspace.team, user)) == view:
+            return
+        self._published[workspace.team, user] = view
+        while len(self._published) > _MOST_PUBLISHED:
+            del self._published[next(iter(self._published))]
         client = workspace.client
         more = {"hash": seen} if seen else {}
         try:
@@ -51,16 +61,24 @@ class HomeTab:
         identity = replace(identity, groups=await self._directory.find_groups(workspace, identity))
         waiting = [record async for record in self._worklist.list_waiting(identity)]
         frame = await self._operating.build_kill_switch(identity)
-        return build_home(waiting, await self._worklist.grants(identity), frame)
+        stopped = await self._operating.is_stopped()
+        return build_home(waiting, await self._worklist.grants(identity), frame, stopped=stopped)
 
 
 def build_home(
-    waiting: Sequence[Record], grants: Sequence[Grant], frame: Sequence[Json] = ()
+    waiting: Sequence[Record],
+    grants: Sequence[Grant],
+    frame: Sequence[Json] = (),
+    *,
+    stopped: bool = False,
 ) -> Json:
-    """Return the Home tab with these requests and grants, below the blocks of `frame`."""
+    """Return the Home tab with these requests and grants, below the blocks of `frame`.
+
+    While everything is `stopped` nothing can be decided, and no request has a button.
+    """
     taken = build_revoke_all(grants)
     entries = [
-        *map(build_request_entry, waiting),
+        *(build_request_entry(record, buttons=not stopped) for record in waiting),
         *([taken] if taken else []),
         *map(build_grant_entry, grants),
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -12,6 +14,7 @@ from adapters.slack.payloads import Json, Malformed, SlackPlace, build_ref, read
 from adapters.slack.uploads import Uploads
 from adapters.slack.workspaces_and_web_api import (
     NotInstalled,
+    SlackFailed,
     SlackRefused,
     TokenRefused,
     Workspace,
@@ -19,7 +22,6 @@ from adapters.slack.workspaces_and_web_api import (
     call_once,
     call_repeatable,
 )
-from gateway.models import Status
 from gateway.ports import (
     Card,
     CopyGone,
@@ -32,54 +34,67 @@ from gateway.ports import (
     Pace,
     Rate,
     RetryLater,
+    Urgency,
 )
 
-# Slack's tier 3 is 50 in any minute: 45, a burst of 2, and one for what is late. What no
-# person decided leaves room for edits that show a decision. A channel takes one post a second.
-UPDATES = Rate(45, 2)
-OTHER_UPDATES = Rate(35, 2)
-POSTS = Rate(57, 3)
+# Slack's tier 3 is 50 in any minute, all at once if need be; two of them, and more than a second,
+# are for calls that take longer than others to arrive. Edits that take no buttons away leave room
+# for those that do. A channel takes one post a second, with bursts.
+UPDATES = Rate(48, 61.5)
+_LEFT = 16
+POSTS = Rate(3, 3.1)
+_AGAIN_SECONDS = 1.0
 _NOTE_SECONDS = 40 * 24 * 3600.0
-_LOCKED = {
-    "message_not_found",
-    "cant_update_message",
-    "edit_window_closed",
-    "is_inactive",
-    "is_archived",
-    "channel_not_found",
-    "not_in_channel",
-    "account_inactive",
-}
+# Slack says that the message is not there, or can never be changed. What is about the channel or
+# the app (archived, not in it, a private one that is not found) may come back.
+_DELETED = "message_not_found"
+_GONE = {_DELETED, "cant_update_message", "edit_window_closed"}
 _MENTION = re.compile(r"[UWS][A-Z0-9]{1,31}")
 _MOST_MENTIONS = 20
+
+
+RankOf = Callable[[MessageRef, Card], Awaitable[int]]
+"""Says how urgent an edit of a posted card is: those of the lowest rank come first."""
 
 
 class CardPosting:
     """Posts and edits cards. Raises only errors that `gateway.ports.outgoing` names."""
 
-    def __init__(self, workspaces: Workspaces, notes: Notes, pace: Pace, uploads: Uploads) -> None:
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        notes: Notes,
+        pace: Pace,
+        uploads: Uploads,
+        rank: RankOf,
+    ) -> None:
+        self._rank = rank
         self._workspaces = workspaces
         self._notes = notes
         self._pace = pace
         self._uploads = uploads
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
-        """Post a card. It is not sent again when Slack does not respond."""
+        """Post a card. It is sent once more when Slack answers that it failed, and not again when
+        Slack does not answer. One too many, which no click counts on, is better than none.
+        """
         workspace, place = await self.find_place(target)
         text, made = blocks.build_message(
             card, nonce, called=_build_mentions(workspace, card.calls)
         )
         about = {"event_type": "approval", "event_payload": {"request": card.request_id}}
-        async with self.turn(place, nonce, rank=card.created):
-            answer = await post_message(
-                workspace,
-                place.channel,
-                text,
-                made,
-                thread=place.thread,
-                mrkdwn=False,
-                metadata=about,
+
+        async def send() -> Json:
+            thread, channel = place.thread, place.channel
+            return await post_message(
+                workspace, channel, text, made, thread=thread, mrkdwn=False, metadata=about
             )
+
+        async with self.turn(place, nonce, rank=card.created):
+            try:
+                answer = await send()
+            except SlackFailed:
+                answer = await _send_again(send)
         ref = build_ref(workspace.team, str(answer["channel"]), str(answer["ts"]))
         if place.thread:
             await self._notes.put(_thread_note(ref), place.thread, seconds=_NOTE_SECONDS)
@@ -91,7 +106,8 @@ class CardPosting:
         """Attach the full text and mention it on the card. Failures leave the card as posted."""
         full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
         try:
-            await self._edit(workspace, ref, card, nonce, full)
+            async with self.edit_turn(workspace, nonce, Urgency.ENDED.rank(card.created)):
+                await self._edit(workspace, ref, card, nonce, full)
         except DeliveryFailed:
             return
 
@@ -102,12 +118,11 @@ class CardPosting:
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
         """Edit a posted card."""
         workspace, _ = await self.find_place(ref.channel)
-        decided = card.status in (Status.APPROVED, Status.DENIED)
-        await self.wait_for_edit(workspace, nonce, decided=decided)
-        full = FullText.FITS
-        if not card.complete and not card.final:
-            full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
-        await self._edit(workspace, ref, card, nonce, full)
+        async with self.edit_turn(workspace, nonce, await self._rank(ref, card)):
+            full = FullText.FITS
+            if not card.complete and not card.final:
+                full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
+            await self._edit(workspace, ref, card, nonce, full)
         await self._note_progress(workspace, ref, card)
 
     async def _edit(
@@ -160,12 +175,13 @@ class CardPosting:
         """Hold a turn to post to a channel and its threads, lowest rank first."""
         return self._pace.turn(f"post {place.team}/{place.channel}", POSTS, name, rank=rank)
 
-    async def wait_for_edit(self, workspace: Workspace, name: str, *, decided: bool) -> None:
-        """Wait until a message may be edited. Raises RetryLater."""
+    def edit_turn(
+        self, workspace: Workspace, name: str, rank: int
+    ) -> AbstractAsyncContextManager[None]:
+        """Edit a message of a workspace in its turn. Entering raises RetryLater."""
+        leave = _LEFT if rank >= Urgency.OTHER.rank(0) else 0
         budget = f"update {workspace.team}"
-        if not decided:
-            await self._pace.slot(f"other {budget}", OTHER_UPDATES, name)
-        await self._pace.slot(budget, UPDATES, name)
+        return self._pace.slot(budget, UPDATES, name, rank=rank, leave=leave)
 
     async def find_place(self, target: str) -> tuple[Workspace, SlackPlace]:
         """Return the workspace and channel of a target. Raises DeliveryFailed, RetryLater."""
@@ -210,9 +226,18 @@ async def edit_message(workspace: Workspace, ref: MessageRef, text: str, made: l
             )
         )
     except SlackRefused as refused:
-        if refused.error in _LOCKED:
-            raise CopyGone(str(refused)) from refused
+        if refused.error in _GONE:
+            raise CopyGone(str(refused), deleted=refused.error == _DELETED) from refused
         raise
+
+
+async def _send_again(send: Callable[[], Awaitable[Json]]) -> Json:
+    """Send what Slack failed at once more. Raises DeliveryFailed when it fails again."""
+    await asyncio.sleep(_AGAIN_SECONDS)
+    try:
+        return await send()
+    except SlackFailed as lasting:
+        raise DeliveryFailed(f"{lasting}, twice") from lasting
 
 
 def _thread_note(ref: MessageRef) -> str:

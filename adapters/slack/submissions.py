@@ -7,6 +7,7 @@ from typing import Any
 
 from adapters.slack import modals
 from adapters.slack.actions_and_replies import build_click, build_whole_card
+from adapters.slack.clicked_cards import ClickedCards
 from adapters.slack.modals import SubmittedValues
 from adapters.slack.payloads import Interaction, Json, Malformed, ModalMetadata
 from adapters.slack.users_and_rights import Rights
@@ -22,7 +23,8 @@ _EDIT_SECONDS = 3600.0
 class Submissions:
     """Makes the decisions of submitted modals."""
 
-    def __init__(self, desk: Desk, rights: Rights) -> None:
+    def __init__(self, desk: Desk, rights: Rights, clicked: ClickedCards) -> None:
+        self._clicked = clicked
         self._desk = desk
         self._rights = rights
 
@@ -36,6 +38,7 @@ class Submissions:
             action, fields = await self._read_action(did.act, form, typed, record)
         except _Wrong as wrong:
             return {"response_action": "errors", "errors": {wrong.block: str(wrong)}}
+        await self._clicked.expect(form.ref(did.actor.team))
         try:
             await self._desk.requests.decide(
                 build_click(did, form, identity, action, **fields),

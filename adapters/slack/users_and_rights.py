@@ -15,9 +15,20 @@ from adapters.slack.payloads import PLATFORM, Actor, Json, ModalMetadata
 from adapters.slack.uploads import Uploads
 from adapters.slack.workspaces_and_web_api import Workspace, call_repeatable
 from gateway.errors import GatewayError, InvalidRequest, Unauthorized
-from gateway.ports import DeliveryFailed, Desk, Groups, Identity, Record, RetryLater, Worklist
+from gateway.ports import (
+    DeliveryFailed,
+    Desk,
+    Groups,
+    Identity,
+    Limited,
+    Record,
+    RetryLater,
+    Worklist,
+)
 
 _CHECK_SECONDS = 8.0
+GROUPS_SECONDS = 5.0
+_LIMIT = "Slack limits how often the gateway may ask about people; nothing was recorded, try again"
 
 
 class Stranger(GatewayError):
@@ -33,9 +44,12 @@ class Unknown(GatewayError):
 
 
 class UserDirectory:
-    """Looks up users and groups, fresh each time. Clicks at the same time share a call."""
+    """Looks up users, fresh each time, and groups, every few seconds. Clicks at the same time share
+    a call."""
 
     def __init__(self) -> None:
+        self._groups: dict[str, tuple[float, Json]] = {}  # by workspace, since when
+        self._changed: dict[str, float] = {}
         self._asking: dict[str, _Shared] = {}
 
     async def find_member(self, workspace: Workspace, actor: Actor) -> Identity:
@@ -62,14 +76,34 @@ class UserDirectory:
     async def find_groups(self, workspace: Workspace, identity: Identity) -> tuple[str, ...]:
         """Return a person's current user groups. Raises Unknown."""
         user = identity.id.partition("/")[2]
-        answer = await self._ask(
-            f"groups {workspace.team}",
-            lambda: workspace.client.usergroups_list(
-                include_users=True, include_disabled=False, team_id=workspace.team
-            ),
-        )
+        answer = await self._list_groups(workspace)
         groups = [one for one in answer.get("usergroups", []) if user in one.get("users", [])]
         return tuple(f"{PLATFORM}:{workspace.team}/{one['id']}" for one in groups)
+
+    async def _list_groups(self, workspace: Workspace) -> Json:
+        """Return a workspace's groups with their members, as they were a few seconds ago at most.
+
+        Slack allows twenty such calls a minute.
+        """
+        team, now = workspace.team, asyncio.get_running_loop().time
+        known = self._groups.get(team)
+        if known is not None and now() - known[0] < GROUPS_SECONDS:
+            return known[1]
+        asked = now()
+        answer = await self._ask(
+            f"groups {team}",
+            lambda: workspace.client.usergroups_list(
+                include_users=True, include_disabled=False, team_id=team
+            ),
+        )
+        if self._changed.get(team, 0.0) <= asked:
+            self._groups[team] = (asked, answer)
+        return answer
+
+    def forget_groups(self, team: str) -> None:
+        """Ask for a workspace's groups again: Slack tells that they changed."""
+        self._changed[team] = asyncio.get_running_loop().time()
+        self._groups.pop(team, None)
 
     def close(self) -> None:
         """Cancel running calls."""
@@ -77,13 +111,20 @@ class UserDirectory:
             shared.cancel()
 
     async def _ask(self, about: str, call: Callable[[], Awaitable[object]]) -> Json:
-        shared = self._asking.setdefault(about, _Shared())
+        shared, now = self._asking.setdefault(about, _Shared()), asyncio.get_running_loop().time
+        ends = now() + _CHECK_SECONDS
+
+        def left() -> float:
+            return ends - now()
+
         try:
             async with asyncio.timeout(_CHECK_SECONDS):
                 while True:
                     try:
                         return await shared.next(lambda: call_repeatable(call))
                     except RetryLater as wait:
+                        if isinstance(wait, Limited) and wait.seconds > left():
+                            raise Unknown(f"{_LIMIT} in {wait.seconds:.0f} s") from wait
                         await asyncio.sleep(wait.seconds)
         except (DeliveryFailed, TimeoutError) as error:
             raise Unknown("Slack did not say who you are; nothing was recorded") from error

@@ -11,7 +11,8 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,13 +25,13 @@ from adapters.slack.payloads import Json
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.settings import SlackSettings
 from gateway.errors import GatewayError
-from gateway.ports import DeliveryFailed, DeliveryUncertain, Notes, RetryLater
+from gateway.ports import CopyGone, DeliveryFailed, DeliveryUncertain, Limited, Notes, RetryLater
 
 log = logging.getLogger("adapters.slack.workspaces")
 
 CALL_SECONDS = 10.0
 _LONGEST_WAIT = 60.0
-_LONGEST_PAUSE = 30
+_LONGEST_PAUSE = 5.0
 _TOO_MANY = 429
 
 # Slack says that these may come after the call took effect.
@@ -54,30 +55,52 @@ class SlackRefused(DeliveryFailed):
         self.error = error
 
 
-class Unavailable(RetryLater):
-    """Slack's API was not reached, so that nothing was done."""
+class SlackFailed(DeliveryUncertain):
+    """Slack answered that it failed; mostly, but not always, nothing was done."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(1.0, why)
+    code = "slack_failed"
+
+
+class Unavailable(RetryLater):
+    """Slack's API was not reached, or did nothing. What is `unsent` it never saw."""
+
+    def __init__(self, why: str, *, unsent: bool = False) -> None:
+        super().__init__(1.0, why, unsent=unsent)
 
 
 class Patience:
-    """The pauses while Slack is unavailable: longer each time, up to a limit."""
+    """While Slack is unavailable, one call at a time tries whether it still is, after pauses that
+    grow. All others are put off, so that they use up no limit, and come as soon as it is back."""
 
     def __init__(self) -> None:
         self._failures = 0
-        self._last = 0.0
+        self._until = 0.0
+        self._trying = False
 
-    def record_failure(self, now: float) -> float:
-        """Return the seconds to wait after a failure at `now`; many at once count as one."""
-        if now - self._last > 1.0:
-            self._failures += 1
-            self._last = now
-        return float(min(2 ** (self._failures - 1), _LONGEST_PAUSE))
-
-    def reset(self) -> None:
-        """Start again with the shortest pause."""
-        self._failures = 0
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Make a call. Raises RetryLater, also on entering, while Slack is unavailable."""
+        now = asyncio.get_running_loop().time
+        if now() < self._until:
+            raise RetryLater(self._until - now(), "Slack is unavailable", unsent=True)
+        alone = self._failures > 0
+        if alone and self._trying:
+            raise RetryLater(_AWAY_SECONDS / 2, "Slack is unavailable", unsent=True)
+        self._trying = alone or self._trying
+        try:
+            yield
+        except Unavailable as outage:
+            if now() >= self._until:  # many at once count as one
+                self._failures += 1
+                self._until = now() + min(2.0 ** (self._failures - 1), _LONGEST_PAUSE)
+            raise RetryLater(self._until - now(), str(outage), unsent=outage.unsent) from outage
+        except (SlackRefused, CopyGone):
+            self._failures = 0  # it answers
+            raise
+        else:
+            self._failures = 0
+        finally:
+            self._trying = self._trying and not alone
 
 
 def build_client(token: str | None, api_url: str, session: aiohttp.ClientSession) -> AsyncWebClient:
@@ -122,7 +145,7 @@ async def call_for_response(call: Callable[[], Awaitable[Any]]) -> Any:
     except SlackApiError as error:
         raise _translate_error(error) from error
     except aiohttp.ClientConnectorError as error:
-        raise Unavailable("Slack cannot be reached") from error
+        raise Unavailable("Slack cannot be reached", unsent=True) from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise DeliveryUncertain(f"Slack did not answer: {type(error).__name__}") from error
 
@@ -133,12 +156,12 @@ def _translate_error(error: SlackApiError) -> DeliveryFailed:
     data = getattr(response, "data", None)
     code = str(data.get("error", "")) if isinstance(data, dict) else ""
     if status == _TOO_MANY or code in _LATER:
-        return RetryLater(_retry_after(response), "Slack's rate limit")
+        return Limited(_retry_after(response), "Slack's rate limit")
     if code in _DOUBTFUL:
-        return DeliveryUncertain(f"Slack says {code}")
+        return SlackFailed(f"Slack says {code}")
     if not code:
         # An error page from something in front of Slack's API, which never saw the call.
-        return Unavailable(f"Slack is not available ({status})")
+        return Unavailable(f"Slack is not available ({status})", unsent=True)
     messages = (
         data.get("response_metadata", {}).get("messages", []) if isinstance(data, dict) else []
     )

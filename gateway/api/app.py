@@ -22,7 +22,7 @@ from gateway.api.call import (
     read_body,
     read_query,
 )
-from gateway.api.metrics import Metrics
+from gateway.api.metrics import Metrics, Outboxes, no_outboxes
 from gateway.api.middleware import Handler, host_guard, log_call, problem_guard, security_headers
 from gateway.api.openapi import served_document
 from gateway.api.routes_and_access import ApiRoute, routes
@@ -61,6 +61,7 @@ class Site:
     pages: tuple[web.AbstractRouteDef, ...] = ()
     closing: tuple[Callable[[], None], ...] = ()
     intercept: Intercept = _without_hooks
+    outboxes: Outboxes = no_outboxes
 
 
 def build_api(
@@ -86,7 +87,7 @@ def build_api(
         core=core,
         reads=reads,
         access=Access(credentials=credentials, limit=FailureLimit(now=time.monotonic)),
-        metrics=Metrics(reads.count_pending, core.health),
+        metrics=Metrics(reads, site.outboxes, core.health),
         ready=ready,
         enrolment=enrolment,
         intercept=site.intercept,

@@ -72,6 +72,9 @@ class Reads(Protocol):
     async def count_pending(self) -> int:
         """Return how many requests wait."""
 
+    async def oldest_pending(self) -> int | None:
+        """Return when the oldest request that waits was asked, in ms; None when none waits."""
+
 
 # Passes a method's parameters through the hooks; returns action, reason, and what they changed.
 Intercept = Callable[[str, JsonObject], Awaitable[tuple[str, str, JsonObject | None]]]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 
+from gateway.domain.clock import SystemClock
 from gateway.domain.health import Health
 from gateway.domain.records import AuditEvent
 from gateway.errors import Unreachable
 from gateway.models import Reason, Status
 from gateway.ports import Feed
-from gateway.ports.outgoing import UNTRUE
+from gateway.ports.outgoing import UNTRUE, OutboxFigures
 
 log = logging.getLogger("gateway.api")
 
@@ -26,16 +28,41 @@ _CARDS = UNTRUE | {"delivered"}
 _DECIDE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
+class Waits(Protocol):
+    """What is known of the requests that wait."""
+
+    async def count_pending(self) -> int:
+        """Return how many requests wait."""
+
+    async def oldest_pending(self) -> int | None:
+        """Return when the oldest of them was asked, in ms; None when none waits."""
+
+
+_OF_CARDS = {
+    "stale_cards": "Posted cards with buttons whose request has ended.",
+    "stale_card_age_seconds": "How long ago the request of the oldest stale card ended.",
+    "outbox_requests": "Requests and grants whose cards are to be looked at.",
+    "outbox_age_seconds": "For how long the first of them has been due.",
+}
+Outboxes = Callable[[], Awaitable[Sequence[OutboxFigures]]]
+"""Returns how true the cards of each adapter that posts are."""
+
+
+async def no_outboxes() -> Sequence[OutboxFigures]:
+    """Return nothing: no adapter posts cards."""
+    return ()
+
+
 class Metrics:
     """The gateway's figures, in a registry of their own.
 
-    `pending` returns how many requests wait for an answer now; it is asked at each scrape, and so
-    is what `health` says is wrong.
+    What waits, how true the cards are and what is wrong is asked at each scrape.
     """
 
-    def __init__(self, pending: Callable[[], Awaitable[int]], health: Health) -> None:
-        self._pending_now = pending
+    def __init__(self, waits: Waits, outboxes: Outboxes, health: Health) -> None:
+        self._waits = waits
         self._health = health
+        self._outboxes = outboxes
         self._registry = registry = CollectorRegistry()
         self._submitted = Counter(
             "gateway_submitted", "Requests taken in, on all replicas.", registry=registry
@@ -69,6 +96,15 @@ class Metrics:
             ["severity"],
             registry=registry,
         )
+        self._oldest = Gauge(
+            "gateway_oldest_pending_seconds",
+            "For how long the oldest request has waited, 0 when none waits.",
+            registry=registry,
+        )
+        self._of_cards = {
+            name: Gauge(f"gateway_{name}", says, ["adapter"], registry=registry)
+            for name, says in _OF_CARDS.items()
+        }
         self.auth_failures = Counter(
             "gateway_auth_failures", "Calls without a good credential, here.", registry=registry
         )
@@ -113,8 +149,15 @@ class Metrics:
 
     async def page(self) -> bytes:
         """Return the figures in Prometheus' text format."""
-        self._pending.set(await self._pending_now())
-        found = self._health.readiness
-        self._troubles.labels("down").set(len(found.down))
-        self._troubles.labels("degraded").set(len(found.degraded))
+        wrong = self._health.readiness
+        self._troubles.labels("down").set(len(wrong.down))
+        self._troubles.labels("degraded").set(len(wrong.degraded))
+        self._pending.set(await self._waits.count_pending())
+        oldest = await self._waits.oldest_pending()
+        waited = 0 if oldest is None else SystemClock().now_ms() - oldest
+        self._oldest.set(max(0, waited) / 1000)
+        for found in await self._outboxes():
+            figures = (found.stale, found.oldest_stale, found.waiting, found.overdue)
+            for gauge, figure in zip(self._of_cards.values(), figures, strict=True):
+                gauge.labels(found.adapter).set(figure)
         return generate_latest(self._registry)

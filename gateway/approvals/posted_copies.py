@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from gateway.domain.records import Click, MessageRef
+from gateway.domain.records import Click, MessageRef, Record
 from gateway.domain.redaction import mask
 from gateway.domain.store import Store
 from gateway.errors import Unauthorized
@@ -13,6 +14,10 @@ from gateway.wire.codec import JsonObject
 
 _MOST_PLACES = 10_000  # kept in mind
 _MOST_WORDS = 500
+
+
+Stood = Callable[[str, MessageRef], bool]
+"""Says whether a copy with this target stands, or stood, at a place, by its reference."""
 
 
 class PostedCopies:
@@ -46,6 +51,24 @@ class PostedCopies:
                 posted = replace(copy, state=CopyState.POSTED, ref=ref, revision=0)
                 await self._outbox.put_copy(subject_id, posted, before=copy)
                 await self._outbox.mark(ref.adapter, subject_id)
+
+    async def doubt(self, record: Record, stood: Stood, away: str, elsewhere: str) -> None:
+        """Have the copies of a request that stood there looked at, as they may be gone.
+
+        With `away`, why, nobody can answer there, whether or not they can be edited: then the
+        queue `elsewhere` looks for another place.
+        """
+        for copy in (await self._outbox.copies(record.id)).values():
+            if copy.ref is None or copy.outcome or not stood(copy.target, copy.ref):
+                continue
+            # What it shows is unknown, so that it is edited: the platform says whether it is there.
+            doubtful = replace(copy, revision=0, tries=0, away=bool(away), why=away or copy.why)
+            if not await self._outbox.put_copy(record.id, doubtful, before=copy):
+                continue  # somebody is at it now, and will see
+            await self._outbox.mark(copy.ref.adapter, record.id)
+            if away:
+                await self.note("copy_gone", record.holder, {"request_id": record.id}, copy, away)
+                await self._outbox.mark(elsewhere, record.id)
 
     def remember_place(self, subject_id: str, copy: Copy) -> None:
         """Keep in mind where a copy was posted, which never changes: its clicks need no look."""

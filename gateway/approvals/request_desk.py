@@ -8,8 +8,8 @@ from dataclasses import replace
 from gateway.approvals.batches import Batches
 from gateway.approvals.decisions import ClickJudge
 from gateway.approvals.grant_creation import GrantCreation, may_pass
-from gateway.approvals.posted_copies import PostedCopies, shorten
-from gateway.approvals.writer import Writer
+from gateway.approvals.posted_copies import PostedCopies, Stood, shorten
+from gateway.approvals.writer import FOLLOWUPS, Writer
 from gateway.domain.records import Claim, Click, Identity, Outcome, Page, Person, Query, Record
 from gateway.domain.store import Store, Transition
 from gateway.errors import Conflict, NotFound, Unauthorized
@@ -17,6 +17,8 @@ from gateway.models import Reason, Status
 from gateway.policy.authorization import approver, who_may_approve
 from gateway.ports.desk import Groups
 from gateway.wire.codec import JsonObject
+
+_PAGE = 200
 
 
 class RequestDesk:
@@ -156,6 +158,17 @@ class RequestDesk:
         """Write down that somebody was turned away."""
         data = {"request_id": request_id, "why": shorten(why)}
         await self._store.note("refused", agent=identity.written, data=data)
+
+    async def doubt_copies(self, stood: Stood, *, away: str = "") -> None:
+        """Have the cards of waiting requests that stood at a place looked at again."""
+        after = None
+        while True:
+            page = await self._store.page(Query(after=after, limit=_PAGE))
+            for record in page.items:
+                if not record.final:
+                    await self._copies.doubt(record, stood, away, FOLLOWUPS)
+            if (after := page.next) is None:
+                return
 
     # ---------------------------------------------------------------- what time does
 

@@ -100,7 +100,7 @@ class DigestCards:
             # Another number whenever it says something else: a pause also ends by itself.
             count=None if crowd.final else 2 * crowd.revision + (crowd.paused is not None),
             deliver=lambda target, nonce: adapter.deliver(target, card, nonce),
-            update=lambda ref, nonce: adapter.update(ref, card, nonce),
+            update=lambda ref, copy: adapter.update(ref, card, copy.nonce),
             remind=remind,
             noted=note,
             stands=lambda copy: None,

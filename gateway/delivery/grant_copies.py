@@ -49,7 +49,7 @@ class GrantCopies:
             reminders=grant.notices,
             final=card.ended,
             deliver=lambda target, nonce: adapter.deliver_grant(target, card, nonce),
-            update=lambda ref, nonce: adapter.update_grant(ref, card, nonce),
+            update=lambda ref, copy: adapter.update_grant(ref, card, copy.nonce),
             remind=lambda copy: adapter.tell_grant(_make_reminder(copy), shown.news),
             noted=partial(self._note, shown),
             stands=partial(self._posted.remember_place, subject_id),

@@ -26,8 +26,9 @@ class Timings:
     """How patient those are who keep cards true.
 
     What a killed replica was looking at waits for `lease` seconds at most. An idle worker looks at
-    its queue every `idle` seconds; what failed is looked at again after `retry`, what somebody is
-    looking at after `busy`. So many requests are looked at `at_once`. Whoever leaves waits for
+    its queue every `idle` seconds, and when what it put off for less than `soon` is due; what
+    failed is looked at again after `retry`, what somebody is looking at after `busy`. So many
+    requests are looked at `at_once`. Whoever leaves waits for
     `finish` seconds for what is on its way to a platform. Whoever is slow keeps the next request
     waiting for `line` seconds, and the next copy for `copy`; a `call` to an adapter that takes
     longer is given up. A copy says another number every `count_ms`, and is given up after
@@ -38,6 +39,7 @@ class Timings:
     idle: float = 2.0
     retry: float = 5.0
     busy: float = 0.2
+    soon: float = 60.0
     finish: float = 3.0
     line: float = 1.0
     copy: float = 1.0
@@ -168,6 +170,9 @@ class Worker:
             again_ms = None if again is None else max(1, _ms(again))
             async with self._turn:
                 await self._outbox.ack(self._queue, self._held[request_id], again_ms=again_ms)
+            if again is not None and again < self._timings.soon:
+                # A turn under a platform's limit is not to be missed by an idle worker.
+                asyncio.get_running_loop().call_later(again, self._bell.set)
         except Exception:
             # Then it is looked at again when its lease ends.
             log.exception("lease not settled", extra={"event": "outbox_lease_failed"})

@@ -33,10 +33,13 @@ log = logging.getLogger("gateway.courier")
 
 AT_ONCE = 0.001
 _NONCE_BYTES = 11  # 22 hex digits: the shortest limit of a platform's nonce is 25
-# Edits that were refused are made again after 5, 10, 20 … seconds, for three hours. Those that got
-# no answer are made again until there is one.
+# Edits that were refused are made again after 5, 10, 20 … seconds, and more seldom once that went
+# on for most of an hour: what was refused may be allowed again. Those that got no answer are made
+# again as often as before, until there is one.
 LONGEST_DOUBT_SECONDS = 30.0
-_LONGEST_PAUSE_SECONDS = 600.0
+_LONGEST_PAUSE_SECONDS = 120.0
+_STUCK_SECONDS = 600.0
+_MOST_REPOSTS = 2  # somebody who deletes a card again and again does not want it there
 
 T = TypeVar("T")
 
@@ -57,7 +60,7 @@ class Subject:
     final: bool
     count: int | None = None
     deliver: Callable[[str, str], Awaitable[MessageRef]]
-    update: Callable[[MessageRef, str], Awaitable[None]]
+    update: Callable[[MessageRef, Copy], Awaitable[None]]
     remind: Callable[[Copy], Awaitable[None]]
     noted: Callable[[str, Copy, str], Awaitable[None]]
     stands: Callable[[Copy], None]
@@ -122,7 +125,7 @@ class Copies:
         if now is not None:
             ref = now.ref or copy.ref
             state = copy.state if now.state is CopyState.INTENDED else now.state
-            doubtful = replace(now, state=state, ref=ref, revision=0)
+            doubtful = replace(now, state=state, ref=ref, revision=0, disarmed=False)
             await self._outbox.put_copy(subject_id, doubtful, before=now)
         await self._outbox.mark(self._adapter, subject_id)
 
@@ -186,11 +189,17 @@ class Copies:
         rest = self._rest(copy) if recount and copy.revision >= subject.revision else None
         try:
             if copy.revision < subject.revision or (recount and rest is None):
-                await self.ask(subject.update(copy.ref, copy.nonce))
+                await self.ask(subject.update(copy.ref, copy))
                 shown = self._set_count(
                     subject,
                     replace(
-                        copy, state=CopyState.POSTED, revision=subject.revision, tries=0, why=""
+                        copy,
+                        state=CopyState.POSTED,
+                        revision=subject.revision,
+                        tries=0,
+                        why="",
+                        disarmed=subject.final,
+                        away=False,
                     ),
                 )
                 await self.keep(subject.id, shown, copy)
@@ -201,12 +210,21 @@ class Copies:
         except RetryLater as wait:
             return wait.seconds
         except CopyGone as gone:
-            await self.keep(subject.id, replace(copy, state=CopyState.GONE, why=str(gone)), copy)
-            await subject.noted("copy_gone", copy, str(gone))
-            await self._outbox.mark(FOLLOWUPS, subject.id)
+            return await self._give_up(subject, copy, gone)
         except DeliveryFailed as failure:
             return await self._postpone_edit(subject, copy, failure)
         return rest
+
+    async def _give_up(self, subject: Subject, copy: Copy, gone: CopyGone) -> float | None:
+        """Write down that a copy is gone. One that was deleted is posted again while it matters."""
+        await subject.noted("copy_gone", copy, str(gone))
+        if gone.deleted and not subject.final and copy.reposts < _MOST_REPOSTS:
+            again = replace(self.new(copy.target), reposts=copy.reposts + 1)
+            await self.keep(subject.id, again, copy)
+            return AT_ONCE
+        await self.keep(subject.id, replace(copy, state=CopyState.GONE, why=str(gone)), copy)
+        await self._outbox.mark(FOLLOWUPS, subject.id)
+        return None
 
     def _set_count(self, subject: Subject, copy: Copy) -> Copy:
         """Return a copy that says the subject's number from now on."""
@@ -225,32 +243,32 @@ class Copies:
             return None
         if not copy.tries or copy.tried != subject.revision:
             return 0.0
-        if copy.state is CopyState.STUCK:
-            return None
         return (copy.at - self._clock.now_ms()) / 1000
 
     async def _postpone_edit(
         self, subject: Subject, copy: Copy, failure: DeliveryFailed
     ) -> float | None:
-        """Put off an edit that failed, or give it up; that of the next revision begins anew."""
+        """Put off an edit that failed; that of the next revision begins anew."""
         log.warning("card not updated: %s", failure, extra={"event": "update_failed"})
         doubtful = isinstance(failure, DeliveryUncertain)
         tries = copy.tries + 1 if copy.tried == subject.revision else 1
         longest = LONGEST_DOUBT_SECONDS if doubtful else _LONGEST_PAUSE_SECONDS
         seconds = self.pause_after(tries, longest)
-        given_up = tries >= self._timings.most_refusals and not doubtful
+        stuck = tries >= self._timings.most_refusals and not doubtful
+        if stuck:
+            seconds = _STUCK_SECONDS
         after = replace(
             copy,
-            state=CopyState.STUCK if given_up else CopyState.POSTED,
+            state=CopyState.STUCK if stuck else CopyState.POSTED,
             why=str(failure),
             at=self._clock.now_ms() + int(seconds * 1000),
             tries=tries,
             tried=subject.revision,
         )
         await self.keep(subject.id, after, copy)
-        if given_up:
+        if stuck and tries == self._timings.most_refusals:
             await subject.noted("copy_stuck", after, str(failure))
-        return None if given_up else seconds
+        return seconds
 
     async def _remind(self, subject: Subject, copy: Copy) -> None:
         try:

@@ -95,4 +95,4 @@ def _is_lost(place: str, copies: Mapping[str, Copy], missing: bool) -> bool:
     copy = copies.get(place)
     if copy is None or copy.state is CopyState.INTENDED:
         return missing
-    return copy.state not in _REACHES
+    return copy.away or copy.state not in _REACHES

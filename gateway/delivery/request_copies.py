@@ -103,8 +103,9 @@ class RequestCopies:
         async def deliver(target: str, nonce: str) -> MessageRef:
             return await adapter.deliver(target, await card(), nonce)
 
-        async def update(ref: MessageRef, nonce: str) -> None:
-            await adapter.update(ref, await card(), nonce)
+        async def update(ref: MessageRef, copy: Copy) -> None:
+            disarms = record.final and not copy.disarmed
+            await adapter.update(ref, replace(await card(), disarms=disarms), copy.nonce)
 
         async def remind(copy: Copy) -> None:
             reminder = self._reminder(copy, policy, route)

@@ -83,6 +83,7 @@ from gateway.ports.outgoing import (
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
+    Limited,
     Lists,
     Notes,
     Notice,
@@ -92,7 +93,7 @@ from gateway.ports.outgoing import (
     RetryLater,
 )
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
-from gateway.ports.rate_limit import Pace, Rate
+from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
 from gateway.ports.remember_options import (
     LIFETIME_WORDS,
     PASS_LIFETIME_WORDS,
@@ -156,6 +157,7 @@ __all__ = [
     "Identity",
     "JsonObject",
     "KillSwitch",
+    "Limited",
     "Lists",
     "Logins",
     "MessageRef",
@@ -183,6 +185,7 @@ __all__ = [
     "SystemClock",
     "ToolCalls",
     "ToolWord",
+    "Urgency",
     "Verdict",
     "Visible",
     "Watch",
@@ -207,6 +210,7 @@ __all__ = [
     "plain",
     "progress_of",
     "quote_name",
+    "rank_edit",
     "read_whole",
     "remember_as",
     "render_safe",

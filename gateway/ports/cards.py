@@ -118,7 +118,8 @@ class Card:
     `calls` are who is called by name, as the platform's identities and groups. One that does not
     `ask` stands for requests without cards, or says until when an agent is `paused`; people go on
     at `inbox`, an address. `people` are whom the gateway itself names on it: nobody else becomes
-    a mention, whatever a text says.
+    a mention, whatever a text says. One that `disarms` replaces a card with buttons that do
+    nothing any more: it goes before other edits.
     Times are in ms.
     """
 
@@ -165,6 +166,7 @@ class Card:
     people: frozenset[str] = frozenset()
     remembers: frozenset[Action] = frozenset()
     calls: tuple[str, ...] = ()
+    disarms: bool = False
 
     @property
     def title(self) -> str:

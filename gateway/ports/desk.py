@@ -126,6 +126,15 @@ class RequestCalls(Protocol):
         It is for what people see: `decide` asks again.
         """
 
+    async def doubt_copies(
+        self, stood: Callable[[str, MessageRef], bool], *, away: str = ""
+    ) -> None:
+        """Have the posted cards of waiting requests looked at again, those for which `stood` says
+        so of their target and place: the platform tells that they may be gone.
+
+        With `away`, why, nobody can answer there, and the request goes elsewhere.
+        """
+
     async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
         """Write down that somebody was turned away before a click was made of what they did."""
 

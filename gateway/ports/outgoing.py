@@ -48,7 +48,10 @@ class Copy(Wire):
     many it was given; `count` the number that it says, since `counted`. With `outcome` it is no
     card, but the notice of how the request ended. `why` is the platform's answer to a failure.
     `tries` counts the edits to revision `tried` that were refused, and how often an outcome was
-    told. `at` is when this was written down, or when it may be tried again.
+    told. `at` is when this was written down, or when it may be tried again. One that is `disarmed`
+    offers nothing more to press: it shows the end. Where the gateway is locked out it is `away`:
+    nobody can answer on it until it is edited again. `reposts` counts how often it was deleted and
+    posted again.
     """
 
     target: str
@@ -64,6 +67,9 @@ class Copy(Wire):
     why: str = ""
     tries: int = 0
     tried: int = 0
+    disarmed: bool = False
+    away: bool = False
+    reposts: int = 0
 
     @property
     def key(self) -> str:
@@ -156,9 +162,17 @@ class DeliveryFailed(GatewayError):
 
 
 class CopyGone(DeliveryFailed):
-    """The message is not there any more, or nobody may change it."""
+    """The message is not there any more, or can never be changed again.
+
+    One that was `deleted` left nothing to press, at a place where another may be posted. What may
+    come back (access, a permission, a lock) is an edit that was refused, not a copy that is gone.
+    """
 
     code = "copy_gone"
+
+    def __init__(self, why: str, *, deleted: bool = False) -> None:
+        super().__init__(why)
+        self.deleted = deleted
 
 
 class DeliveryUncertain(DeliveryFailed):
@@ -168,13 +182,19 @@ class DeliveryUncertain(DeliveryFailed):
 
 
 class RetryLater(DeliveryFailed):
-    """Nothing was sent; the platform may take it in `seconds`."""
+    """Nothing was done; the platform may take it in `seconds`. What is `unsent` it never saw."""
 
     code = "try_later"
 
-    def __init__(self, seconds: float, why: str = "") -> None:
+    def __init__(self, seconds: float, why: str = "", *, unsent: bool = False) -> None:
         super().__init__(why or f"try again in {seconds:.1f} s")
-        self.seconds = seconds
+        self.seconds, self.unsent = seconds, unsent
+
+
+class Limited(RetryLater):
+    """The platform refuses such calls, not only this one, for so long: too many were made."""
+
+    code = "limited"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +203,21 @@ class Task:
 
     request_id: str
     lease: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxFigures:
+    """How true an adapter's cards are. Times are in seconds.
+
+    `waiting` cards are to be looked at, the longest of them `overdue`. `stale` copies still have
+    buttons although their request ended, the first of them `oldest_stale` ago.
+    """
+
+    adapter: str
+    waiting: int
+    overdue: float
+    stale: int
+    oldest_stale: float
 
 
 class Outbox(Protocol):
@@ -197,6 +232,9 @@ class Outbox(Protocol):
 
     async def renew(self, queue: str, task: Task, *, lease_ms: int) -> Task | None:
         """Make a lease longer; None when the request became dirty meanwhile."""
+
+    async def queued(self, queue: str, *, limit: int) -> list[tuple[str, int]]:
+        """Return up to `limit` of what is on a queue, each with when it is due, in ms."""
 
     async def mark(self, queue: str, request_id: str) -> None:
         """Have a queue look at a request now."""
@@ -228,6 +266,19 @@ class Notes(Protocol):
 
     async def delete(self, name: str) -> None:
         """Drop a note."""
+
+    async def take_turn(
+        self, budget: str, name: str, *, rank: int, most: int, seconds: float, leave: int
+    ) -> float:
+        """Take a turn of a budget that all replicas share: at most so many calls in so many
+        seconds, `leave` of which are left to others. Return the seconds to wait first, 0 when the
+        turn is taken; meanwhile the name stands in line, the lowest rank first."""
+
+    async def return_turn(self, budget: str, name: str) -> None:
+        """Give back the last turn that this name took of a budget."""
+
+    async def shut(self, budget: str, *, seconds: float) -> None:
+        """Have nobody take a turn of a budget for so long."""
 
     async def delay(self, budget: str, *, per_minute: float, burst: int) -> float:
         """Spend one of a budget that all replicas share; return the seconds to wait first."""

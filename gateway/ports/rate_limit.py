@@ -1,7 +1,9 @@
 """Keeps under a platform's rate limits, together with all other replicas, holding nobody up.
 
-Who must wait is given a turn and told when to come back; the turn is kept under the copy's name, so
-that whichever replica comes back takes it. A message that changed meanwhile is edited once.
+Who must wait stands in a line that all replicas share, the lowest rank first, and is told when to
+come back. It stands there under its name, so that whichever replica comes back takes the turn, and
+a message that changed meanwhile is edited once. Where a platform refuses all the same, nobody calls
+until it may.
 """
 
 from __future__ import annotations
@@ -12,35 +14,54 @@ import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 
-from gateway.domain.clock import Clock
-from gateway.ports.outgoing import Notes, RetryLater
+from gateway.models import Status
+from gateway.ports.cards import Card
+from gateway.ports.outgoing import Limited, Notes, RetryLater
 
 GATHER_SECONDS = 0.05  # those that were asked for together come here in any order
 _NOW = 0.2  # seconds; waits this short are waited out
-_GRACE = 120.0
 _CROWDED_SECONDS = 5.0
-_SPARE = 1  # how much of the platform's limit is left for what comes late
+_LAST_MS = 10**13  # later than any time in ms
 
 Waiting = list[tuple[int, int, asyncio.Future[None]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many calls a minute, so many of them at once."""
+    """At most so many calls in any so many seconds."""
 
-    per_minute: float
-    burst: int
+    most: int
+    seconds: float
+
+
+class Urgency(IntEnum):
+    """How soon people should see an edit. The first two take buttons away that do nothing more."""
+
+    CLICKED = 0  # somebody looks at this very card, and waits
+    DECIDED = 1  # a person decided
+    ENDED = 2  # nobody decided: it ran out, or was taken back
+    OTHER = 3
+
+    def rank(self, at: int) -> int:
+        """Return the rank of an edit about what happened at this time, in ms."""
+        return self * _LAST_MS + min(max(at, 0), _LAST_MS - 1)
+
+
+def rank_edit(card: Card) -> int:
+    """Return the rank of the edit that shows a card: first those that take buttons away."""
+    if not card.disarms:
+        return Urgency.OTHER.rank(card.created)
+    decided = card.status in (Status.APPROVED, Status.DENIED)
+    return (Urgency.DECIDED if decided else Urgency.ENDED).rank(card.decided_at or card.created)
 
 
 class Pace:
     """Hands out turns of budgets, which are an adapter's own."""
 
-    def __init__(self, notes: Notes, clock: Clock) -> None:
+    def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._clock = clock
-        self._busy: dict[str, float] = {}  # until when each budget is used up by what was done
-        self._promised: dict[str, float] = {}
         self._waiting: dict[str, Waiting] = {}
         self._arrivals = itertools.count()
 
@@ -52,54 +73,32 @@ class Pace:
 
         Raises RetryLater when the call must be made later; nothing is held meanwhile.
         """
-        async with self._line(budget, rank):
-            kept = await self._due(budget, rate, name)
-            # Turns that were missed come now, one after the other.
-            await asyncio.sleep(self._ahead(budget, rate) / 1000)
-            await self._spend(budget, rate, kept)
+        async with self._line(budget, rank), self.slot(budget, rate, name, rank=rank):
             yield
 
-    async def slot(self, budget: str, rate: Rate, name: str) -> None:
-        """Return when it is this name's turn, whoever else is under way.
+    @asynccontextmanager
+    async def slot(
+        self, budget: str, rate: Rate, name: str, *, rank: int, leave: int = 0
+    ) -> AsyncIterator[None]:
+        """Make one call in its turn, whoever else is under way. It leaves so many to others.
 
-        Raises RetryLater when that is not now.
+        Raises RetryLater when its turn is not now.
         """
-        kept = await self._due(budget, rate, name)
-        if ahead := self._ahead(budget, rate):
-            # Turns that were missed all come now: each is given a new one.
-            now = self._clock.now_ms()
-            at = max(self._promised.get(budget, 0.0), now + ahead)
-            self._promised[budget] = at + _each(rate)
-            await self._put_off(_note(budget, name), now, (at - now) / 1000)
-        await self._spend(budget, rate, kept)
-
-    async def _due(self, budget: str, rate: Rate, name: str) -> str | None:
-        """Return in the turn of this name: the note that kept it, None if it is given now."""
-        note = _note(budget, name)
-        at, now = await self._notes.get(note), self._clock.now_ms()
-        if at is None:
-            wait = await self._notes.delay(budget, per_minute=rate.per_minute, burst=rate.burst)
-        else:
-            wait = max(0.0, (int(at) - now) / 1000)
-        if wait > _NOW:
-            await self._put_off(note, now, wait)
-        await asyncio.sleep(wait)
-        return None if at is None else note
-
-    async def _put_off(self, note: str, now: int, wait: float) -> None:
-        await self._notes.put(note, str(now + int(wait * 1000)), seconds=wait + _GRACE)
-        raise RetryLater(wait, "the platform takes no more at once")
-
-    def _ahead(self, budget: str, rate: Rate) -> float:
-        """Return the ms by which what was done here is ahead of the budget; mostly 0."""
-        spare = (rate.burst + _SPARE - 1) * _each(rate)
-        return max(0.0, self._busy.get(budget, 0.0) - self._clock.now_ms() - spare)
-
-    async def _spend(self, budget: str, rate: Rate, kept: str | None) -> None:
-        busy = max(self._busy.get(budget, 0.0), self._clock.now_ms())
-        self._busy[budget] = busy + _each(rate)
-        if kept is not None:
-            await self._notes.delete(kept)
+        while wait := await self._notes.take_turn(
+            budget, name, rank=rank, most=rate.most, seconds=rate.seconds, leave=leave
+        ):
+            if wait > _NOW:
+                raise RetryLater(wait, "the platform takes no more at once")
+            await asyncio.sleep(wait)
+        try:
+            yield
+        except Limited as limit:
+            await self._notes.shut(budget, seconds=limit.seconds)
+            raise
+        except RetryLater as later:
+            if later.unsent:
+                await self._notes.return_turn(budget, name)
+            raise
 
     @asynccontextmanager
     async def _line(self, budget: str, rank: int) -> AsyncIterator[None]:
@@ -132,12 +131,3 @@ class Pace:
                 first.set_result(None)
                 return
         del self._waiting[budget]
-
-
-def _each(rate: Rate) -> float:
-    """Return the ms that one call takes of a budget."""
-    return 60_000 / rate.per_minute
-
-
-def _note(budget: str, name: str) -> str:
-    return f"turn {budget} {name}"

@@ -17,13 +17,15 @@ from gateway.api.redis_intake import Intake
 from gateway.approvals.core import Core
 from gateway.approvals.deadlines import Sweeper
 from gateway.delivery.hook_events import HookEvents
+from gateway.delivery.outbox_figures import measure_outbox
 from gateway.delivery.webhooks import Webhook, Webhooks
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.errors import Conflict, GatewayError, InvalidRequest
 from gateway.policy.hooks.host import HookHost, host_hooks
 from gateway.policy.policy_file import differences, read_policy_file
-from gateway.ports import Adapter, Desk, Feed, HasRoutes, HasStreams
+from gateway.ports import Adapter, Desk, Feed, HasRoutes, HasStreams, Posts
+from gateway.ports.outgoing import OutboxFigures
 from gateway.server.background import (
     desk_of,
     follow_policy,
@@ -113,7 +115,9 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             ready=watch.look,
             store_errors=REDIS_ERRORS,
             site=replace(
-                site_of(settings, adapters, desks, backend.logins), intercept=hooks.review_message
+                site_of(settings, adapters, desks, backend.logins),
+                intercept=hooks.review_message,
+                outboxes=partial(_measure_outboxes, store, core, adapters),
             ),
             enrolment=enrolling,
         )
@@ -124,6 +128,15 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             stack.enter_context(announce(settings.data_dir, **found))
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, core=core, url=url, public_key=signer.public_key)
+
+
+async def _measure_outboxes(
+    store: RedisStore, core: Core, adapters: Mapping[str, Adapter]
+) -> list[OutboxFigures]:
+    """Return how true the cards of each adapter that posts are."""
+    names = [name for name, adapter in adapters.items() if isinstance(adapter, Posts)]
+    clock = SystemClock()
+    return [await measure_outbox(name, store, core.outbox, clock) for name in names]
 
 
 @asynccontextmanager

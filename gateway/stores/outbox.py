@@ -43,6 +43,11 @@ class RedisOutbox:
         )
         return Task(request_id=task.request_id, lease=lease) if lease else None
 
+    async def queued(self, queue: str, *, limit: int) -> list[tuple[str, int]]:
+        """Return up to `limit` of what is on a queue, each with when it is due, in ms."""
+        rows = await self._redis.zrange(self._keys.dirty(queue), 0, limit - 1, withscores=True)
+        return [(one, int(due)) for one, due in rows]
+
     async def mark(self, queue: str, request_id: str) -> None:
         """Have a queue look at a request now. What is due already stays due since then."""
         key = self._keys.dirty(queue)
@@ -77,6 +82,7 @@ class RedisNotes:
         self._redis, self._keys, self._adapter = store.redis, store.keys, adapter
         self._rate_limit = Script("rate_limit", store.at)
         self._extend = Script("extend", store.at)
+        self._turn = Script("turn", store.at)
 
     async def get(self, name: str) -> str | None:
         """Return a note."""
@@ -99,6 +105,30 @@ class RedisNotes:
     async def delete(self, name: str) -> None:
         """Drop a note."""
         await self._redis.delete(self._key(name))
+
+    async def take_turn(
+        self, budget: str, name: str, *, rank: int, most: int, seconds: float, leave: int
+    ) -> float:
+        """Take a turn of a budget that all replicas share, or return the seconds to wait first."""
+        parts = ("calls", "line", "kept", "shut")
+        wait = await self._turn.run(
+            self._redis,
+            [self._key(f"{part} {budget}") for part in parts],
+            [name, rank, most, _ms(seconds) or 0, leave],
+        )
+        return float(wait) / 1000
+
+    async def return_turn(self, budget: str, name: str) -> None:
+        """Give back the last turn that this name took of a budget."""
+        key = self._key(f"calls {budget}")
+        for call in await self._redis.zrange(key, 0, -1, desc=True):
+            if call.partition(" ")[2] == name:
+                await self._redis.zrem(key, call)
+                return
+
+    async def shut(self, budget: str, *, seconds: float) -> None:
+        """Have nobody take a turn of a budget for so long."""
+        await self._redis.set(self._key(f"shut {budget}"), "1", px=max(1, int(seconds * 1000)))
 
     async def delay(self, budget: str, *, per_minute: float, burst: int) -> float:
         """Spend one of a budget that all replicas share; return the seconds to wait first."""

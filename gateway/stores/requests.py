@@ -416,6 +416,11 @@ class RedisStore:
         """Return how many requests wait."""
         return int(await self.redis.zcard(self.keys.pending))
 
+    async def oldest_pending(self) -> int | None:
+        """Return when the oldest request that waits was asked, in ms; None when none waits."""
+        rows = await self.redis.zrange(self.keys.pending, 0, 0, withscores=True)
+        return int(rows[0][1]) if rows else None
+
     async def agents(self) -> list[str]:
         """Return the agents whose ingress streams are read."""
         return list(await self.redis.zrange(self.keys.agents, 0, -1))

@@ -85,6 +85,16 @@ async def test_metrics_follow_the_event_stream(server_url: str, gate: Replica) -
     assert found["gateway_pending_requests"] == 1
 
 
+async def test_the_oldest_that_waits_has_its_age(gate: Replica) -> None:
+    """Nothing waits: no age; then that of the request that was asked first."""
+    assert (await figures(gate))["gateway_oldest_pending_seconds"] == 0
+    await gate.submitted(made())
+    first = (await gate.store.redis.zrange(gate.store.keys.pending, 0, 0))[0]
+    await gate.store.redis.zincrby(gate.store.keys.pending, -60_000, first)
+    await gate.submitted(made())
+    assert 60 <= (await figures(gate))["gateway_oldest_pending_seconds"] < 100
+
+
 async def test_metrics_count_what_happens_here(gate: Replica) -> None:
     """Decide times, failed credentials and open waits are this replica's own."""
     request = made()

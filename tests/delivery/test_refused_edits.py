@@ -7,9 +7,10 @@ from itertools import pairwise
 import pytest
 
 from gateway.delivery.outbox_worker import TIMINGS, Timings
+from gateway.domain.policy_document import Escalation
 from gateway.domain.records import Record
 from gateway.models import Action
-from gateway.ports.outgoing import CopyState, DeliveryFailed, DeliveryUncertain
+from gateway.ports.outgoing import CopyGone, CopyState, DeliveryFailed, DeliveryUncertain
 from tests.delivery.test_outbox import Office, route
 from tests.world import World, click, identity
 
@@ -60,16 +61,17 @@ async def test_they_are_made_after_longer_and_longer(office: Office) -> None:
 
 
 async def test_the_end_is_written_down_and_the_next_change_begins_anew(office: Office) -> None:
-    """The copy is stuck, the audit says why; a decision afterwards is shown all the same."""
+    """The copy is stuck, the audit says why, once; it is tried on, more seldom, and a decision
+    afterwards is shown at once."""
     office = Office(office.world, timings=Timings(most_refusals=3))
     record = await claimed(office)
-    office.adapter.failures = [DeliveryFailed("not allowed")] * 3
-    for turn in range(3):
+    office.adapter.failures = [DeliveryFailed("not allowed")] * 4
+    for turn in range(4):
         office.clock.seconds = turn * _DAY
         await office.soon()
         await office.settle()
     assert await office.state(record) is CopyState.STUCK
-    assert await office.due() == 0
+    assert await office.due() == 1
     (stuck,) = [one for one in await office.world.events() if one.type == "copy_stuck"]
     assert (stuck.data["target"], stuck.data["why"]) == ("rec:a", "not allowed")
     assert office.adapter.messages["1"].edits == 0
@@ -80,6 +82,59 @@ async def test_the_end_is_written_down_and_the_next_change_begins_anew(office: O
     await office.settle()
     assert office.adapter.shown("rec:a").word == "Denied"
     assert await office.state(record) is CopyState.POSTED
+
+
+async def test_what_was_stuck_heals_by_itself(office: Office) -> None:
+    """What was refused for days is allowed again: the card comes true without another change."""
+    office = Office(office.world, timings=Timings(most_refusals=2))
+    record = await claimed(office)
+    office.adapter.failures = [DeliveryFailed("locked")] * 5
+    for turn in range(6):
+        office.clock.seconds = turn * _DAY
+        await office.soon()
+        await office.settle()
+    assert await office.state(record) is CopyState.POSTED
+    assert office.adapter.shown("rec:a").claimed
+    assert await office.due() == 0
+
+
+async def test_a_deleted_card_is_posted_again_twice(office: Office) -> None:
+    """Whoever deletes it a third time does not want it there; what ended is not posted again."""
+    record = await claimed(office)
+    gone = CopyGone("deleted", deleted=True)
+    for count in range(3):
+        office.adapter.failures = [gone]
+        await office.desk.requests.doubt_copies(lambda target, ref: target == "rec:a")
+        for _ in range(2):
+            await office.settle()
+            await office.soon()
+        assert len(office.adapter.messages) == min(count + 2, 3)
+    assert await office.state(record) is CopyState.GONE
+    ended = await office.world.submit(arguments={"n": 2})
+    await office.settle()
+    office.adapter.failures = [gone]
+    await office.desk.requests.decide(click(ended))
+    await office.settle()
+    assert len(office.adapter.messages) == 4
+    assert await office.state(ended) is CopyState.GONE
+
+
+async def test_a_place_where_nobody_can_answer_is_no_place(world: World) -> None:
+    """Only waiting requests are concerned; what stood there is edited all the same."""
+    step = Escalation(after=900, targets=("rec:b",))
+    await route(world, escalations=(step,))
+    office = Office(world)
+    record = await world.submit()
+    await office.settle()
+    await office.desk.requests.doubt_copies(lambda target, ref: True, away="removed")
+    office.adapter.failures = [DeliveryFailed("not a member")]
+    await office.settle()
+    assert office.adapter.shown("rec:b").asks
+    (gone,) = [one for one in await world.events() if one.type == "copy_gone"]
+    assert gone.data["why"] == "removed"
+    await office.desk.requests.decide(click(await office.desk.requests.get(record.id)))
+    await office.settle()
+    assert {one.card.word for one in office.adapter.messages.values()} == {"Approved"}
 
 
 async def test_a_platform_that_does_not_answer_is_asked_until_it_does(office: Office) -> None:

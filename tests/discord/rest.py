@@ -92,6 +92,8 @@ class Rest:
             ("GET", "/guilds/{guild}/channels", self._channels),
             ("GET", "/guilds/{guild}/members/{user}", self._member),
             ("PUT", "/applications/{app}/commands", self._set_commands),
+            ("GET", "/applications/{app}/commands", self._commands),
+            ("POST", "/applications/{app}/commands", self._add_command),
             ("PUT", "/applications/{app}/guilds/{guild}/commands", self._set_commands),
             ("POST", "/interactions/{interaction}/{token}/callback", self._callback),
             ("POST", hook, self._follow_up),
@@ -250,6 +252,26 @@ class Rest:
         if member is None:
             raise DiscordError(404, 10007, "Unknown Member")
         return member.json()
+
+    async def _commands(self, call: Call) -> list[Json]:
+        return call.bot.commands.get("", [])
+
+    async def _add_command(self, call: Call) -> Json:
+        made: Json = {
+            "type": 1,
+            "default_member_permissions": None,
+            **call.body,
+            "id": self.desk.calendar.snowflake(),
+            "application_id": call.bot.id,
+            "version": "1",
+        }
+        others = [
+            one
+            for one in call.bot.commands.get("", [])
+            if (one["name"], one["type"]) != (made["name"], made["type"])
+        ]
+        call.bot.commands[""] = [*others, made]
+        return made
 
     async def _set_commands(self, call: Call) -> list[Json]:
         place = call.parts.get("guild", "")

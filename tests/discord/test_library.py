@@ -65,7 +65,7 @@ def test_nothing_private_is_used_outside_the_one_place() -> None:
     [
         (discord.gateway.DiscordWebSocket, "DEFAULT_GATEWAY"),
         (discord.gateway, "KeepAliveHandler"),
-        (discord.http.HTTPClient, "bulk_upsert_global_commands"),
+        (discord.http.HTTPClient, "upsert_global_command"),
         (discord.http.Route, "BASE"),
     ],
 )

@@ -18,6 +18,7 @@ from adapters.discord.card_views import CARD_CHARS, CARD_LINES
 from adapters.discord.clicks import InteractionHandler
 from adapters.discord.connection import Bot
 from adapters.discord.leader_lock import Lease, Sessions
+from adapters.discord.losses import Losses
 from adapters.discord.posting import Posting
 from gateway.delivery.request_copies import RequestCopies
 from gateway.domain.clock import SystemClock
@@ -44,7 +45,9 @@ class Posts(Posting):
 
 def bot(desk: Desk) -> Bot:
     """Return a client that answers clicks at this desk, as a gateway that has just started."""
-    return Bot(InteractionHandler(desk).handle, Lease(desk.notes), Sessions(desk.notes))
+    return Bot(
+        InteractionHandler(desk).handle, Losses(desk), Lease(desk.notes), Sessions(desk.notes)
+    )
 
 
 def as_json(message: Any) -> dict[str, Any]:

@@ -84,6 +84,7 @@ class WallAdapter:
         """Post a card, once."""
         assert target == CHANNEL and self._desk is not None
         await self._desk.notes.delay("posts", per_minute=6000, burst=100)
+        await self._desk.notes.take_turn("posts", nonce, rank=0, most=999, seconds=1.0, leave=0)
         if nonce not in [line["message"] for line in self._wall.lines()]:
             self._wall.write(card, nonce)
             self._clicks.put_nowait(self._wall.lines()[-1])

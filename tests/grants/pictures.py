@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters.discord.grant_cards import build_grant_view
-from adapters.slack.grant_cards import build_message
+from adapters.slack.grant_cards import build_grant_message
 from gateway.domain.records import Remember
 from gateway.models import Action, Kind
 from gateway.policy.grants.offers import offers
@@ -47,7 +47,7 @@ async def main() -> None:
         async with chromium() as page:
             for name, card in (("Slack", live), ("Slack, taken back", ended)):
                 path = Path(folder) / "slack.png"
-                html = render.page(render.message(*build_message(card, COPY)))
+                html = render.page(render.message(*build_grant_message(card, COPY)))
                 await slack_pictures.shot(page, html, path, PHONE[0])
                 taken[name] = path.read_bytes()
             path = Path(folder) / "discord.png"

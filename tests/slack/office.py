@@ -12,7 +12,8 @@ from typing import Any
 from aiohttp import web
 
 from adapters.slack import SlackAdapter
-from gateway.domain.policy_document import PolicyDocument, Route
+from adapters.slack.posting import UPDATES
+from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, Record
 from gateway.models import Risk, RiskLevel
 from gateway.ports import Desk
@@ -164,11 +165,28 @@ def labels(human: Human, message: Message) -> list[str]:
     return [one["text"]["text"] for _, one in human.buttons(message.blocks)]
 
 
-async def put_in_force(world: World, *routes: Route, people: tuple[Person, ...] = PEOPLE) -> None:
+async def use_up(office: Office, *, leave: int = 0) -> None:
+    """Take all turns to edit in T1, but for so many that are left to what is urgent."""
+    most, seconds = UPDATES.most, UPDATES.seconds
+    for number in range(most):
+        await office.desk.notes.take_turn(
+            "update T1", f"other {number}", rank=0, most=most, seconds=seconds, leave=leave
+        )
+
+
+async def put_in_force(
+    world: World,
+    *routes: Route,
+    people: tuple[Person, ...] = PEOPLE,
+    budgets: tuple[Budget, ...] = (),
+) -> None:
     """Put these routes in force."""
     current = await world.store.policy()
     await world.store.apply(
-        PolicyDocument(generation=current.generation, people=people, routes=routes), by="test"
+        PolicyDocument(
+            generation=current.generation, people=people, routes=routes, budgets=budgets
+        ),
+        by="test",
     )
     world.core.writer.forget_policy()
 

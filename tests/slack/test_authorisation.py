@@ -160,7 +160,56 @@ async def test_21_many_clicks_share_one_question(slack: Slack, world: World) -> 
         )
         for record, _ in asked:
             assert (await office.ended(record)).status is Status.APPROVED
-        assert len(slack.state.called("usergroups.list")) - before < 12
+        assert len(slack.state.called("usergroups.list")) - before <= 2
+
+
+async def test_21_lists_and_clicks_share_one_answer(slack: Slack, world: World) -> None:
+    """Home, the list and clicks within some seconds cost one call of the scarce method."""
+    slack.workspace().groups["S1"] = ["UANN"]
+    async with at_work(slack, world, GROUP) as office:
+        asked = [await office.asked(arguments={"command": f"ls {n}"}) for n in range(3)]
+        for record, message in asked:
+            await office.ann.open_home()
+            await office.ann.slash("/approvals", "list", "C1")
+            await office.ann.click(message, "Approve")
+            assert (await office.ended(record)).status is Status.APPROVED
+        await office.settled()
+        calls = slack.state.called("usergroups.list")
+        assert len(calls) <= 3, "one for each five seconds that this takes"
+
+
+async def test_21_a_change_of_a_group_holds_at_once(slack: Slack, world: World) -> None:
+    """Slack tells that the members changed: what was kept of them is not believed any more."""
+    slack.workspace().groups["S1"] = ["UANN"]
+    async with at_work(slack, world, GROUP) as office:
+        _, first = await office.asked(arguments={"n": 1})
+        record, second = await office.asked(arguments={"n": 2})
+        await office.ann.click(first, "Approve")
+        await office.card_says(first, "Approved by")
+        slack.workspace().groups["S1"] = ["UBOB"]
+        told_of = {"type": "subteam_members_changed", "subteam_id": "S1"}
+        await slack.deliveries.event(slack.workspace(), told_of)
+        await office.ann.click(second, "Approve")
+        await told(office.ann, "You are not an approver")
+        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+
+
+@pytest.mark.parametrize("method", ["usergroups.list", "users.info"])
+async def test_21_a_limit_is_called_a_limit(
+    slack: Slack, world: World, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slack wants a longer pause than a click can wait: who clicks is told so, and for how long,
+    and not that nobody knows them."""
+    monkeypatch.setattr("adapters.slack.users_and_rights._CHECK_SECONDS", 0.5)
+    slack.workspace().groups["S1"] = ["UANN"]
+    async with at_work(slack, world, GROUP) as office:
+        record, message = await office.asked()
+        slack.faults.plan(method, Fault.LIMITED)
+        await office.ann.click(message, "Approve")
+        await told(office.ann, "Slack limits how often")
+        assert "try again in 1 s" in office.ann.private()[-1]
+        await office.ann.click(message, "Approve")
+        assert (await office.ended(record)).status is Status.APPROVED
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from gateway.models import Reason, Status
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
-from tests.slack.office import ROUTE, Office, at_work, form, labels, put_in_force, shown
+from tests.slack.office import ROUTE, Office, at_work, form, labels, put_in_force, shown, use_up
 from tests.world import World, click, identity
 
 LONG = {"command": "echo start\n" + "".join(f"line {n}\n" for n in range(2000)) + "rm -rf /"}
@@ -90,6 +90,27 @@ async def test_03_a_post_without_an_answer_is_not_sent_again(office: Office, fau
     assert len(office.slack.messages("C1")) == 1
 
 
+async def test_03_a_failure_of_slack_is_tried_once_more(office: Office) -> None:
+    """One internal_error: the card is there all the same, and is answered."""
+    office.slack.faults.plan("chat.postMessage", Fault.ERROR, error="internal_error")
+    record, message = await office.asked()
+    await office.until_kept(record, "slack:T1/C1")
+    await office.ann.click(message, "Approve")
+    assert (await office.ended(record)).status is Status.APPROVED
+    assert await office.events("delivery_uncertain", "undelivered") == []
+
+
+async def test_03_a_lasting_failure_of_slack_is_told(slack: Slack, world: World) -> None:
+    """It fails again: the agent hears at once that nobody was reached, and the audit why."""
+    slack.faults.plan("chat.postMessage", Fault.ERROR, error="internal_error", times=2)
+    async with at_work(slack, world, steps=True) as office:
+        done = await office.ended(await office.ask())
+        assert done.decision is not None
+        assert done.decision.reason is Reason.UNDELIVERABLE
+        (told,) = await office.events("undelivered")
+        assert "internal_error, twice" in told.data["why"]
+
+
 async def test_04_a_limit_is_waited_out_and_starves_nobody(slack: Slack, world: World) -> None:
     """One channel at its limit: the others get their cards at once, and it gets its own later."""
     slack.channel("C2", "UANN")
@@ -110,8 +131,7 @@ async def test_04_a_limit_is_waited_out_and_starves_nobody(slack: Slack, world: 
 async def test_04_a_decision_is_shown_before_other_edits(office: Office) -> None:
     """When the turns for other edits are used up, the edit that shows a decision still goes."""
     record, message = await office.asked()
-    for _ in range(60):
-        await office.desk.notes.delay("other update T1", per_minute=35, burst=2)
+    await use_up(office, leave=16)
     await office.ann.click(message, "Approve")
     await office.ended(record)
     await office.card_says(message, "Approved by ann")

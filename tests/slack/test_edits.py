@@ -11,17 +11,28 @@ from gateway.domain.policy_document import Route
 from gateway.models import Action, Status
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
-from tests.slack.office import ROUTE, Office, at_work, form, labels, put_in_force, shown, told
+from tests.slack.office import (
+    ROUTE,
+    Office,
+    at_work,
+    form,
+    labels,
+    put_in_force,
+    shown,
+    told,
+    use_up,
+)
 from tests.world import World, click
 
 TWO = Route(approvers=("ann", "bob"), targets=("slack:T1/C1", "slack:T1/C2"))
 
 
-@pytest.mark.parametrize("fate", ["deleted", "archived", "locked", "left"])
+@pytest.mark.parametrize("fate", ["deleted", "locked"])
 async def test_32_a_dead_copy_is_dropped_and_the_others_are_true(
     slack: Slack, world: World, fate: str
 ) -> None:
-    """Deleted, archived, edit-locked or kicked out: recorded once, not tried for ever."""
+    """Deleted, or past the time for edits: recorded once, not tried for ever. What may come back
+    (an archived channel, the app kicked out) is another matter: see test_losses."""
     slack.channel("C2", "UANN")
     async with at_work(slack, world, TWO) as office:
         record, message = await office.asked()
@@ -30,15 +41,6 @@ async def test_32_a_dead_copy_is_dropped_and_the_others_are_true(
         (dead,) = slack.messages("C2")
         if fate == "deleted":
             del channel.messages[dead.ts]
-        elif fate == "archived":
-            channel.archived = True
-        elif fate == "left":
-            slack.faults.plan(
-                "chat.update",
-                Fault.ERROR,
-                error="not_in_channel",
-                fits=lambda call: call["channel"] == "C2",
-            )
         dead.locked = True
         await office.until_kept(record, "slack:T1/C2")
         await office.ann.click(message, "Approve")
@@ -79,8 +81,7 @@ async def test_34_what_was_decided_before_a_crash_is_shown_after_it(
 async def test_06_a_crowd_of_edits_is_coalesced(office: Office) -> None:
     """A card that changed often is edited to its latest state, not once for each change."""
     record, message = await office.asked()
-    for _ in range(60):
-        await office.desk.notes.delay("other update T1", per_minute=35, burst=2)
+    await use_up(office, leave=16)
     for on in (True, False) * 5:
         record = await office.desk.requests.claim(record.id, click(record).identity, on=on)
     await office.ann.click(message, "Approve")

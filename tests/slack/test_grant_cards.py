@@ -11,7 +11,7 @@ from gateway.domain.records import Remember
 from gateway.models import Action, Status
 from gateway.policy.grants.grant import Grant
 from tests.slack.counterpart.state import Message
-from tests.slack.office import Office, shown, told
+from tests.slack.office import Office, shown, told, use_up
 from tests.world import click
 
 
@@ -61,6 +61,15 @@ async def test_a_grant_has_a_card_whose_button_takes_it_back(office: Office) -> 
     await office.card_says(message, "Revoked, by bob")
     assert office.bob.buttons(message.blocks) == []
     assert (await office.ask()).status is Status.PENDING
+
+
+async def test_a_clicked_grant_card_changes_at_once(office: Office) -> None:
+    """No edit is left in Slack's limit: it says all the same who took it back."""
+    _, message = await remembered(office)
+    await use_up(office)
+    await office.bob.click(message, "Revoke")
+    await office.card_says(message, "Revoked, by bob")
+    assert office.bob.buttons(message.blocks) == []
 
 
 async def test_the_end_to_come_is_said_in_the_cards_thread_once(office: Office) -> None:

@@ -1,34 +1,35 @@
-"""Turns under a platform's limits: shared by replicas, kept by name, and spread out when missed."""
+"""Turns under a platform's limits: shared by replicas, by rank, and none lost with who took it."""
 
 from __future__ import annotations
 
 import asyncio
-from itertools import pairwise
 
 import pytest
 
-from gateway.ports.outgoing import RetryLater
-from gateway.ports.rate_limit import Pace, Rate
+from gateway.ports.outgoing import Limited, RetryLater
+from gateway.ports.rate_limit import Pace, Rate, Urgency
 from gateway.stores.outbox import RedisNotes
 from gateway.stores.requests import RedisStore
+from tests.waiting import moment
 
-RATE = Rate(45, 2)
-
-
-class Ticks:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def now_ms(self) -> int:
-        return self.now
+RATE = Rate(3, 60.0)
+MANY = Rate(100, 60.0)
 
 
-async def wait_of(pace: Pace, name: str, rate: Rate) -> float:
-    """Return how long somebody is told to wait, 0 when it is their turn."""
+async def wait_of(
+    pace: Pace,
+    name: str,
+    rate: Rate = RATE,
+    *,
+    rank: int = 0,
+    leave: int = 0,
+    fails: Exception | None = None,
+) -> float:
+    """Return how long somebody is told to wait, 0 when it was their turn."""
     try:
-        await pace.slot("edits", rate, name)
+        async with pace.slot("edits", rate, name, rank=rank, leave=leave):
+            if fails is not None:
+                raise fails
     except RetryLater as wait:
         return wait.seconds
     return 0.0
@@ -40,41 +41,77 @@ def notes(store: RedisStore) -> RedisNotes:
     return RedisNotes(store, "chat")
 
 
-async def test_a_turn_is_kept_under_its_name_and_spent_once(notes: RedisNotes) -> None:
-    """Who must wait gets one turn, whichever replica asks again; it is not spent twice."""
-    clock = Ticks()
-    first, second = Pace(notes, clock), Pace(notes, clock)
-    rate = Rate(60, 1)
-    assert await wait_of(first, "a", rate) == 0
-    assert 0.5 < await wait_of(first, "b", rate) <= 1.01
-    assert 0.5 < await wait_of(second, "b", rate) <= 1.01
-    assert 1.5 < await wait_of(second, "c", rate) <= 2.01
-    clock.now = 1_050
-    assert await wait_of(second, "b", rate) == 0
+async def test_a_limit_is_used_at_once_and_never_passed(notes: RedisNotes) -> None:
+    """As many go as the platform takes, from any replica; the next one when the first is old."""
+    replicas = [Pace(notes), Pace(notes)]
+    rate = Rate(3, 0.5)
+    waits = [await wait_of(replicas[n % 2], str(n), rate) for n in range(4)]
+    assert waits[:3] == [0, 0, 0]
+    assert 0.2 < waits[3] <= 0.502
+    begun = asyncio.get_running_loop().time()
+    while await wait_of(replicas[1], "3", rate):
+        await moment()
+    assert asyncio.get_running_loop().time() - begun > 0.15
 
 
-async def test_missed_turns_do_not_crowd(notes: RedisNotes) -> None:
-    """Twenty turns were missed by a minute: few pass, the others follow one after the other."""
-    clock = Ticks()
-    pace = Pace(notes, clock)
-    names = [str(number) for number in range(20)]
-    for name in names:
-        await wait_of(pace, name, RATE)
-    clock.now = 60_000
-    waits = [await wait_of(pace, name, RATE) for name in names]
-    passed = [wait for wait in waits if wait == 0]
-    later = sorted(wait for wait in waits if wait > 0)
-    assert 1 <= len(passed) <= RATE.burst + 1
-    gaps = [after - before for before, after in pairwise(later)]
-    assert min(gaps) > 1.2
+async def test_the_line_is_by_rank_whoever_came_first(notes: RedisNotes) -> None:
+    """What a person decided goes before what ended by itself, and that before everything else."""
+    pace = Pace(notes)
+    for name in "abc":
+        await wait_of(pace, name)
+    for place, urgency in enumerate((Urgency.OTHER, Urgency.ENDED, Urgency.DECIDED)):
+        await wait_of(pace, urgency.name, rank=urgency.rank(place))
+    wider = Rate(RATE.most + 1, RATE.seconds)
+    for urgency in (Urgency.OTHER, Urgency.ENDED, Urgency.DECIDED):
+        waits = await wait_of(pace, urgency.name, wider, rank=urgency.rank(0))
+        assert (waits == 0) == (urgency is Urgency.DECIDED)
+
+
+async def test_what_is_not_urgent_leaves_room(notes: RedisNotes) -> None:
+    """The last of a limit goes to what takes buttons away, also when nothing waits for it yet."""
+    pace = Pace(notes)
+    other = [await wait_of(pace, name, rank=Urgency.OTHER.rank(0), leave=1) for name in "abc"]
+    assert other[:2] == [0, 0]
+    assert other[2] > 0
+    assert await wait_of(pace, "d", rank=Urgency.DECIDED.rank(0)) == 0
+
+
+async def test_a_place_in_line_is_lost_by_not_coming_back(
+    notes: RedisNotes, store: RedisStore
+) -> None:
+    """Whoever died in line holds up nobody: its place is kept for a while only."""
+    pace = Pace(notes)
+    for name in "abc":
+        await wait_of(pace, name)
+    await wait_of(pace, "dies", rank=Urgency.CLICKED.rank(0))
+    wider = Rate(RATE.most + 1, RATE.seconds)
+    assert await wait_of(pace, "next", wider, rank=Urgency.DECIDED.rank(0)) > 0
+    await store.redis.zadd(store.keys.note("chat", "kept edits"), {"dies": 1})
+    assert await wait_of(pace, "next", wider, rank=Urgency.DECIDED.rank(0)) == 0
+
+
+async def test_a_refusal_stops_everybody_until_it_is_over(notes: RedisNotes) -> None:
+    """Retry-After holds for all replicas, not only for the call that was refused."""
+    assert await wait_of(Pace(notes), "a", MANY, fails=Limited(30.0)) == 30.0
+    assert 29 < await wait_of(Pace(notes), "b", MANY) <= 30
+
+
+async def test_a_call_that_was_never_sent_costs_nothing(notes: RedisNotes) -> None:
+    """After an outage the whole limit is there for what waits; a call in doubt counts."""
+    pace = Pace(notes)
+    for name in "abcdef":
+        assert await wait_of(pace, name, fails=RetryLater(1.0, unsent=True)) == 1.0
+    assert await wait_of(pace, "g", fails=RetryLater(1.0)) == 1.0
+    assert [await wait_of(pace, name) for name in "hi"] == [0, 0]
+    assert await wait_of(pace, "j") > 1
 
 
 async def test_those_who_ask_together_go_one_after_the_other_and_by_rank(notes: RedisNotes) -> None:
     """Whoever asked first goes first, in whatever order they come; two are never inside at once."""
-    pace, went = Pace(notes, Ticks()), list[int]()
+    pace, went = Pace(notes), list[int]()
 
     async def post(rank: int) -> None:
-        async with pace.turn("posts", Rate(6000, 9), str(rank), rank=rank):
+        async with pace.turn("posts", MANY, str(rank), rank=rank):
             went.append(rank)
             await notes.get("anything")
             assert went[-1] == rank
@@ -88,10 +125,10 @@ async def test_a_full_line_is_left_for_later_and_then_goes_on(
 ) -> None:
     """One call that hangs holds the others up for a while only, and what it held is given on."""
     monkeypatch.setattr("gateway.ports.rate_limit._CROWDED_SECONDS", 0.3)
-    pace, rate = Pace(notes, Ticks()), Rate(6000, 9)
-    async with pace.turn("posts", rate, "hangs"):
+    pace = Pace(notes)
+    async with pace.turn("posts", MANY, "hangs"):
         with pytest.raises(RetryLater):
-            async with pace.turn("posts", rate, "waits"):
+            async with pace.turn("posts", MANY, "waits"):
                 pass
-    async with pace.turn("posts", rate, "waits"):
+    async with pace.turn("posts", MANY, "waits"):
         pass

@@ -18,7 +18,7 @@ from adapters.discord.grant_cards import build_grant_view
 from adapters.discord.remember import build_grants_view
 from adapters.slack.card_blocks import build_message
 from adapters.slack.commands import build_grant_entry
-from adapters.slack.grant_cards import build_message as build_grant_message
+from adapters.slack.grant_cards import build_grant_message
 from adapters.slack.modals import build_details
 from adapters.slack.payloads import ModalMetadata
 from adapters.terminal.card_text import render_card
