@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return hook(words)
     if words[:1] == ["bridge"]:
-        from gateway.integrations.dexto import main as bridge  # noqa: PLC0415 (see above)
+        from gateway.integrations.bridge import main as bridge  # noqa: PLC0415 (see above)
 
         return bridge(words[1:])
     from gateway.cli.commands import run  # noqa: PLC0415 (see above)

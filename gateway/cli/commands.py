@@ -113,7 +113,7 @@ def _add_server_commands(verbs: Verbs) -> None:
         ("ask", "ask for approval; the exit code is the answer"),
         ("wait", "wait for what was asked with --no-wait"),
         ("hook", "be the hook of a host that starts it, such as picoclaw"),
-        ("bridge", "ask for a host that has no hook, such as dexto"),
+        ("bridge", "ask for a host beside it: dexto, gptme-server"),
     ):
         verbs.add_parser(name, help=words, add_help=False)
 

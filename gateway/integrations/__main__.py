@@ -7,14 +7,14 @@ import sys
 from collections.abc import Sequence
 
 from gateway.client.ask import main as ask
-from gateway.integrations import dexto, picoclaw
+from gateway.integrations import bridge, picoclaw
 
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["bridge"]:
-        return dexto.main(words[1:])
+        return bridge.main(words[1:])
     return picoclaw.main(words) if words[:1] == ["hook"] else ask(words)
 
 

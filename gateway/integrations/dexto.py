@@ -243,8 +243,7 @@ class Registration:
 
 def main(argv: Sequence[str]) -> int:
     """Run `gateway bridge dexto`; return the exit code."""
-    parser = argparse.ArgumentParser(prog="gateway bridge", description=__doc__)
-    parser.add_argument("host", choices=["dexto"])
+    parser = argparse.ArgumentParser(prog="gateway bridge dexto", description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:3000", help="the Dexto server")
     parser.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
                         help="where its webhook comes to; port 0 takes a free one")  # fmt: skip

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import http.client
 import json
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlsplit
 
-from gateway.errors import GatewayError, Misconfigured
+from gateway.errors import GatewayError
 from gateway.integrations.dexto_messages import BadMessage
+from gateway.integrations.host_http import HostApi
 from gateway.wire.canonical_json import parse
-from gateway.wire.codec import JsonObject
 
 SIGNATURE = "X-Dexto-Signature-256"
 ATTEMPT = "X-Dexto-Delivery-Attempt"
@@ -28,41 +26,11 @@ _OK, _BAD, _UNSIGNED, _TOO_LARGE = 200, 400, 401, 413
 Take = Callable[..., None]
 
 
-class DextoApi:
-    """Calls Dexto's HTTP API. Redirections are not followed: they would take the key along."""
+class DextoApi(HostApi):
+    """Calls Dexto's HTTP API."""
 
     def __init__(self, url: str, key: str | None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Misconfigured(f"{url!r} is no address of a Dexto server")
-        self._parts = parts
-        self._headers = {"Content-Type": "application/json", "Connection": "close"}
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
-
-    async def call(self, method: str, path: str, body: JsonObject | None = None) -> tuple[int, Any]:
-        """Return status and JSON of the answer, None where it is none. Raises OSError."""
-        return await asyncio.to_thread(self._call, method, path, body)
-
-    def _call(self, method: str, path: str, body: JsonObject | None) -> tuple[int, Any]:
-        secure = self._parts.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        connection = kind(self._parts.hostname or "", self._parts.port, timeout=_CALL_SECONDS)
-        sent = None if body is None else json.dumps(body)
-        try:
-            connection.request(
-                method, f"{self._parts.path.rstrip('/')}/api{path}", sent, self._headers
-            )
-            answer = connection.getresponse()
-            raw = answer.read(_MOST_BODY)
-        except http.client.HTTPException as error:
-            raise ConnectionError(str(error)) from error
-        finally:
-            connection.close()
-        try:
-            return answer.status, json.loads(raw)
-        except ValueError:
-            return answer.status, None
+        super().__init__(url, key, prefix="/api")
 
 
 def sign(body: bytes, secret: str) -> str:

@@ -7,6 +7,7 @@ it is on and no gateway answers, the tool does not run.
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Generator
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from gateway.models import (
     Origin,
     Preview,
     Question,
+    Status,
 )
 from gateway.wire.codec import JsonObject
 from gateway.wire.roles import Role
@@ -41,12 +43,15 @@ if TYPE_CHECKING:
     from gptme.plugins.plugin import GptmePlugin
     from gptme.tools.base import ToolUse
 
+log = logging.getLogger("gateway.integrations")
+
 NAME = "approval_gateway"
 PRIORITY = 5
 """Above gptme's own question at the terminal (0), below its allow lists (10) and server (100)."""
 
 _LONGEST_PREVIEW = 20_000
 _MOST_RUNNING = 100
+_READ_BACK_SECONDS = 5.0
 # What gptme asks about again after an edit, by tool: the name of its text, and what its first word
 # is in the markdown format.
 _TEXTS = {
@@ -63,9 +68,7 @@ _ROLES: dict[str, dict[str, Role]] = {
     "ipython": {"code": Role.ACTION},
 }
 _KINDS = {"shell": Kind.COMMAND} | dict.fromkeys(("save", "append", "patch"), Kind.FILE_CHANGE)
-# What is edited or answered in the tool's place, gptme can only say of a tool with such a text.
 _ALLOWED = (Action.APPROVE, Action.DENY, Action.ABORT)
-_OF_TEXTS = (Action.EDIT, Action.RESPOND)
 _FAILED = "Error during execution:"
 _FIELDS = {
     "secret": FieldKind.TEXT,
@@ -102,6 +105,7 @@ class Plugin:
         self.priority = PRIORITY
         self._given = client
         self._running: dict[int, _Call] = {}
+        self._bridged: dict[str, None] = {}
 
     def read_settings(self, config: Config) -> None:
         """Take `enabled` and `priority` from the user's `[plugin.approval_gateway]`.
@@ -141,6 +145,8 @@ class Plugin:
         if before is not None and before.edited and before.tool_use is tool_use:
             self._keep(replace(before, edited=False))
             return ConfirmationResult.confirm()
+        if self._is_bridged(tool_use):
+            return ConfirmationResult.confirm()
         outcome = self._client.outcome(self._make_request(tool_use, preview, workspace))
         if outcome.abort and not _is_served():
             raise KeyboardInterrupt
@@ -154,27 +160,40 @@ class Plugin:
         self._keep(_Call(tool_use=tool_use, request=request, edited=edited))
         if not edited:
             return ConfirmationResult.confirm()
-        return ConfirmationResult.edit(outcome.arguments[_TEXTS[tool_use.tool][0]])
+        return ConfirmationResult.edit(outcome.arguments[text_of(tool_use.tool)])
 
     def _make_request(
         self, tool_use: ToolUse, preview: str | None, workspace: Path | None
     ) -> ApprovalRequest:
         arguments = arguments_of(tool_use)
-        text = _TEXTS.get(tool_use.tool, ("", None))[0]
-        has_text = isinstance(arguments.get(text), str)
-        roles = _ROLES.get(tool_use.tool, {})
         return self._client.request(
             tool_use.tool,
             arguments,
-            kind=_KINDS.get(tool_use.tool, Kind.TOOL),
             preview=_preview(preview, arguments),
             context=Context(cwd=str(workspace or Path.cwd()), host=socket.gethostname()),
             origin=Origin(framework="gptme", tool_call_id=tool_use.call_id),
             session=session_of_conversation(),
-            allowed=_ALLOWED + (_OF_TEXTS if has_text else ()),
-            schema=_only_text_changes(text, arguments) if has_text else None,
-            roles={name: str(role) for name, role in roles.items() if name in arguments},
+            **details_of(tool_use.tool, arguments, more=(Action.RESPOND,)),
         )
+
+    def _is_bridged(self, tool_use: ToolUse) -> bool:
+        """Whether people approved just this call, and nothing was run by that: then gptme's server
+        runs what our bridge asked about, under the id that gptme gave the call."""
+        for request_id in _executing() - set(self._bridged):
+            try:
+                if self._client.fetch(request_id).status is not Status.APPROVED:
+                    continue
+                approval = self._client.wait_id(request_id, timeout=_READ_BACK_SECONDS, rerun=True)
+            except GatewayError as error:  # another id is nobody's, and the question comes next
+                log.debug("%s was not asked by a bridge: %s", request_id, error)
+                continue
+            same = approval.request.tool, approval.arguments, approval.request.session
+            if same == (tool_use.tool, arguments_of(tool_use), session_of_conversation()):
+                self._bridged[request_id] = None
+                if len(self._bridged) > _MOST_RUNNING:
+                    del self._bridged[next(iter(self._bridged))]
+                return True
+        return False
 
     def _keep(self, call: _Call) -> None:
         self._running[id(call.tool_use)] = call
@@ -232,6 +251,27 @@ def arguments_of(tool_use: ToolUse) -> JsonObject:
     return {**named, **({"args": words} if words else {})}
 
 
+def details_of(tool: str, arguments: JsonObject, *, more: tuple[Action, ...] = ()) -> JsonObject:
+    """Return kind, roles and actions of a request about a call, and the schema of an edit.
+
+    What is edited, or is `more`, gptme can only say of a tool that has a text.
+    """
+    text = text_of(tool)
+    has_text = isinstance(arguments.get(text), str)
+    roles = _ROLES.get(tool, {})
+    return {
+        "kind": _KINDS.get(tool, Kind.TOOL),
+        "allowed": _ALLOWED + ((Action.EDIT, *more) if has_text else ()),
+        "schema": _only_text_changes(text, arguments) if has_text else None,
+        "roles": {name: str(role) for name, role in roles.items() if name in arguments},
+    }
+
+
+def text_of(tool: str) -> str:
+    """Return the name of the argument that gptme lets people edit, empty where there is none."""
+    return _TEXTS.get(tool, ("", None))[0]
+
+
 def session_of_conversation() -> str | None:
     """Return the session of the conversation that runs, the same as long as it is continued."""
     from gptme.hooks import current_conversation_id  # noqa: PLC0415 (only gptme has it)
@@ -255,6 +295,19 @@ def _is_served() -> bool:
     from gptme.hooks import current_session_id  # noqa: PLC0415 (only gptme has it)
 
     return current_session_id.get() is not None
+
+
+def _executing() -> set[str]:
+    """Return the ids of requests about the calls that gptme's server runs in this session."""
+    from gptme.hooks import current_session_id  # noqa: PLC0415 (only gptme has it)
+
+    if (served := current_session_id.get()) is None:
+        return set()
+    from gptme.server.api_v2_sessions import SessionManager  # noqa: PLC0415 (its server has it)
+
+    session = SessionManager.get_session(served)
+    running = getattr(session, "_executing_tools", ())
+    return {one.replace("-", "") for one in list(running)}
 
 
 def _preview(preview: str | None, arguments: JsonObject) -> Preview | None:

@@ -64,8 +64,8 @@ def main(words: list[str]) -> int:
     for name in named or known:
         install(name, known[name])
         count = Count()
-        test = str(ROOT / "tests" / "hosts" / f"test_{name}.py")
-        code = pytest.main(["-q", "-m", "hosts", test], plugins=[count])
+        tests = sorted(map(str, (ROOT / "tests" / "hosts").glob(f"test_{name}*.py")))
+        code = pytest.main(["-q", "-m", "hosts", *tests], plugins=[count])
         missing = not count.ran or (count.skipped and os.environ.get("CI") == "true")
         worst = worst or int(code) or int(bool(missing))
         what = " ".join(known[name].get("pip", []) + known[name].get("npm", []))

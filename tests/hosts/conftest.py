@@ -45,7 +45,7 @@ def answer(gate: Replica) -> Answer:
 @pytest.fixture
 def installed(request: pytest.FixtureRequest) -> Path:
     """Return the folder of the host whose tests these are."""
-    folder = HOSTS / Path(str(request.path)).stem.removeprefix("test_")
+    folder = HOSTS / Path(str(request.path)).stem.split("_")[1]
     if not (folder / "installed").exists():
         pytest.skip("`make test-hosts` installs the host")
     return folder

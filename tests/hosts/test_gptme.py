@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.domain.records import Query
-from gateway.models import Execution
+from gateway.models import Execution, FieldKind
 from tests.api.replica import Replica
 from tests.hosts.conftest import Answer, environment, run
 from tests.hosts.model_server import Model, model_server
@@ -17,6 +20,14 @@ pytestmark = [pytest.mark.hosts, pytest.mark.timeout(300)]
 
 ON = "[plugin.approval_gateway]\nenabled = true\n"
 TOUCH = "I do it.\n\n```shell\ntouch made\n```\n"
+DIFFER = {
+    *("test_no_hook_auto_confirm", "test_bool_return_compatibility"),
+    *("test_with_confirm_hook", "test_with_skip_hook", "test_with_edit_hook"),
+    *("test_registered_hook_is_used", "test_hook_fallthrough_to_next"),
+    "test_no_hook_interactive_uses_cli",
+}
+"""gptme's own tests that expect another hook, or none, to be asked; ours is asked before it."""
+
 SAVE = "I do it.\n\n```save note.txt\nfirst\n```\n"
 
 
@@ -183,19 +194,68 @@ async def test_installed_is_not_enabled(talk: Talk, settings: str, asks: bool) -
     assert (talk.work / "made").exists() is not asks
 
 
-async def test_what_gptme_asks_is_a_question(talk: Talk, answer: Answer) -> None:
-    """The answer of the person is the tool's result."""
-    asks = '```elicit\n{"type": "choice", "prompt": "Which?", "options": ["red", "blue"]}\n```\n'
-    async with model_server(asks) as model:
+FORM = [
+    {"name": "name", "prompt": "Name?"},
+    {"name": "color", "prompt": "Color?", "type": "choice", "options": ["red", "blue"]},
+    {"name": "count", "prompt": "How many?", "type": "number"},
+    {"name": "sure", "prompt": "Sure?", "type": "boolean"},
+    {"name": "key", "prompt": "Key?", "type": "secret", "required": False},
+]
+
+
+@pytest.mark.parametrize(
+    ("asks", "kinds", "answers", "heard"),
+    [
+        ({"type": "text"}, [FieldKind.TEXT], {"answer": "word"}, "User input: word"),
+        ({"type": "choice", "options": ["red", "blue"]}, [FieldKind.CHOICE],
+         {"answer": "blue"}, "User input: blue"),
+        ({"type": "multi_choice", "options": ["red", "blue", "gold"]}, [FieldKind.CHOICES],
+         {"answer": ["red", "gold"]}, "User selected: red, gold"),
+        ({"type": "secret"}, [FieldKind.TEXT], {"answer": "hush-7"}, "by user: hush-7"),
+        ({"type": "confirmation"}, [FieldKind.BOOLEAN], {"answer": True}, "User confirmed: yes"),
+        ({"type": "confirmation"}, [FieldKind.BOOLEAN], {"answer": False}, "User confirmed: no"),
+        ({"type": "form", "fields": FORM},
+         [FieldKind.TEXT, FieldKind.CHOICE, FieldKind.NUMBER, FieldKind.BOOLEAN, FieldKind.TEXT],
+         {"name": "Ann", "color": "red", "count": 3, "sure": True, "key": "hush-8"}, "hush-8"),
+    ],
+    ids=["text", "choice", "multi_choice", "secret", "yes", "no", "form"],
+)  # fmt: skip
+async def test_what_gptme_asks_is_a_question(
+    talk: Talk, answer: Answer, gate: Replica, asks: dict[str, Any], kinds: list[FieldKind],
+    answers: dict[str, Any], heard: str,
+) -> None:  # fmt: skip
+    """The answer of the person is the tool's result. A secret is in no record of the gateway; that
+    its model reads it is gptme's own rule."""
+    spec = json.dumps({"prompt": "Which?", "description": "for the build", **asks})
+    async with model_server(f"```elicit\n{spec}\n```\n") as model:
         running = asyncio.create_task(talk.start(model))
-        record = await answer("answer", answers={"answer": "blue"})
+        record = await answer("answer", answers=answers)
         code, said = await running
         assert code == 0, said
-        assert "blue" in model.heard
-    assert [one.value for one in record.request.questions[0].options] == ["red", "blue"]
+        assert heard in model.heard
+    questions = record.request.questions
+    assert [one.kind for one in questions] == kinds
+    assert questions[0].text == ("Name?" if asks["type"] == "form" else "Which?")
+    assert record.request.hint == "for the build"
+    assert [one.secret for one in questions] == [
+        *([False] * (len(kinds) - 1)),
+        asks["type"] in ("secret", "form"),
+    ]
+    kept = repr(await gate.core.requests.get(record.id))
+    assert "hush-" not in kept
 
 
-@pytest.mark.parametrize("module", ["test_confirm", "test_elicitation", "test_server_confirm"])
+async def test_a_question_that_nobody_answers_is_cancelled(talk: Talk) -> None:
+    """gptme tells its model so."""
+    asks = '```elicit\n{"type": "text", "prompt": "Which?"}\n```\n'
+    async with model_server(asks) as model:
+        await talk.start(model, GATEWAY_URL="http://127.0.0.1:9", GATEWAY_CONNECT_TIMEOUT="0.1")
+        assert "Elicitation cancelled" in model.heard
+
+
+@pytest.mark.parametrize(
+    "module", ["test_confirm", "test_elicitation", "test_server_confirm", "test_server_elicit"]
+)
 async def test_gptmes_own_tests_of_hooks_pass_beside_the_plugin(
     talk: Talk, gate: Replica, installed: Path, module: str
 ) -> None:
@@ -209,3 +269,31 @@ async def test_gptmes_own_tests_of_hooks_pass_beside_the_plugin(
     )
     assert code == 0, said
     assert "passed" in said
+
+
+async def test_gptmes_own_tests_of_hooks_with_the_hook_registered(
+    talk: Talk, gate: Replica, installed: Path
+) -> None:
+    """Only those differ that ask in a process where a gateway must answer, and none does."""
+    hooked = Path(__file__).with_name("gptme_hooked.py")
+    (talk.folder / "plugins").mkdir()
+    (talk.folder / "plugins" / hooked.name).write_text(hooked.read_text())
+    modules = ("test_confirm", "test_elicitation", "test_server_confirm", "test_server_elicit")
+    code, said = await run(
+        *(str(installed / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+        *("-p", "gptme_hooked", "--tb=no", "--pyargs"),
+        *(f"gptme.hooks.tests.{one}" for one in modules),
+        env=environment(
+            gate,
+            talk.folder,
+            PYTHONPATH=str(talk.folder / "plugins"),
+            GATEWAY_URL="http://127.0.0.1:9",
+            GATEWAY_CONNECT_TIMEOUT="0.1",
+        ),
+        cwd=talk.work,
+    )
+    assert code == 1, said
+    failed = re.findall(r"^FAILED \S*::(\w+)", said, re.MULTILINE)
+    assert set(failed) == DIFFER, said
+    assert len(failed) == len(DIFFER)
+    assert "84 passed" in said

@@ -1,0 +1,17 @@
+"""The command `gateway bridge HOST`: which bridge it runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from gateway.integrations import dexto, gptme_server
+
+_BRIDGES = {"dexto": dexto.main, "gptme-server": gptme_server.main}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the bridge that the first word names; return the exit code."""
+    parser = argparse.ArgumentParser(prog="gateway bridge", description=__doc__)
+    parser.add_argument("host", choices=sorted(_BRIDGES))
+    return _BRIDGES[parser.parse_args(argv[:1]).host](argv[1:])

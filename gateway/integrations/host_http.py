@@ -1,0 +1,138 @@
+"""The HTTP API of a host that a bridge runs beside: calls, and a stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from gateway.errors import InvalidRequest, Misconfigured
+from gateway.wire.canonical_json import parse
+from gateway.wire.codec import JsonObject
+
+_MOST_BODY = 4 * 1024 * 1024
+_CALL_SECONDS = 10.0
+_OK = 200
+
+
+class HostApi:
+    """Calls a host. Redirections are not followed: they would take the key along."""
+
+    def __init__(self, url: str, key: str | None, *, prefix: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Misconfigured(f"{url!r} is no address of a server")
+        self._parts = parts
+        self._prefix = parts.path.rstrip("/") + prefix
+        self._headers = {"Content-Type": "application/json", "Connection": "close"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    async def call(self, method: str, path: str, body: JsonObject | None = None) -> tuple[int, Any]:
+        """Return status and JSON of the answer, None where it is none. Raises OSError."""
+        return await asyncio.to_thread(self._call, method, path, body)
+
+    async def stream(self, path: str, take: Callable[[Any], None], *, silence: float) -> None:
+        """Hand over the events of a stream until it ends; None for one that cannot be read.
+
+        Raises OSError where it does not begin, or is silent for so many seconds.
+        """
+        loop = asyncio.get_running_loop()
+        reader = _Reader(self._connection(silence), self._prefix + path, self._headers)
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def tell(action: Callable[..., None], *given: Any) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(action, *given)
+
+        def end(error: OSError | None) -> None:
+            if not ended.done():
+                ended.set_result(None) if error is None else ended.set_exception(error)
+
+        def read() -> None:
+            error: OSError | None = None
+            try:
+                reader.read(lambda event: tell(take, event))
+            except OSError as found:
+                error = found
+            except (http.client.HTTPException, ValueError) as found:
+                error = ConnectionError(f"this is no stream of events: {found}")
+            tell(end, error)
+
+        threading.Thread(target=read, name="events", daemon=True).start()
+        try:
+            await ended
+        finally:
+            reader.close()
+
+    def _connection(self, seconds: float) -> http.client.HTTPConnection:
+        secure = self._parts.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        return kind(self._parts.hostname or "", self._parts.port, timeout=seconds)
+
+    def _call(self, method: str, path: str, body: JsonObject | None) -> tuple[int, Any]:
+        connection = self._connection(_CALL_SECONDS)
+        sent = None if body is None else json.dumps(body)
+        try:
+            connection.request(method, f"{self._prefix}{path}", sent, self._headers)
+            answer = connection.getresponse()
+            raw = answer.read(_MOST_BODY)
+        except http.client.HTTPException as error:
+            raise ConnectionError(str(error)) from error
+        finally:
+            connection.close()
+        try:
+            return answer.status, json.loads(raw)
+        except ValueError:
+            return answer.status, None
+
+
+def _event(line: bytes) -> Any:
+    try:
+        return parse(line, max_bytes=_MOST_BODY)
+    except InvalidRequest:
+        return None
+
+
+class _Reader:
+    """Reads one stream in a thread of its own, until another one closes it."""
+
+    def __init__(
+        self, connection: http.client.HTTPConnection, path: str, headers: dict[str, str]
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._headers = headers
+        self._socket: socket.socket | None = None
+        self._closed = False
+
+    def read(self, take: Callable[[Any], None]) -> None:
+        """Read events to the end. Raises OSError, HTTPException, and ValueError for rubbish."""
+        try:
+            self._connection.connect()
+            self._socket = self._connection.sock
+            self._connection.request("GET", self._path, headers=self._headers)
+            answer = self._connection.getresponse()
+            if answer.status != _OK:
+                raise ConnectionError(f"the stream was refused with status {answer.status}")
+            while not self._closed and (line := answer.readline(_MOST_BODY)):
+                if len(line) >= _MOST_BODY:
+                    raise ValueError("an event has more than 4 MiB")
+                if line.startswith(b"data:"):
+                    take(_event(line[len(b"data:") :]))
+        finally:
+            self._connection.close()
+
+    def close(self) -> None:
+        """End the reading."""
+        self._closed = True
+        if self._socket is not None:
+            try:
+                self._socket.shutdown(socket.SHUT_RDWR)
+            except OSError:  # it has ended by itself
+                return
