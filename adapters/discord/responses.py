@@ -60,9 +60,9 @@ def build_refusal(error: Exception) -> InteractionReply:
     if isinstance(error, InvalidRequest):
         return build_private_reply(f"✏️ {_render_sentence(str(error))} Nothing was decided.")
     if isinstance(error, Unreachable):
-        return build_private_reply(
-            "⚠️ Nothing was recorded: the gateway could not be reached. Try again."
-        )
+        away = "nothing was recorded: the gateway could not be reached"
+        why = away if error.code == Unreachable.code else str(error)
+        return build_private_reply(f"⚠️ {_render_sentence(why)} Try again.")
     if not isinstance(error, TimeoutError):
         log.error("click not handled", exc_info=error, extra={"event": "click_failed"})
     return build_private_reply(
@@ -90,7 +90,8 @@ async def respond(
     finally:
         task.cancel()
     if not await _try_send(interaction, answer):
-        await _try_send(interaction, build_private_reply(_NOT_SHOWN))
+        word = answer.word and InteractionReply(answer.word)
+        await _try_send(interaction, word or build_private_reply(_NOT_SHOWN))
 
 
 async def _try_send(interaction: discord.Interaction, answer: InteractionReply) -> bool:

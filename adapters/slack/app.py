@@ -305,7 +305,7 @@ def describe_error(error: Exception) -> str:
     """Describe an error to a person, made visible: it may quote anybody."""
     if isinstance(error, Malformed | NotFound):
         return GONE
-    if isinstance(error, Unreachable):
+    if isinstance(error, Unreachable) and error.code == Unreachable.code:
         return NOT_RECORDED
     if isinstance(error, GatewayError) and not isinstance(error, DeliveryFailed):
         text = render_safe(str(error)).text

@@ -84,14 +84,14 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         signer = signer_of(settings)
         blocking = connect(redis_url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
-        hooks = host_hooks(settings.hooks_file)
-        await stack.enter_async_context(hooks.running())
+        hooks = await stack.enter_async_context(_running_hooks(settings))
         feed = RedisFeed(blocking, store.keys)
         core = build_core(settings, store, feed, hooks, signer)
         await _prepare_grants(settings, core)
         intake = Intake(core, store, backend.credentials)
-        handlers = intake.handle, intake.dead_letter
-        ingress = Ingress(store.redis, blocking, store.keys, *handlers, at=at)
+        ingress = Ingress(
+            store.redis, blocking, store.keys, intake.handle, intake.dead_letter, at=at
+        )
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, core, store, feed, hooks))
@@ -137,6 +137,13 @@ async def _measure_outboxes(
     names = [name for name, adapter in adapters.items() if isinstance(adapter, Posts)]
     clock = SystemClock()
     return [await measure_outbox(name, store, core.outbox, clock) for name in names]
+
+
+@asynccontextmanager
+async def _running_hooks(settings: Settings) -> AsyncIterator[HookHost]:
+    hooks = host_hooks(settings.hooks_file)
+    async with hooks.running():
+        yield hooks
 
 
 @asynccontextmanager

@@ -27,6 +27,7 @@ from tests.contract.memory import Memory
 from tests.discord import stage as discord_stage
 from tests.discord.faults import VIA
 from tests.discord.furnished import Server, furnished
+from tests.discord.interactions import Interaction
 from tests.discord.messages import buttons, shown_text
 from tests.discord.server import running_discord
 from tests.slack.counterpart.faults import Fault
@@ -198,7 +199,7 @@ class InDiscord:
         self.target = f"discord:{server.guild.id}/{server.channel.id}"
         self.nowhere = f"discord:{server.guild.id}/{int(server.channel.id) + 1}"
         self.who = f"discord:{server.ann.id}"
-        self._told: list[str] = []
+        self._pressings: list[Interaction] = []
 
     def adapter(self, desk: Desk) -> Any:
         return DiscordAdapter()
@@ -231,10 +232,10 @@ class InDiscord:
         server = self._server
         await until(lambda: server.discord.gateway.connected)
         done = await server.ann.click(server.app, server.channel, message, label)
-        self._told += [shown_text(one) for one in done.private]
+        self._pressings.append(done)
 
     def told(self) -> list[str]:
-        return self._told
+        return [shown_text(one) for done in self._pressings for one in done.private]
 
     def refuse_edits(self, times: int) -> None:
         body = {"code": 50035, "message": "Invalid Form Body"}

@@ -10,12 +10,15 @@ from dataclasses import replace
 import pytest
 
 from adapters.discord.card_views import build_card_view, build_outcome_view
+from adapters.discord.responses import build_refusal
 from adapters.slack import card_blocks
+from adapters.slack.app import describe_error
 from adapters.terminal.card_text import render_card
 from adapters.web.card_json import build_row
 from gateway.domain.records import Record
 from gateway.models import AGENT_EXECUTIONS, Action, Execution, Report, Status
 from gateway.ports.cards import Card, card_of
+from gateway.stores.scripts import NotRecorded
 from tests.contract.surfaces import COPY, printed, sent
 from tests.unit.test_cards import decided
 
@@ -51,6 +54,14 @@ def test_what_the_gateway_knows_is_no_word_of_the_agents(surface: str) -> None:
     assert card.result is None
     shown = SURFACES[surface](record, card).replace("\\", "")
     assert NEVER_FETCHED in shown and "agent says" not in shown.lower()
+
+
+def test_why_nothing_is_recorded_is_told_to_who_taps() -> None:
+    """Not that the gateway is away: it is not, and trying again helps only later."""
+    error = NotRecorded("nothing was recorded: this Redis is a read-only replica")
+    assert "this Redis is a read-only replica" in describe_error(error)
+    discord = json.dumps(sent(build_refusal(error).shown))
+    assert "this Redis is a read\\\\-only replica" in discord
 
 
 def reported(execution: Execution) -> tuple[Record, Card]:

@@ -207,6 +207,14 @@ def private_text(done: Interaction) -> str:
     return "\n".join(shown_text(one) for one in done.private)
 
 
+async def told_privately(done: Interaction) -> str:
+    """Return what only the person sees after a tap that also brought the card up to date."""
+    async with asyncio.timeout(10):
+        while not done.private:
+            await moment()
+    return private_text(done)
+
+
 def labels(message: Json) -> set[str]:
     """Return the labels of the buttons that can be pressed."""
     return set(buttons(message))

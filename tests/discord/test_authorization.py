@@ -8,7 +8,7 @@ from gateway.domain.risk_rules import RiskRule
 from gateway.models import Origin, Reason, RiskLevel, Status
 from tests.discord.interactions import OPEN_MODAL
 from tests.discord.person import Person
-from tests.discord.stage import Stage, labels, private_text
+from tests.discord.stage import Stage, labels, private_text, told_privately
 from tests.discord.town import EVERYTHING
 from tests.world import over_http
 
@@ -126,7 +126,7 @@ async def test_27_a_quorum_counts_people_and_one_denial_ends_it(stage: Stage) ->
     await stage.click(stage.server.ann, card, "Approve")
     await stage.shows(card, "1 of 2 approvals", "ann")
     again = await stage.click(stage.server.ann, card, "Approve")
-    assert "You approved; waits for 1 more: bob" in private_text(again).replace("\\", "")
+    assert "You approved; waits for 1 more: bob" in (await told_privately(again)).replace("\\", "")
     await stage.shows(card, "waits for 1 more", "bob")
     # The full view is one person's: hers has no Approve, his has.
     mine = await stage.click(stage.server.ann, card, "Details")
@@ -229,17 +229,18 @@ async def test_30_a_modal_that_is_overtaken_or_left_decides_nothing(stage: Stage
     mine = await stage.click(stage.server.bob, card, "Deny")
     await stage.server.bob.submit(mine, reason="first")
     done = await stage.server.ann.submit(left, reason="second")
-    assert "bob" in private_text(done)
+    assert "bob" in await told_privately(done)
     record, card = await stage.asked(tool="another")
     late = await stage.click(stage.server.ann, card, "Deny")
     await stage.approvals.cancel(record.id, over_http(), reason=Reason.CANCELLED_BY_AGENT)
     done = await stage.server.ann.submit(late, reason="late")
-    assert "decided already" in private_text(done)
+    assert "decided already" in await told_privately(done)
     assert (await stage.ended(record)).status is Status.CANCELLED
     record, card = await stage.asked(tool="third", timeout=5)
     late = await stage.click(stage.server.ann, card, "Deny")
     assert (await stage.ended(record)).status is Status.EXPIRED
-    assert "expired" in private_text(await stage.server.ann.submit(late, reason="late"))
+    done = await stage.server.ann.submit(late, reason="late")
+    assert "expired" in await told_privately(done)
 
 
 async def test_someone_says_that_they_are_looking(stage: Stage) -> None:

@@ -15,7 +15,7 @@ from tests.discord.furnished import Server
 from tests.discord.ground import Ground
 from tests.discord.interactions import DEFERRED_UPDATE, UPDATE, Interaction
 from tests.discord.messages import buttons
-from tests.discord.stage import Stage, labels, private_text
+from tests.discord.stage import Stage, labels, private_text, told_privately
 from tests.discord.town import Json
 from tests.waiting import moment
 from tests.world import over_http
@@ -142,7 +142,7 @@ async def test_11_of_two_opposite_clicks_one_wins_and_the_other_hears_who(stage:
     )
     ended = await stage.ended(record)
     winner = "ann" if ended.status is Status.APPROVED else "bob"
-    told = private_text(denied if winner == "ann" else approved)
+    told = await told_privately(denied if winner == "ann" else approved)
     assert "decided already" in told and winner in told
     await stage.shows(card, winner)
 
@@ -184,7 +184,7 @@ async def test_14_clicks_on_what_has_ended_are_told_the_truth(stage: Stage) -> N
     await stage.approvals.cancel(record.id, over_http(), reason=Reason.CANCELLED_BY_AGENT)
     await stage.shows(card, "Cancelled")
     done = await _pressed_late(stage, before, card)
-    assert "decided already" in private_text(done)
+    assert "decided already" in await told_privately(done)
     await stage.gateway.backend.store.redis.delete(
         stage.gateway.backend.store.keys.record(record.id)
     )
@@ -208,7 +208,7 @@ async def test_14_an_expired_request_cannot_be_approved(stage: Stage) -> None:
     assert (await stage.ended(record)).status is Status.EXPIRED
     await stage.shows(card, "Expired")
     done = await _pressed_late(stage, before, card)
-    assert "expired" in private_text(done)
+    assert "expired" in await told_privately(done)
     assert labels(card) == set()
 
 
@@ -288,7 +288,8 @@ async def test_18_buttons_that_go_away_under_the_finger_decide_nothing(stage: St
     await stage.server.bob.submit(opened, reason="mine")
     await stage.shows(card, "Denied")
     done = await _pressed_late(stage, before, card)
-    assert "decided already" in private_text(done) and "bob" in private_text(done)
+    told = await told_privately(done)
+    assert "decided already" in told and "bob" in told
     assert (await stage.ended(record)).status is Status.DENIED
 
 
