@@ -89,9 +89,8 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         core = build_core(settings, store, feed, hooks, signer)
         await _prepare_grants(settings, core)
         intake = Intake(core, store, backend.credentials)
-        ingress = Ingress(
-            store.redis, blocking, store.keys, intake.handle, intake.dead_letter, at=at
-        )
+        taking = intake.handle, intake.dead_letter
+        ingress = Ingress(store.redis, blocking, store.keys, *taking, at=at)
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, core, store, feed, hooks))
