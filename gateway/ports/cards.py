@@ -6,6 +6,7 @@ are masked. Platforms still have to make markup and mentions inert, each in its 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -50,6 +51,7 @@ from gateway.wire.outcome_text import join_names
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
+_MOST_ANSWERS = 300
 _MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
 
 
@@ -473,7 +475,18 @@ def _outcome(record: Record) -> Visible | None:
         return None
     fetched = record.report is None or record.report.execution is not Execution.NEVER_FETCHED
     lost = "" if fetched else ". The agent never fetched the approval: nothing ran"
-    return render_safe(f"{told_outcome(record)}{lost}")
+    return render_safe(f"{told_outcome(record)}{_answers(record)}{lost}")
+
+
+def _answers(record: Record) -> str:
+    """Say what a question was answered, in the order of its fields, quoted: a person wrote it."""
+    given = (record.decision.answers if record.decision else None) or {}
+    said = ", ".join(
+        "a secret" if one.secret else json.dumps(given[one.id], ensure_ascii=False)
+        for one in record.request.questions
+        if one.id in given
+    )
+    return f": {start_of(said, _MOST_ANSWERS)}" if said else ""
 
 
 def _result(record: Record) -> Visible | None:

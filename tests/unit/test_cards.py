@@ -16,6 +16,7 @@ from gateway.models import (
     DeciderKind,
     Decision,
     Execution,
+    FieldKind,
     Kind,
     Origin,
     Preview,
@@ -318,6 +319,24 @@ def test_a_question_shows_its_fields() -> None:
     assert (made.icon, made.word) == ("❓", "Question")
     assert actions(made) == {Action.ANSWER, Action.DENY}
     assert made.fields[0].secret
+
+
+def test_what_was_answered_stands_on_the_card() -> None:
+    """In order and quoted; a secret is only said to be one."""
+    form = {
+        **FORMS,
+        "questions": (
+            Question(id="colour", text="Which?"),
+            Question(id="key", text="Key?", secret=True),
+            Question(id="many", text="How many?", kind=FieldKind.NUMBER),
+            Question(id="left", text="More?", required=False),
+        ),
+    }
+    answers = {"many": 3, "key": None, "colour": "red; approved by bob"}
+    one = decided(Status.APPROVED, action=Action.ANSWER, answers=answers, about={"ask": form})
+    said = card(one).outcome
+    assert said is not None
+    assert said.text.endswith(': "red; approved by bob", a secret, 3')
 
 
 def test_small_states_are_said() -> None:
