@@ -117,14 +117,14 @@ class _Reader:
             self._connection.connect()
             self._socket = self._connection.sock
             self._connection.request("GET", self._path, headers=self._headers)
-            answer = self._connection.getresponse()
-            if answer.status != _OK:
-                raise ConnectionError(f"the stream was refused with status {answer.status}")
-            while not self._closed and (line := answer.readline(_MOST_BODY)):
-                if len(line) >= _MOST_BODY:
-                    raise ValueError("an event has more than 4 MiB")
-                if line.startswith(b"data:"):
-                    take(_event(line[len(b"data:") :]))
+            with self._connection.getresponse() as answer:
+                if answer.status != _OK:
+                    raise ConnectionError(f"the stream was refused with status {answer.status}")
+                while not self._closed and (line := answer.readline(_MOST_BODY)):
+                    if len(line) >= _MOST_BODY:
+                        raise ValueError("an event has more than 4 MiB")
+                    if line.startswith(b"data:"):
+                        take(_event(line[len(b"data:") :]))
         finally:
             self._connection.close()
 

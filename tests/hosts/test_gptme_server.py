@@ -77,7 +77,7 @@ class Served:
             found = {name: getattr(items[0], name) for name in members} if items else None
             if found == members:
                 return items[0]
-            await asyncio.sleep(0.01)
+            await moment()
 
     async def reported(self, execution: Execution) -> Record:
         """Return the only request, once that was reported of it."""
@@ -85,7 +85,7 @@ class Served:
             items = (await self.gate.core.requests.page(Query(final=True))).items
             if items and items[0].report and items[0].report.execution is execution:
                 return items[0]
-            await asyncio.sleep(0.01)
+            await moment()
 
     async def asked(self) -> list[Record]:
         """Return every request that there was."""
@@ -99,7 +99,7 @@ class Served:
     async def told(self, turns: int) -> str:
         """Return everything that the model was told, once that was so many turns."""
         while len(self.model.told) < turns:
-            await asyncio.sleep(0.01)
+            await moment()
         return self.model.heard
 
 
@@ -155,11 +155,11 @@ async def _answers(http: aiohttp.ClientSession, server: asyncio.subprocess.Proce
                 assert answer.status == 200
                 return
         except aiohttp.ClientError:
-            await asyncio.sleep(0.05)
+            await moment()
 
 
 async def _short(seconds: float) -> None:
-    await asyncio.sleep(0.05)
+    await moment()
 
 
 async def test_an_approved_command_runs_and_is_reported(serve: Serve, answer: Answer) -> None:
