@@ -80,8 +80,8 @@ class HostApi:
         sent = None if body is None else json.dumps(body)
         try:
             connection.request(method, f"{self._prefix}{path}", sent, self._headers)
-            with connection.getresponse() as answer:  # which holds the socket too
-                raw = answer.read(_MOST_BODY)
+            answer = connection.getresponse()
+            raw = answer.read(_MOST_BODY)
         except http.client.HTTPException as error:
             raise ConnectionError(str(error)) from error
         finally:
@@ -117,19 +117,16 @@ class _Reader:
             self._connection.connect()
             self._socket = self._connection.sock
             self._connection.request("GET", self._path, headers=self._headers)
-            with self._connection.getresponse() as answer:  # which holds the socket too
-                self._take_lines(answer, take)
+            with self._connection.getresponse() as answer:
+                if answer.status != _OK:
+                    raise ConnectionError(f"the stream was refused with status {answer.status}")
+                while not self._closed and (line := answer.readline(_MOST_BODY)):
+                    if len(line) >= _MOST_BODY:
+                        raise ValueError("an event has more than 4 MiB")
+                    if line.startswith(b"data:"):
+                        take(_event(line[len(b"data:") :]))
         finally:
             self._connection.close()
-
-    def _take_lines(self, answer: http.client.HTTPResponse, take: Callable[[Any], None]) -> None:
-        if answer.status != _OK:
-            raise ConnectionError(f"the stream was refused with status {answer.status}")
-        while not self._closed and (line := answer.readline(_MOST_BODY)):
-            if len(line) >= _MOST_BODY:
-                raise ValueError("an event has more than 4 MiB")
-            if line.startswith(b"data:"):
-                take(_event(line[len(b"data:") :]))
 
     def close(self) -> None:
         """End the reading."""
