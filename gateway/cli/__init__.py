@@ -15,6 +15,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     which a host starts, and `bridge`, which runs beside one, load the agent's side alone.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] and words[0].startswith("--env-file"):
+        from gateway.cli.env_file import take_env_file  # noqa: PLC0415 (see above)
+        from gateway.errors import InvalidRequest  # noqa: PLC0415 (see above)
+
+        try:
+            words = take_env_file(words)
+        except InvalidRequest as error:
+            print(f"gateway: {error}", file=sys.stderr)
+            return error.exit_code
     if words[:1] and words[0] in _LIGHT:
         from gateway.client.ask import main as ask  # noqa: PLC0415 (see above)
 

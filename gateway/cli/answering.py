@@ -107,7 +107,8 @@ def _decide(wanted: str, body: dict[str, Any]) -> int:
         risk = record.get("risk") or {}
         if body.get("confirmed") is False:
             if risk.get("level") == "high":
-                raise InvalidRequest("this is high risk: read `gateway show ID`, then add --yes")
+                shown = f"`gateway show {record['request']['id']}`"
+                raise InvalidRequest(f"this is high risk: read {shown}, then add --yes")
             _check_fits(record)
         click = {**body, "revision": revision, "nonce": new_id()}
         print(

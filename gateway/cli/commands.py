@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
@@ -38,8 +39,11 @@ def run(words: Sequence[str]) -> int:
             parser, words = adapter_parser(words) or (parser, words)
         options = parser.parse_args(words)
         code: int = asyncio.run(options.run(options))
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except BrokenPipeError:
+        return _close_output()
     except GatewayError as error:
         problems, code = [str(error)], error.exit_code
     except Exception as error:
@@ -57,6 +61,12 @@ def run(words: Sequence[str]) -> int:
     return code
 
 
+def _close_output() -> int:
+    """Leave quietly: whoever reads the output, as `head -1` does, has read enough of it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
 def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     parser = argparse.ArgumentParser(
         prog="gateway",
@@ -65,6 +75,10 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"gateway {__version__}")
+    # `gateway.cli.main` reads the file before this parser is built; here it appears in the help.
+    parser.add_argument(
+        "--env-file", metavar="FILE", help="settings from this file, before COMMAND"
+    )
     verbs = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_server_commands(verbs)
     _add_answer_commands(verbs)
@@ -270,6 +284,9 @@ def _add_operator_commands(verbs: Verbs) -> None:
     )
     applying.add_argument("file", help="a TOML file, see docs/routes.md")
     applying.add_argument("--check", action="store_true", help="only print what would change")
+    applying.add_argument(
+        "--yes", action="store_true", help="also a policy after which nobody could approve"
+    )
     applying.add_argument("--by", default="operator", help="your name, for the audit")
     _command(verbs, "policy", "policy.show", "print people, routes and risk rules in force")
     stop = _command(

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.cli.redis_access import connect_backend
-from gateway.policy.policy_file import declared_since, differences, read_policy_file
+from gateway.policy.lockout import find_lockout, lost_logins
+from gateway.policy.policy_file import BadPolicy, declared_since, differences, read_policy_file
 from gateway.server.plugins import refuse_unknown
 from gateway.stores.credentials import APPROVER
 from gateway.wire.codec import plain
@@ -26,6 +27,13 @@ async def apply(options: argparse.Namespace) -> int:
         if taken_back := declared_since(now, document):
             print(f"takes back what was declared from a card about {', '.join(taken_back)};")
             print("to keep it, add to the file what `gateway tool list` prints about them")
+        for sentence in lost_logins(now, document):
+            print(sentence)
+        tokens = [row.name for row in await found.credentials.list_all(APPROVER)]
+        if lines and not options.yes and (lockout := find_lockout(document, tokens)):
+            raise BadPolicy(
+                f"nothing was changed: {lockout}; or add --yes to apply it all the same"
+            )
         if options.check:
             print("nothing was changed" if lines else "this file is in force")
             return 0
@@ -33,7 +41,6 @@ async def apply(options: argparse.Namespace) -> int:
             print("this file is in force already")
             return 0
         await found.store.apply(replace(document, generation=now.generation), by=options.by)
-        tokens = [row.name for row in await found.credentials.list_all(APPROVER)]
     print(f"in force on every replica: {len(lines)} changes")
     people = {person.name for person in document.people}
     for name in sorted(set(tokens) - people):

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
+import os
 import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 from gateway.cli.log_lines import configure_log
 from gateway.server import adapter_process, app
+from gateway.server.background import run_in_background
 from gateway.server.demo import run_demo
 from gateway.server.first_run import first_login
+from gateway.server.plugins import adapter_names
+from gateway.server.policy_reload import apply_again
 from gateway.server.settings import Settings
+from gateway.server.unknown_settings import name_unknown
+
+log = logging.getLogger("gateway.app")
 
 _OPEN_FILES = 16_384
 _NOT_READY = "Stopped before it was ready"
@@ -23,7 +33,12 @@ _NOT_READY = "Stopped before it was ready"
 async def up(options: argparse.Namespace) -> int:
     """Run the gateway until SIGINT or SIGTERM."""
     settings = _start()
-    async with _until_signal() as wait, app.run_gateway(settings) as gateway:
+    async with (
+        _until_signal() as wait,
+        _on_hangup(settings) as again,
+        app.run_gateway(settings) as gateway,
+        _reread_policy(gateway, settings, again),
+    ):
         print(f"The gateway is ready at {gateway.url}", file=sys.stderr)
         if not settings.production:
             for format_line in await first_login(gateway.backend, gateway.url, settings):
@@ -73,6 +88,41 @@ async def _until_signal() -> AsyncIterator[Callable[[], Awaitable[None]]]:
         print(message, file=sys.stderr)
 
 
+@asynccontextmanager
+async def _on_hangup(settings: Settings) -> AsyncIterator[asyncio.Event]:
+    """Yield an event that SIGHUP sets, where there is a policy file to read again. Without one
+    SIGHUP ends the gateway, as when its terminal is closed."""
+    again = asyncio.Event()
+    if settings.policy_file is None:
+        yield again
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, again.set)
+    try:
+        yield again
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+@asynccontextmanager
+async def _reread_policy(
+    gateway: app.Gateway, settings: Settings, again: asyncio.Event
+) -> AsyncIterator[None]:
+    """Read the policy file each time that the event is set."""
+
+    async def follow(path: Path) -> None:
+        while True:
+            await again.wait()
+            again.clear()
+            await apply_again(gateway.backend, path)
+
+    if settings.policy_file is None:
+        yield
+        return
+    async with run_in_background("policy file", partial(follow, settings.policy_file)):
+        yield
+
+
 async def demo(options: argparse.Namespace) -> int:
     """Run the demo in a scratch folder."""
     return await run_demo()
@@ -82,6 +132,8 @@ def _start() -> Settings:
     """Return the settings, after setting up the log and the limit of open files."""
     settings = Settings()
     configure_log(settings)
+    for sentence in name_unknown(os.environ, adapter_names()):
+        log.warning("%s", sentence, extra={"event": "setting_unknown"})
     _raise_open_file_limit()
     return settings
 

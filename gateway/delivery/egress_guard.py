@@ -28,6 +28,9 @@ _TUNNELS = tuple(
     map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"))
 )
 
+# What the supported versions of Python take for global: the old 6to4 relays, and documentation.
+_RESERVED_LATE = tuple(map(ipaddress.ip_network, ("192.88.99.0/24", "3fff::/20")))
+
 
 class Forbidden(GatewayError):
     """The gateway does not call this address."""
@@ -85,6 +88,8 @@ async def pin_addresses(target: Target, resolve: Resolve) -> list[Address]:
 
 def is_public(address: Address) -> bool:
     """Tell whether an address is a public unicast one, and not another one in disguise."""
+    if any(address.version == net.version and address in net for net in _RESERVED_LATE):
+        return False
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None or any(address in net for net in _TUNNELS):
             return False

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -216,9 +217,7 @@ def _compare_named(what: str, before: Iterable[Any], after: Iterable[Any]) -> It
             members = (f"{member} {text}" for member, text in _describe(new[name]).items())
             yield f"+ {what} {name}: {'; '.join(members) or 'as it comes'}"
         elif old[name] != new[name]:
-            yield from _compare_members(
-                f"{what} {name}", _describe(old[name]), _describe(new[name])
-            )
+            yield from _compare_members(f"{what} {name}", old[name], new[name])
     if list(old) != list(new) and old.keys() == new.keys():
         yield f"~ order of the {what}s: {', '.join(new)}"
 
@@ -246,12 +245,23 @@ def _says_as_much(new: ToolRow | None, old: ToolRow) -> bool:
     return new == replace(old, declared_by=new.declared_by, declared_at=new.declared_at)
 
 
-def _compare_members(name: str, old: dict[str, str], new: dict[str, str]) -> Iterator[str]:
-    """Say which members changed, a line for each."""
-    for member in {**old, **new}:
-        before, after = old.get(member, "as it comes"), new.get(member, "as it comes")
+def _compare_members(name: str, old: Any, new: Any) -> Iterator[str]:
+    """Say which members changed, a line for each, with the values that hold before and after."""
+    for member in (one.name for one in fields(old)):
+        before, after = getattr(old, member), getattr(new, member)
         if before != after:
-            yield f"~ {name}: {member}: {before} -> {after}"
+            yield f"~ {name}: {member}: {_words(_bare(before))} -> {_words(_bare(after))}"
+
+
+def _bare(value: Any) -> Any:
+    """Return a member's value as plain JSON, also where it is the default."""
+    if is_dataclass(value):
+        return {one.name: _bare(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | frozenset):
+        return [_bare(one) for one in value]
+    return value
 
 
 def _describe(one: Person | Route | RiskRule | PolicyRule | Budget | ToolRow) -> dict[str, str]:
@@ -260,6 +270,8 @@ def _describe(one: Person | Route | RiskRule | PolicyRule | Budget | ToolRow) ->
 
 
 def _words(value: Any) -> str:
+    if value is None or value == "":
+        return "none"
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ", ".join(value) or "none"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -23,7 +23,6 @@ from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.errors import Conflict, GatewayError, InvalidRequest
 from gateway.policy.hooks.host import HookHost, host_hooks
-from gateway.policy.policy_file import differences, read_policy_file
 from gateway.ports import Adapter, Desk, Feed, HasRoutes, HasStreams, Posts
 from gateway.ports.outgoing import OutboxFigures
 from gateway.server.background import (
@@ -37,7 +36,8 @@ from gateway.server.background import (
 from gateway.server.connections import Backend, build_core, open_backend, signer_of
 from gateway.server.first_run import enrolment
 from gateway.server.health import NOT_FOLLOWING, NOT_TAKING_IN, HealthWatch, Reader, follow_targets
-from gateway.server.plugins import adapter_class, refuse_unknown
+from gateway.server.plugins import adapter_class
+from gateway.server.policy_reload import apply_at_start
 from gateway.server.production_checks import refuse_unsafe
 from gateway.server.settings import BadSettings, Settings
 from gateway.stores.archiver import Archiver, Trimming
@@ -79,7 +79,7 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         if settings.redis_url is None:
             # The folder is locked, so leases of other gateways are those of killed ones.
             await store.forget_replicas()
-        await _first_policy(store, settings)
+        await _first_policy(backend, settings)
         await refuse_unsafe(settings, store)
         signer = signer_of(settings)
         blocking = connect(redis_url, blocking=True)
@@ -215,17 +215,14 @@ async def _prepare_grants(settings: Settings, core: Core) -> None:
         log.exception("what is remembered was not reread", extra={"event": "reread_failed"})
 
 
-async def _first_policy(store: RedisStore, settings: Settings) -> None:
+async def _first_policy(backend: Backend, settings: Settings) -> None:
     """Put the policy file in force; without one, give a new namespace a default route without
     approvers. What tools' authors declare counts unless this is production."""
-    policy = await store.policy()
     if settings.policy_file is not None:
-        written = read_policy_file(settings.policy_file)
-        refuse_unknown(written)
-        if differences(policy, written):
-            named = f"the file {settings.policy_file.name}"
-            await store.apply(replace(written, generation=policy.generation), by=named)
+        await apply_at_start(backend, settings.policy_file)
         return
+    store = backend.store
+    policy = await store.policy()
     if not policy.routes:
         first = PolicyDocument(
             generation=policy.generation,

@@ -17,7 +17,7 @@ from gateway.wire.local_discovery import secret, state_folder
 from gateway.wire.signatures import Signer
 
 _IPV4 = 4
-_SECRETS = {
+SECRETS = {
     "REDIS_URL": "REDIS_URL",
     "signing_key": "GATEWAY_SIGNING_KEY",
     "webhook_secret": "GATEWAY_WEBHOOK_SECRET",
@@ -127,7 +127,7 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _secrets_from_files(cls, values: dict[str, Any]) -> dict[str, Any]:
-        for member, variable in _SECRETS.items():
+        for member, variable in SECRETS.items():
             if member not in values and (found := secret(variable)):
                 values[member] = found
         return values

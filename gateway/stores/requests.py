@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
@@ -37,6 +37,13 @@ STREAMS_PER_SHARD = 50
 # As long as a submission that was refused may cross with one that is stored.
 _PROBE_MS = 10_000
 _UNSTORED_SECONDS = 3600
+
+
+class AppliedFile(NamedTuple):
+    """Which policy file was applied last, by its digest, and who put in force what is now."""
+
+    digest: str
+    by: str
 
 
 class RedisStore:
@@ -336,8 +343,20 @@ class RedisStore:
         """Return the generation of the policy in force."""
         return int(await self.redis.hget(self.keys.meta, "generation") or 0)
 
-    async def apply(self, policy: PolicyDocument, *, by: str) -> int:
-        """Replace the policy whose generation this one carries; raises Conflict."""
+    async def policy_file(self) -> AppliedFile:
+        """Return which policy file was applied last, and who put in force what is now."""
+        digest, by = await self.redis.hmget(self.keys.meta, ["policy_file", "policy_by"])
+        return AppliedFile(digest=digest or "", by=by or "somebody")
+
+    async def note_policy_file(self, digest: str) -> None:
+        """Note that the policy file with this digest says what is in force."""
+        await self.redis.hset(self.keys.meta, "policy_file", digest)
+
+    async def apply(self, policy: PolicyDocument, *, by: str, digest: str = "") -> int:
+        """Replace the policy whose generation this one carries; raises Conflict.
+
+        `digest` is of the settings' policy file, where that is what is applied.
+        """
         keys, body = self.keys, plain(replace(policy, generation=0))
         new = await self._apply.run(
             self.line,
@@ -349,7 +368,7 @@ class RedisStore:
                 keys.pending,
                 keys.dirty(REROUTING),
             ],
-            [policy.generation, dumps(body), dumps({"by": by, "policy": body})],
+            [policy.generation, dumps(body), dumps({"by": by, "policy": body}), digest],
         )
         if new < 0:
             raise Conflict("the policy was changed by someone else meanwhile")

@@ -251,7 +251,8 @@ def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) ->
     assert "deletes files" in up.run("policy")
     assert "cannot read" in up.run("apply", str(tmp_path / "none.toml"), code=2)
     path.write_text(POLICY.replace('"owner"', '"dana"'), encoding="utf-8")
-    told = up.run("apply", str(path))
+    assert "gateway approver add dana" in up.run("apply", str(path), code=2)
+    told = up.run("apply", str(path), "--yes")
     assert "owner is no person of this file" in told
     assert "gateway approver add dana" in told
     listed = up.run("approver", "list").splitlines()

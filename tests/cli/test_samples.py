@@ -23,6 +23,8 @@ def test_each_sample_is_applied_and_decides(up: Shell) -> None:
     """All five, one after the other, on one gateway; what asks people waits for them."""
     assert set(ASKED) == {path.stem for path in SAMPLES.glob("*.toml")}
     for name, (command, code, says) in ASKED.items():
-        assert "in force" in up.run("apply", str(SAMPLES / f"{name}.toml"))
+        if name != "development":  # its people have no token yet, or there are none
+            assert "nobody could approve" in up.run("apply", str(SAMPLES / f"{name}.toml"), code=2)
+        assert "in force" in up.run("apply", str(SAMPLES / f"{name}.toml"), "--yes")
         said = up.run("ask", "shell", "--timeout", "0.3", "--", *command.split(), code=code)
         assert says in said, (name, said)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +18,15 @@ from typing import Any
 
 import pytest
 import redis
+from dotenv import dotenv_values
 from pydantic import ValidationError
 
+from gateway.cli.env_file import read_env_file
 from gateway.cli.redis_access import connect_backend
 from gateway.errors import GatewayError
 from gateway.server.app import run_gateway
 from gateway.server.settings import BadSettings, Settings
+from gateway.server.unknown_settings import name_unknown, setting_names
 from gateway.stores.connect import UnusableUrl, connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.embedded_server import find_server_binary
@@ -35,16 +41,37 @@ ROOT = Path(__file__).parents[2]
 
 def variables() -> dict[str, str]:
     """Return the variables of .env.example with their values."""
-    lines = (ROOT / ".env.example").read_text(encoding="utf-8").splitlines()
-    return dict(line.split("=", 1) for line in lines if re.match(r"[A-Z_]+=", line))
+    return read_env_file(str(ROOT / ".env.example"))
+
+
+def test_the_example_file_is_read_alike_everywhere() -> None:
+    """By a shell that sources it, by what reads it as Docker Compose does, and by us; with the
+    examples in its comments too."""
+    path = ROOT / ".env.example"
+    text = re.sub(r"(?m)^# (?=GATEWAY_[A-Z_]+=)", "", path.read_text(encoding="utf-8"))
+    show = "import json, os; print(json.dumps(dict(os.environ)))"
+    script = f"set -a; {text}\n{sys.executable} -c '{show}'"
+    sourced = json.loads(subprocess.check_output(["/bin/sh", "-c", script], env={}, text=True))
+    compose = dotenv_values(stream=io.StringIO(text))
+    assert len(compose) > len(variables())
+    assert {name: sourced[name] for name in compose} == compose
+    assert {name: compose[name] for name in variables()} == variables()
+
+
+def test_names_that_are_no_setting_are_said() -> None:
+    """With the nearest that is one; those of agents, of files and of adapters are known."""
+    known = [*variables(), "GATEWAY_SIGNING_KEY_FILE", "GATEWAY_TOKEN", "HOME"]
+    assert name_unknown(known, ()) == []
+    assert name_unknown(["GATEWAY_PAGER_KEY"], ["pager"]) == []
+    (typo,) = name_unknown(["GATEWAY_POLICYFILE"], ["pager"])
+    assert "did you mean GATEWAY_POLICY_FILE?" in typo
+    (strange,) = name_unknown(["GATEWAY_XYZZY"], ["pager"])
+    assert ".env.example" in strange
 
 
 def test_the_example_file_lists_every_setting_and_no_other() -> None:
     """An operator reads one file."""
-    names = {
-        field.alias or f"GATEWAY_{name.upper()}" for name, field in Settings.model_fields.items()
-    }
-    assert set(variables()) == names
+    assert set(variables()) == setting_names()
 
 
 def test_links_lead_to_the_inbox_only_where_people_reach_it() -> None:

@@ -342,7 +342,11 @@ async function drain() {
 function tell(arrived) {
   const text = arrived === 1 ? "A new request waits." : `${arrived} new requests wait.`;
   say(text);
-  ring(text, settings);
+  try {
+    ring(text, settings);
+  } catch {
+    // Sound and notification are extras, which a browser may refuse by throwing: the card is there.
+  }
 }
 
 function connection(up, why) {

@@ -3,7 +3,7 @@
 -- It is written also while memory is full: so somebody is taken out.
 -- Every waiting request is then looked at anew: it may belong to other places now.
 -- KEYS 1 policy, 2 meta, 3 events, 4 departed people, 5 pending, 6 dirty requests.
--- ARGV 1 generation read, 2 policy JSON, 3 event data.
+-- ARGV 1 generation read, 2 policy JSON, 3 event data, 4 digest of the settings' policy file, or empty.
 -- Returns the new generation, or -1.
 
 local generation = redis.call('HGET', KEYS[2], 'generation') or '0'
@@ -16,6 +16,8 @@ for _, person in ipairs(was and cjson.decode(was).people or {}) do
 end
 redis.call('SET', KEYS[1], ARGV[2])
 local new = redis.call('HINCRBY', KEYS[2], 'generation', 1)
+redis.call('HSET', KEYS[2], 'policy_by', cjson.decode(ARGV[3]).by)
+if ARGV[4] ~= '' then redis.call('HSET', KEYS[2], 'policy_file', ARGV[4]) end
 event(KEYS[3], 'policy_applied', now_ms(), '', '', '0', ARGV[3])
 redis.call('ZUNIONSTORE', KEYS[6], 2, KEYS[6], KEYS[5], 'WEIGHTS', 1, 0, 'AGGREGATE', 'MIN')
 return new

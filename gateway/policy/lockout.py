@@ -1,0 +1,56 @@
+"""Whether anybody could approve after a policy is put in force."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.policy.policy_file import LOGIN
+
+
+def find_lockout(policy: PolicyDocument, tokens: Collection[str]) -> str:
+    """Say why nobody could approve anything under this policy, and what to do; empty when somebody
+    could. `tokens` are the names of the people who have a token to log in with."""
+    if any(_is_answerable(policy, route, tokens) for route in policy.routes):
+        return ""
+    named = {name for route in policy.routes for name in route.approvers}
+    missing = sorted(p.name for p in policy.people if p.name in named and p.name not in tokens)
+    if missing:
+        remedy = "give them a token first: " + "; ".join(
+            f"gateway approver add {name}" for name in missing
+        )
+    else:
+        remedy = "add [[people]], and approvers to [[routes]], as in docs/routes.md"
+    return f"after this nobody could approve anything; {remedy}"
+
+
+def lost_logins(before: PolicyDocument, after: PolicyDocument) -> list[str]:
+    """Say who could no longer answer where they can now, and the line that would keep it."""
+    stays = {person.name: person.identities for person in after.people}
+    found = []
+    for person in before.people:
+        kept = stays.get(person.name)
+        gone = [] if kept is None else [one for one in person.identities if one not in kept]
+        for identity in gone:
+            found.append(
+                f"{person.name} could no longer answer as {identity}; "
+                f'to keep it, add it to their identities: "{identity}"'
+            )
+    return found
+
+
+def _is_answerable(policy: PolicyDocument, route: Route, tokens: Collection[str]) -> bool:
+    """Whether enough people of a route can log in somewhere; a chat's group counts as enough."""
+    people = {person.name: person for person in policy.people}
+    able = set()
+    for name in route.approvers:
+        person = people.get(name)
+        if person is None:
+            platform, _, who = name.partition(":")
+            if platform != LOGIN:
+                return True
+            if who in tokens:
+                able.add(who)
+        elif name in tokens or any(one != f"{LOGIN}:{name}" for one in person.identities):
+            able.add(name)
+    return len(able) >= route.quorum

@@ -1,0 +1,115 @@
+"""The policy file of the settings, at the start and on SIGHUP, and what `apply` refuses."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cli.shell import Shell
+from tests.frame.tree import ROOT
+
+GOOD = """
+[[people]]
+name = "owner"
+admin = true
+[[routes]]
+approvers = ["owner"]
+timeout = {}
+"""
+
+
+@contextmanager
+def running(shell: Shell, path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run `gateway up` with this policy file until left; yield it once ready, and what it said."""
+    process = shell.popen("up", env={"GATEWAY_POLICY_FILE": str(path)})
+    said: list[str] = []
+    try:
+        until(process, "Log in|works once", said)
+        yield process, said
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def until(process: subprocess.Popen[str], pattern: str, said: list[str] | None = None) -> str:
+    """Read what it says up to the line that fits; return that line."""
+    assert process.stderr is not None
+    while line := process.stderr.readline():
+        if said is not None:
+            said.append(line)
+        if re.search(pattern, line):
+            return line
+    raise AssertionError(f"it ended without saying {pattern}")
+
+
+def hang_up(process: subprocess.Popen[str], pattern: str) -> str:
+    """Send SIGHUP; return the line with which the gateway answers it."""
+    process.send_signal(signal.SIGHUP)
+    return until(process, pattern)
+
+
+def test_it_is_read_again_on_sighup(shell: Shell, tmp_path: Path) -> None:
+    """What changed is applied; a bad file and one that locks everybody out leave the old in force;
+    an unchanged one does not take back a newer `gateway apply`, and says whose that is."""
+    path, other = tmp_path / "policy.toml", tmp_path / "other.toml"
+    path.write_text(GOOD.format(61), encoding="utf-8")
+    other.write_text(GOOD.format(63), encoding="utf-8")
+    with running(shell, path) as (process, _):
+        shell.run("approver", "add", "owner")
+        path.write_text(GOOD.format(62), encoding="utf-8")
+        hang_up(process, "is in force")
+        assert '"timeout": 62' in shell.run("policy")
+        path.write_text("people = 3", encoding="utf-8")
+        assert "degraded" in hang_up(process, "not applied")
+        path.write_text('guardrails = "ask"', encoding="utf-8")
+        assert "nobody could approve" in hang_up(process, "not applied")
+        assert '"timeout": 62' in shell.run("policy")
+        path.write_text(GOOD.format(62), encoding="utf-8")
+        shell.run("apply", str(other), "--by", "ana")
+        assert "newer, by ana" in hang_up(process, "unchanged")
+        assert '"timeout": 63' in shell.run("policy")
+
+
+def test_a_start_keeps_what_is_in_force(shell: Shell, tmp_path: Path) -> None:
+    """A bad file is said and the stored rules stay; an unchanged one takes back nothing newer."""
+    path, other = tmp_path / "policy.toml", tmp_path / "other.toml"
+    path.write_text(GOOD.format(61), encoding="utf-8")
+    other.write_text(GOOD.format(63), encoding="utf-8")
+    with running(shell, path):
+        shell.run("apply", str(other), "--yes")
+    with running(shell, path) as (_, said):
+        assert "newer, by operator" in "".join(said)
+        assert '"timeout": 63' in shell.run("policy")
+    path.write_text("people = 3", encoding="utf-8")
+    with running(shell, path) as (_, said):
+        assert "degraded: the policy file" in "".join(said)
+        assert '"timeout": 63' in shell.run("policy")
+
+
+def test_the_sample_of_the_page_locks_nobody_out(up: Shell, tmp_path: Path) -> None:
+    """Applied as printed the owner can still approve; without its people it is refused, also by
+    --check, unless --yes says so."""
+    page = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    (sample,) = re.findall(r"```toml\n(guardrails.*?)```", page, re.DOTALL)
+    path = tmp_path / "policy.toml"
+    path.write_text(re.sub(r"\[\[(people|routes)\]\]\n(?:.+\n)+", "", sample), encoding="utf-8")
+    for words in ((), ("--check",)):
+        assert "nobody could approve" in up.run("apply", str(path), *words, code=2)
+    path.write_text(sample, encoding="utf-8")
+    told = up.run("apply", str(path))
+    assert "owner could no longer answer as terminal:" in told
+    up.run("ask", "pay", "--no-wait", code=6)
+    assert "approved" in up.run("approve", up.run("pending").split()[0], "--yes")
+
+
+def test_a_check_says_the_values_that_hold(up: Shell, tmp_path: Path) -> None:
+    """Before and after, also where one of them is the default."""
+    path = tmp_path / "policy.toml"
+    path.write_text(GOOD.format(60), encoding="utf-8")
+    up.run("apply", str(path))
+    path.write_text(GOOD.format(60).replace("timeout = 60", ""), encoding="utf-8")
+    assert "timeout: 60 -> 900" in re.sub(r"\.0\b", "", up.run("apply", str(path), "--check"))
