@@ -319,6 +319,20 @@ async def test_sound_and_notifications_are_off_until_asked_for(box: Inbox, page:
     await page.until(card(record))
 
 
+async def test_a_notification_that_throws_loses_no_card(box: Inbox, page: Page) -> None:
+    """As some browsers do where notifications are for service workers alone."""
+    await page.evaluate(
+        "window.Notification = class { constructor() { throw new TypeError('not here'); } };"
+        "Notification.permission = 'granted';"
+        "Object.defineProperty(document, 'hidden', { get: () => true });"
+        "document.getElementById('notify').checked = true"
+    )
+    first = await box.ask(**COMMAND)
+    await page.until(card(first))
+    second = await box.ask(**FILE_CHANGE)
+    await page.until(card(second))
+
+
 async def test_what_is_copied_is_what_is_shown(box: Inbox, browser: Browser, page: Page) -> None:
     """Copying takes the visible text: no hidden character gets onto the clipboard."""
     await browser.control.send(
