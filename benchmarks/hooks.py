@@ -15,6 +15,7 @@ from benchmarks.wake import agent
 
 _COUNT = 200
 _US = 1000
+_LONGEST_SECONDS = 120
 _SCRIPT = Path(__file__).with_name("hook_calls.py")
 _HOSTS = Path("build/hosts")
 _NOTE = "not installed, so not timed: make test-hosts HOSTS={}\n"
@@ -56,9 +57,11 @@ async def _time(scene: Stage, python: Path, host: str, **more: str) -> dict[str,
         host,
         str(_COUNT),
         env=environment,
+        stdin=asyncio.subprocess.DEVNULL,  # gptme reads what it is given there to the end
         stdout=asyncio.subprocess.PIPE,
     )
-    said, _ = await process.communicate()
+    async with asyncio.timeout(_LONGEST_SECONDS):
+        said, _ = await process.communicate()
     if process.returncode:
         raise RuntimeError(f"the calls of {host} failed; the message is above")
     found: dict[str, list[int]] = json.loads(said.splitlines()[-1])

@@ -287,7 +287,9 @@ def test_high_risk_is_approved_only_with_a_confirmation(up: Shell, tmp_path: Pat
     up.run("apply", str(path))
     asking = up.popen("ask", "shell", "--", "rm", "-rf", "build")
     request_id = first_pending(up)["request"]["id"]
-    assert "--yes" in up.run("approve", request_id, code=2)
+    told = up.run("approve", request_id, code=2)
+    assert "--yes" in told
+    assert f"`gateway show {request_id}`" in told
     refused = up.run("approve", request_id, "--yes", "--remember", code=2)
     assert "asked about each time" in refused
     assert asking.poll() is None

@@ -344,8 +344,8 @@ function tell(arrived) {
   say(text);
   try {
     ring(text, settings);
-  } catch {
-    // Sound and notification are extras, which a browser may refuse by throwing: the card is there.
+  } catch (error) {
+    console.warn(error); // they are extras, which a browser may refuse by throwing: the card is there
   }
 }
 
