@@ -66,6 +66,7 @@ class Inbox:
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, each behind the guard."""
         table = [
+            ("GET", "/", self._lead_to_inbox),
             ("GET", "/inbox", self._inbox),
             ("GET", "/inbox/batch", self._batch_page),
             ("GET", "/inbox/report", self._report_page),
@@ -87,6 +88,9 @@ class Inbox:
     def end_streams(self) -> None:
         """End the live streams."""
         self._streams.end_all()
+
+    async def _lead_to_inbox(self, request: web.Request) -> web.StreamResponse:
+        raise web.HTTPSeeOther("/inbox")
 
     async def _inbox(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(self._pages["inbox.html"])

@@ -126,6 +126,15 @@ async def test_a_login_code_works_once(box: Inbox) -> None:
             assert "Set-Cookie" not in answer.headers
 
 
+async def test_the_bare_address_leads_to_the_inbox(box: Inbox) -> None:
+    """It is what `gateway up` prints."""
+    async with aiohttp.ClientSession() as http:
+        async with http.get(box.gateway.url, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (303, "/inbox")
+        async with http.get(box.gateway.url) as answer:
+            assert (answer.status, answer.url.path) == (200, "/inbox")
+
+
 async def test_every_answer_carries_the_headers(box: Inbox, ann: Visitor) -> None:
     """Pages, scripts, answers and refusals: no framing, no sniffing, no storing, only our code."""
     record = await box.ask(**COMMAND)
