@@ -1,7 +1,7 @@
 """A web service whose requests do not wait for people: `python web_session.py FOLDER PORT`.
 
 POST /start {"question": …}  →  {"answer": …}, or {"waits": ID}
-POST /resume {"waits": ID}   →  the same: {"waits": …} until somebody has answered
+POST /resume {"waits": ID}   →  the same: {"waits": …} until somebody has answered; 404 once it has ended
 
 What waits is a file in the folder, so that any process may go on with it, also after a restart.
 Put your own sign-in before it: who may resume is for you to say, who approves is the gateway's.
@@ -50,7 +50,11 @@ def take(call: dict[str, str], path: str) -> dict[str, str]:
 class Service(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         call = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        body = json.dumps(take(call, self.path)).encode()
+        try:
+            body = json.dumps(take(call, self.path)).encode()
+        except FileNotFoundError:  # it has ended, or never began
+            self.send_error(404)
+            return
         self.send_response(200)
         self.end_headers()
         self.wfile.write(body)

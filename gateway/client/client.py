@@ -357,7 +357,7 @@ class AsyncClient(RequestMaker):
         # Quoted: a model may have chosen the name, and this is somebody's terminal.
         self._say(
             f"waiting for approval of {request.tool!r}: answer {where}, "
-            f"or with gateway approve {request.id}"
+            f"or where the gateway runs: gateway approve {request.id}"
         )
 
     async def _end(self, request: ApprovalRequest, until: float) -> Approval:

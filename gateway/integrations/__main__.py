@@ -7,12 +7,21 @@ import sys
 from collections.abc import Sequence
 
 from gateway.client.ask import main as ask
+from gateway.errors import InvalidRequest
 from gateway.integrations import bridge, picoclaw
+
+_COMMANDS = ("ask", "wait", "hook", "bridge")
 
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if words and words[0] not in _COMMANDS and not words[0].startswith("-"):
+        sys.stderr.write(
+            f"gateway: this is the agent's side alone ({', '.join(_COMMANDS)}): "
+            f"run `gateway {words[0]}` where the gateway is installed\n"
+        )
+        return InvalidRequest.exit_code
     if words[:1] == ["bridge"]:
         return bridge.main(words[1:])
     return picoclaw.main(words) if words[:1] == ["hook"] else ask(words)

@@ -141,6 +141,15 @@ def test_the_client_is_light_where_the_server_is_installed() -> None:
     assert {name.partition(".")[0] for name in loaded} & SERVER_LIBRARIES == set()
 
 
+@pytest.mark.parametrize("words", [["approve", "1"], ["up"]])
+def test_its_command_names_where_the_others_are(agent_python: Path, words: list[str]) -> None:
+    """Who types a command of the gateway where only the agent's side is reads where to run it."""
+    command = [str(agent_python.parent / "gateway"), *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"run `gateway {words[0]}` where the gateway is installed" in done.stderr
+
+
 ASK_IN_PYTHON = """
 from gateway.client import Client
 with Client.from_env("agent1") as client:

@@ -1,9 +1,9 @@
-// Package approval asks people for approval through an approval gateway, over its HTTP API. In your
-// own program, import the SDK's tool package instead of the stand-in.
+// Package approval asks people for approval over a gateway's HTTP API. Import your SDK's tool package.
 package approval
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
+	"os"
 	"reflect"
 	"sync"
 	"time"
@@ -56,8 +58,11 @@ func (c *Client) Confirm(ctx context.Context, req tool.ConfirmationRequest) (boo
 	if err != nil {
 		return false, fmt.Errorf("nobody was asked: %w", err)
 	}
-	now, path := state{}, "/"+asked.ID
-	err = c.call(ctx, "POST", "", map[string]any{"request": whole, "process": c.process}, &now)
+	now, path := state{}, "/"+asked.ID // detached: an answer hands nothing out, `consume` does
+	err = c.call(ctx, "POST", "", map[string]any{"request": whole, "process": c.process, "detached": true}, &now)
+	if now.Status == "pending" {
+		log.Printf("%q waits: answer at %s/inbox, or where the gateway runs: gateway approve %s", req.ToolName, c.URL, asked.ID)
+	}
 	for err == nil && now.Status == "pending" {
 		err = c.call(ctx, "GET", path+"?wait=50&process="+c.process, nil, &now)
 	}
@@ -72,7 +77,7 @@ func (c *Client) Confirm(ctx context.Context, req tool.ConfirmationRequest) (boo
 			err = errors.New("its time has expired")
 		}
 		gone := c.call(last, "POST", path+"/cancel", map[string]string{"reason": "abandoned"}, &now)
-		return false, errors.Join(fmt.Errorf("no answer: %w", err), gone)
+		return false, fmt.Errorf("no answer: %w (question withdrawn: %t)", err, gone == nil)
 	}
 	d := now.Decision
 	switch {
@@ -85,35 +90,32 @@ func (c *Client) Confirm(ctx context.Context, req tool.ConfirmationRequest) (boo
 	case d.Action != "approve" || d.Digest != asked.Digest || d.Arguments != nil:
 		return false, errors.New("the gateway approved something else than was asked")
 	}
-	if _, found := c.guarded.Load(req.ToolName); found && req.Hint == "" && req.Payload == nil {
-		c.approved.Store(tool.Call{ID: req.ToolCallID, Name: req.ToolName, Input: req.Input}, asked.ID)
-	}
+	c.note(req, asked.ID)
 	return true, nil
 }
 
 // prepare has the gateway write the canonical request, and sees that it is about this very call.
-// Each question within one call is a part of its own.
 func (c *Client) prepare(ctx context.Context, req tool.ConfirmationRequest) (asked state, whole json.RawMessage, err error) {
-	if req.Input == "" {
-		req.Input = "{}"
-	}
+	req.Input = cmp.Or(req.Input, "{}")
 	payload, err := json.Marshal(req.Payload)
-	part := sha256.Sum256([]byte(req.Hint + "\x00" + string(payload)))
+	folder, _ := os.Getwd()
+	host, _ := os.Hostname()
+	part := sha256.Sum256([]byte(req.Hint + "\x00" + string(payload))) // of the questions in one call
 	wanted := map[string]any{"tool": req.ToolName, "arguments": json.RawMessage(req.Input), "hint": req.Hint,
 		"session": c.Session, "call_id": req.ToolCallID, "part": fmt.Sprintf("%x", part),
-		"origin": map[string]string{"framework": "go"}, "timeout": c.Timeout.Seconds()}
+		"context": map[string]string{"cwd": folder, "host": host},
+		"origin":  map[string]string{"framework": "go"}, "timeout": c.Timeout.Seconds()}
 	if req.Payload != nil {
 		wanted["payload"] = map[string]json.RawMessage{"asked_inside": payload}
 	}
 	var answer struct{ Request json.RawMessage }
+	var mine map[string]any
 	if err == nil {
 		err = c.call(ctx, "POST", "/prepare", map[string]any{"request": wanted}, &answer)
 	}
-	if err != nil {
-		return asked, nil, err
+	if err == nil {
+		err = errors.Join(json.Unmarshal([]byte(req.Input), &mine), json.Unmarshal(answer.Request, &asked))
 	}
-	var mine map[string]any
-	err = errors.Join(json.Unmarshal([]byte(req.Input), &mine), json.Unmarshal(answer.Request, &asked))
 	if err == nil && (asked.Tool != req.ToolName || mine == nil || !reflect.DeepEqual(mine, asked.Arguments)) {
 		err = errors.New("the gateway read the call differently")
 	}
@@ -123,27 +125,25 @@ func (c *Client) prepare(ctx context.Context, req tool.ConfirmationRequest) (ask
 // call calls the API, and again while the gateway does not answer.
 func (c *Client) call(ctx context.Context, method, path string, body, into any) error {
 	text, err := json.Marshal(body)
-	for began := time.Now(); err == nil; {
+	for began := time.Now(); err == nil; time.Sleep(c.Patience / 60) {
 		call, err := http.NewRequestWithContext(ctx, method, c.URL+"/v1/requests"+path, bytes.NewReader(text))
 		if err != nil {
 			return err
 		}
 		call.Header = http.Header{"Authorization": {"Bearer " + c.Token}, "Content-Type": {"application/json"}}
-		status, said := 0, []byte(nil)
+		status := 0
 		answer, err := http.DefaultTransport.RoundTrip(call) // which follows no redirect
 		if err == nil {
-			status = answer.StatusCode
-			said, err = io.ReadAll(io.LimitReader(answer.Body, 4<<20))
+			said, broken := io.ReadAll(io.LimitReader(answer.Body, 4<<20))
 			answer.Body.Close()
+			if status = answer.StatusCode; broken == nil && status/100 == 2 {
+				return json.Unmarshal(said, into)
+			}
+			err = cmp.Or(broken, fmt.Errorf("status %d: %s", status, said))
 		}
-		if err == nil && status/100 == 2 {
-			return json.Unmarshal(said, into)
-		}
-		err = errors.Join(err, fmt.Errorf("status %d: %s", status, said))
 		if status/100 == 3 || status/100 == 4 && status != 429 || ctx.Err() != nil || time.Since(began) > c.Patience {
 			return err
 		}
-		time.Sleep(c.Patience / 60)
 	}
 	return err
 }

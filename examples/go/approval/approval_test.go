@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -297,6 +300,37 @@ func TestARepeatedCallRunsOnce(t *testing.T) {
 	yes, err := later.Confirm(context.Background(), req)
 	if yes || err == nil || !strings.Contains(err.Error(), "approval_used") {
 		t.Errorf("approved %v, %v", yes, err)
+	}
+}
+
+// Who died while it waited has taken nothing: another process takes the approval, and it runs once.
+func TestAnApprovalThatNobodyTookRunsAfterACrash(t *testing.T) {
+	client, ann := setUp(t)
+	req := tool.ConfirmationRequest{ToolCallID: "c", ToolName: "pay", Input: input(t, "x")}
+	dead, err := net.Listen("tcp", "127.0.0.1:0") // between the first client and the gateway
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway, _ := url.Parse(client.URL)
+	proxy := httptest.NewUnstartedServer(httputil.NewSingleHostReverseProxy(gateway))
+	proxy.Listener = dead
+	proxy.Start()
+	first := approval.New(proxy.URL, client.Token)
+	first.Session, first.Patience = client.Session, 20*time.Millisecond
+	gone := make(chan bool)
+	go func() { yes, _ := first.Confirm(context.Background(), req); gone <- yes }()
+	ann.waiting(input(t, "x")[9:])
+	proxy.CloseClientConnections() // as a process that is killed: it withdraws nothing
+	proxy.Config.Close()
+	if <-gone {
+		t.Error("approved without an answer")
+	}
+	ann.answer("approve", "", input(t, "x")[9:])
+	if yes, err := client.Confirm(context.Background(), req); !yes || err != nil {
+		t.Errorf("not approved: %v", err)
+	}
+	if yes, _ := first.Confirm(context.Background(), req); yes {
+		t.Error("approved without a gateway")
 	}
 }
 

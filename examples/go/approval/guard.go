@@ -15,6 +15,13 @@ func (c *Client) Guard(inner tool.BaseTool) tool.BaseTool {
 	return guard{inner, c}
 }
 
+// note keeps that this very call of a guarded tool may run; a question from inside it is another.
+func (c *Client) note(req tool.ConfirmationRequest, id string) {
+	if _, found := c.guarded.Load(req.ToolName); found && req.Hint == "" && req.Payload == nil {
+		c.approved.Store(tool.Call{ID: req.ToolCallID, Name: req.ToolName, Input: req.Input}, id)
+	}
+}
+
 type guard struct {
 	tool.BaseTool
 	client *Client
