@@ -185,7 +185,7 @@ class Approvals:
             if record.given_up:
                 raise Used("this approval was given up: a newer version of the call was asked for")
             if once and (record.report or set(record.consumers) - {process}):
-                raise Used("a process was handed this approval before: the action may have run already")
+                raise Used("another process had this approval: the action may have run already")
             if record.consumers[-1:] == (process,):
                 self._refuse_late(record)
                 return None
