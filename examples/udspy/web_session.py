@@ -1,7 +1,7 @@
 """A web service whose requests do not wait for people: `python web_session.py FOLDER PORT`.
 
 POST /start {"question": …}  →  {"answer": …}, or {"waits": ID}
-POST /resume {"waits": ID}   →  the same: {"waits": …} until somebody has answered; 404 after it ended
+POST /resume {"waits": ID}   →  the same: {"waits": …} until somebody has answered; then 404
 
 What waits is a file in the folder, so that any process may go on with it, also after a restart.
 Put your own sign-in before it: who may resume is for you to say, who approves is the gateway's.
