@@ -20,6 +20,7 @@ from benchmarks.many_waiters import many_waiters
 from benchmarks.memory import memory
 from benchmarks.processes import start_up
 from benchmarks.remembered import grants
+from benchmarks.replicas import replicas
 from benchmarks.slack import slack_click_to_wake
 from benchmarks.slack_burst import slack_burst
 from benchmarks.throughput import throughput
@@ -36,6 +37,7 @@ PHASES = (
     rule_round_trip,
     hooks,
     throughput,
+    replicas,
     intake,
     grants,
     touching,

@@ -58,9 +58,9 @@ async def throughput() -> list[Row]:
             values = await _values(scene, first)
             one, floor, batched = await _alone(scene, first, values)
             async with child("benchmarks.replica", engine.url, _NAMESPACE) as second:
-                two = await _together(scene, first, second)
+                two, profile = await _together(scene, first, second)
             await store.redis.aclose()
-    return _rows(one, floor, batched, two)
+    return _rows(one, floor, batched, two, profile)
 
 
 async def _values(scene: Scene, replica: Child) -> JsonObject:
@@ -90,17 +90,30 @@ async def _alone(
     return one[1:], floor[1:], batched[1:]
 
 
-async def _together(scene: Scene, first: Child, second: Child) -> list[float]:
-    rates = []
+async def _together(
+    scene: Scene, first: Child, second: Child
+) -> tuple[list[float], dict[str, float]]:
+    """Return the rates, and what each process used of the processor for one decision, in µs."""
+    rates, used = [], dict.fromkeys(("first", "second", "server"), 0.0)
     await second.call("decide", ids=[], depth=1)
     for _ in range(_ROUNDS + 1):
         ids = await scene.add_pending(_DECISIONS)
+        before = await _server_seconds(scene)
         spans = await asyncio.gather(
             first.call("decide", ids=ids[::2], depth=_DEPTH),
             second.call("decide", ids=ids[1::2], depth=_DEPTH),
         )
         rates.append(_rate(spans))
-    return rates[1:]
+        used["server"] += await _server_seconds(scene) - before
+        for name, span in zip(used, spans, strict=False):
+            used[name] += span["cpu"] / 1e9
+    decided = _DECISIONS * (_ROUNDS + 1)
+    return rates[1:], {f"{name}_us": spent / decided * 1e6 for name, spent in used.items()}
+
+
+async def _server_seconds(scene: Scene) -> float:
+    found = await scene.store.redis.info("cpu")
+    return float(found["used_cpu_user"]) + float(found["used_cpu_sys"])
 
 
 def _rate(spans: Sequence[JsonObject]) -> float:
@@ -110,7 +123,11 @@ def _rate(spans: Sequence[JsonObject]) -> float:
 
 
 def _rows(
-    one: list[float], floor: list[float], batched: list[float], two: list[float]
+    one: list[float],
+    floor: list[float],
+    batched: list[float],
+    two: list[float],
+    profile: dict[str, float],
 ) -> list[Row]:
     counts = {"rounds": len(one), "decisions": _DECISIONS, "depth": _DEPTH}
     return [
@@ -131,6 +148,6 @@ def _rows(
             name="two_replicas_ratio",
             value=p50(two) / p50(one),
             unit="ratio",
-            samples={**counts, "per_second": p50(two)},
+            samples={**counts, "per_second": p50(two), **profile},
         ),
     ]

@@ -1,31 +1,116 @@
-"""Live updates: a stream of the ids of changed requests, which the page then reads."""
+"""Live updates: a stream of the ids of changed requests, which the page then reads.
+
+All pages share one subscription: what happens is sent at once, and then gathered for a moment.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from aiohttp import web
 
 from adapters.web.security import Guard, Refused, Visitor
 from gateway.errors import Unreachable
-from gateway.ports import AuditEvent, Desk, JsonObject
+from gateway.ports import AuditEvent, Desk, Feed, JsonObject, cancel_and_wait
+
+log = logging.getLogger("adapters.web")
 
 BEAT_SECONDS = 10.0
 # Browsers open six connections per host; some must stay free for reading and deciding.
 MOST_STREAMS = 4
 _NEWS = ("grant_", "stopped", "resumed")
 MOST_OF_ALL = 1000
+GATHER_SECONDS = 0.2
+_MOST_BEHIND = 100  # bundles
+
+
+class Bundle(NamedTuple):
+    """What happened within a moment, as it is sent; `names_people` where it may concern them."""
+
+    frames: bytes
+    names_people: bool
+
+
+class News:
+    """Gathers what happens, once for all pages, while a page is open."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._pages: set[asyncio.Queue[Bundle | None]] = set()
+        self._gathering: asyncio.Task[None] | None = None
+        self._listening, self._turn = asyncio.Event(), asyncio.Lock()
+        self._events: list[AuditEvent] = []
+        self._due: asyncio.TimerHandle | None = None
+        self._sent_at = 0.0
+
+    @asynccontextmanager
+    async def subscribe(self) -> AsyncIterator[asyncio.Queue[Bundle | None]]:
+        """Subscribe from entering on; None in the queue says that something was missed."""
+        page: asyncio.Queue[Bundle | None] = asyncio.Queue(_MOST_BEHIND + 1)
+        self._pages.add(page)
+        try:
+            async with self._turn:
+                if self._gathering is None:
+                    self._listening.clear()
+                    self._gathering = asyncio.create_task(self._gather(), name="inbox news")
+                await self._listening.wait()
+            yield page
+        finally:
+            self._pages.discard(page)
+            async with self._turn:
+                if not self._pages and self._gathering is not None:
+                    await cancel_and_wait(self._gathering)
+
+    async def _gather(self) -> None:
+        try:
+            async with self._feed.changes() as events:
+                self._listening.set()
+                async for event in events:
+                    self._events.append(event)
+                    if self._due is None:
+                        loop = asyncio.get_running_loop()
+                        at = max(loop.time(), self._sent_at + GATHER_SECONDS)
+                        self._due = loop.call_at(at, self._send)
+        except Unreachable:
+            log.info("the inbox fell behind the events", extra={"event": "inbox_behind"})
+        finally:
+            if self._due is not None:
+                self._due.cancel()
+            self._events, self._due, self._gathering = [], None, None
+            self._cut_off(*self._pages)  # they come back, and read everything again
+            self._listening.set()
+
+    def _send(self) -> None:
+        events, self._events, self._due = self._events, [], None
+        self._sent_at = asyncio.get_running_loop().time()
+        bundle = Bundle(
+            b"".join(frame for event in events if (frame := _frame_of(event))),
+            any(not event.request_id for event in events),
+        )
+        for page in list(self._pages):
+            if page.qsize() < _MOST_BEHIND:
+                page.put_nowait(bundle)
+            else:
+                self._cut_off(page)
+
+    def _cut_off(self, *pages: asyncio.Queue[Bundle | None]) -> None:
+        for page in pages:
+            self._pages.discard(page)
+            page.put_nowait(None)
 
 
 class Streams:
     """The open streams by session."""
 
     def __init__(self, desk: Desk, guard: Guard) -> None:
-        self._desk = desk
         self._guard = guard
+        self._news = News(desk.feed)
         self._open: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._stopping = False
 
@@ -63,12 +148,12 @@ class Streams:
     ) -> web.StreamResponse:
         headers = {**self._guard.headers(), "Content-Type": "text/event-stream"}
         response = web.StreamResponse(headers=headers)
-        async with self._desk.feed.changes() as events:
+        async with self._news.subscribe() as news:
             await response.prepare(request)
             try:
-                await _send(response, "ready", {"beat": BEAT_SECONDS})
-                await self._relay(events, visitor, ending, response)
-            except (Unreachable, StopAsyncIteration, TimeoutError, ConnectionResetError):
+                await _write(response, _frame("ready", {"beat": BEAT_SECONDS}))
+                await self._relay(news, visitor, ending, response)
+            except (Unreachable, TimeoutError, ConnectionResetError):
                 # The page missed events or does not read: it reconnects and reads everything again.
                 # Closing in order would wait for a page that may be gone.
                 if request.transport is not None:
@@ -77,40 +162,52 @@ class Streams:
 
     async def _relay(
         self,
-        events: AsyncIterator[AuditEvent],
+        news: asyncio.Queue[Bundle | None],
         visitor: Visitor,
         ending: asyncio.Event,
         response: web.StreamResponse,
     ) -> None:
         leaving = asyncio.create_task(ending.wait())
-        coming = asyncio.ensure_future(anext(events))
+        coming = asyncio.create_task(news.get())
         try:
             while not leaving.done():
-                # `wait`, not `timeout`: cancelling would end the iterator.
-                await asyncio.wait(
+                done, _ = await asyncio.wait(
                     {leaving, coming}, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
-                event = coming.result() if coming.done() else None
-                if event is None or not event.request_id:
-                    # On a timeout, or an event that may concern people, check the session again.
-                    if not await self._guard.is_signed_in(visitor):
-                        return
-                    if event is not None and event.type.startswith(_NEWS):
-                        about = event.data.get("grant")
-                        grant = about.get("id") if isinstance(about, dict) else about
-                        await _send(response, "news", {"type": event.type, "grant": grant})
-                    else:
-                        await _send(response, "beat", {})
+                if coming in done:
+                    bundle = coming.result()
+                    if bundle is None:
+                        raise Unreachable("events were missed")
+                    coming = asyncio.create_task(news.get())
                 else:
-                    await _send(response, "changed", {"id": event.request_id, "type": event.type})
-                if event is not None:
-                    coming = asyncio.ensure_future(anext(events))
+                    bundle = _BEAT
+                # On a beat, or an event that may concern people, the session is checked again.
+                if bundle.names_people and not await self._guard.is_signed_in(visitor):
+                    return
+                if bundle.frames:
+                    await _write(response, bundle.frames)
         finally:
-            leaving.cancel()
-            coming.cancel()
-            await asyncio.gather(leaving, coming, return_exceptions=True)
+            await cancel_and_wait(leaving, coming)
 
 
-async def _send(response: web.StreamResponse, name: str, data: JsonObject) -> None:
+def _frame_of(event: AuditEvent) -> bytes:
+    """Return what pages are told of an event."""
+    if event.request_id:
+        return _frame("changed", {"id": event.request_id, "type": event.type})
+    if not event.type.startswith(_NEWS):
+        return b""
+    about = event.data.get("grant")
+    grant = about.get("id") if isinstance(about, dict) else about
+    return _frame("news", {"type": event.type, "grant": grant})
+
+
+def _frame(name: str, data: JsonObject) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+_BEAT = Bundle(_frame("beat", {}), names_people=True)
+
+
+async def _write(response: web.StreamResponse, frames: bytes) -> None:
     async with asyncio.timeout(BEAT_SECONDS):
-        await response.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
+        await response.write(frames)

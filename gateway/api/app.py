@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -108,7 +108,6 @@ def build_api(
         app.router.add_route(one.method, path, _serve(one, services))
     app.add_routes(site.pages)
     app.on_response_prepare.append(security_headers(site.secure))
-    app.cleanup_ctx.append(_run_metrics)
     app.on_shutdown.append(_end_waits(site.closing))
     return app
 
@@ -159,14 +158,6 @@ async def _finish(work: Awaitable[T]) -> T:
         if not task.cancelled():
             task.exception()  # retrieved, so that asyncio does not warn; the caller is gone
         raise
-
-
-async def _run_metrics(app: web.Application) -> AsyncIterator[None]:
-    services = app[SERVICES]
-    task = asyncio.create_task(services.metrics.follow(services.core.feed), name="metrics")
-    yield
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 def _end_waits(

@@ -75,6 +75,9 @@ class Reads(Protocol):
     async def oldest_pending(self) -> int | None:
         """Return when the oldest request that waits was asked, in ms; None when none waits."""
 
+    async def event_counts(self) -> dict[str, int]:
+        """Return how often each thing happened, see `gateway.domain.event_counts`."""
+
 
 # Passes a method's parameters through the hooks; returns action, reason, and what they changed.
 Intercept = Callable[[str, JsonObject], Awaitable[tuple[str, str, JsonObject | None]]]

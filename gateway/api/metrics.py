@@ -1,30 +1,23 @@
-"""Metrics for Prometheus. Each replica counts all events, by following the event stream."""
+"""Metrics for Prometheus. What happened is counted in the store as it is sealed: the same on every
+replica, each event once."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
+from prometheus_client.registry import Collector
 
 from gateway.domain.clock import SystemClock
+from gateway.domain.event_counts import CARD, DEAD_LETTER, ENDED, REFUSED, SUBMITTED
 from gateway.domain.health import Health
-from gateway.domain.records import AuditEvent
-from gateway.errors import Unreachable
-from gateway.models import Reason, Status
-from gateway.ports import Feed
-from gateway.ports.outgoing import UNTRUE, OutboxFigures
-
-log = logging.getLogger("gateway.api")
+from gateway.ports.outgoing import OutboxFigures
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_1_0_0
 
-_ENDINGS = frozenset(Status) - {Status.PENDING}
-_REASONS = frozenset(Reason)
-_CARDS = UNTRUE | {"delivered"}
 _DECIDE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
@@ -37,6 +30,9 @@ class Waits(Protocol):
     async def oldest_pending(self) -> int | None:
         """Return when the oldest of them was asked, in ms; None when none waits."""
 
+    async def event_counts(self) -> dict[str, int]:
+        """Return how often each thing happened, see `gateway.domain.event_counts`."""
+
 
 _OF_CARDS = {
     "stale_cards": "Posted cards with buttons whose request has ended.",
@@ -44,6 +40,20 @@ _OF_CARDS = {
     "outbox_requests": "Requests and grants whose cards are to be looked at.",
     "outbox_age_seconds": "For how long the first of them has been due.",
 }
+_PLAIN = (
+    ("gateway_submitted", SUBMITTED, "Requests taken in, on all replicas."),
+    ("gateway_refused", REFUSED, "Messages and clicks refused, on all replicas."),
+    ("gateway_dead_letters", DEAD_LETTER, "Messages that could not be handled, on all replicas."),
+)
+_LABELLED = (
+    ("gateway_requests", ENDED, ["status", "reason"], "Requests that ended, on all replicas."),
+    (
+        "gateway_cards",
+        CARD,
+        ["outcome"],
+        "What became of cards that were posted or edited, on all replicas.",
+    ),
+)
 Outboxes = Callable[[], Awaitable[Sequence[OutboxFigures]]]
 """Returns how true the cards of each adapter that posts are."""
 
@@ -51,6 +61,25 @@ Outboxes = Callable[[], Awaitable[Sequence[OutboxFigures]]]
 async def no_outboxes() -> Sequence[OutboxFigures]:
     """Return nothing: no adapter posts cards."""
     return ()
+
+
+class _Counted(Collector):
+    """What was counted on all replicas."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Yield the counters."""
+        for name, counted, says in _PLAIN:
+            yield CounterMetricFamily(name, says, self.counts.get(counted, 0))
+        for name, counted, labels, says in _LABELLED:
+            family = CounterMetricFamily(name, says, labels=labels)
+            for what, count in sorted(self.counts.items()):
+                kind, *values = what.split()
+                if kind == counted:
+                    family.add_metric(values, count)
+            yield family
 
 
 class Metrics:
@@ -64,29 +93,8 @@ class Metrics:
         self._health = health
         self._outboxes = outboxes
         self._registry = registry = CollectorRegistry()
-        self._submitted = Counter(
-            "gateway_submitted", "Requests taken in, on all replicas.", registry=registry
-        )
-        self._ended = Counter(
-            "gateway_requests",
-            "Requests that ended, on all replicas.",
-            ["status", "reason"],
-            registry=registry,
-        )
-        self._refused = Counter(
-            "gateway_refused", "Messages and clicks refused, on all replicas.", registry=registry
-        )
-        self._dead = Counter(
-            "gateway_dead_letters",
-            "Messages that could not be handled, on all replicas.",
-            registry=registry,
-        )
-        self._cards = Counter(
-            "gateway_cards",
-            "What became of cards that were posted or edited, on all replicas.",
-            ["outcome"],
-            registry=registry,
-        )
+        self._counted = _Counted()
+        registry.register(self._counted)
         self._pending = Gauge(
             "gateway_pending_requests", "Requests that wait for an answer.", registry=registry
         )
@@ -120,35 +128,9 @@ class Metrics:
             registry=registry,
         )
 
-    def count(self, event: AuditEvent) -> None:
-        """Count one event."""
-        if event.type == "submitted":
-            self._submitted.inc()
-        elif event.type == "refused":
-            self._refused.inc()
-        elif event.type == "dead_letter":
-            self._dead.inc()
-        elif event.type in _CARDS:
-            self._cards.labels(event.type).inc()
-        elif event.type in _ENDINGS:
-            reason = event.data.get("reason")
-            # A label's values must be few, whatever stands in the stream.
-            known = reason if reason in _REASONS else "unknown"
-            self._ended.labels(event.type, known).inc()
-
-    async def follow(self, feed: Feed) -> None:
-        """Count events until cancelled."""
-        while True:
-            async with feed.changes() as events:
-                try:
-                    async for event in events:
-                        self.count(event)
-                except Unreachable:
-                    log.warning("metrics missed events", extra={"event": "metrics_behind"})
-            await asyncio.sleep(0)
-
     async def page(self) -> bytes:
         """Return the figures in Prometheus' text format."""
+        self._counted.counts = await self._waits.event_counts()
         wrong = self._health.readiness
         self._troubles.labels("down").set(len(wrong.down))
         self._troubles.labels("degraded").set(len(wrong.degraded))

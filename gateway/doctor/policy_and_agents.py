@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.domain.clock import SystemClock
+from gateway.domain.event_counts import UNTRUE
 from gateway.domain.policy_document import Mode, adapters_of
 from gateway.domain.records import REVIEWS, SCHEMA_VERSION
 from gateway.domain.store import REROUTING
 from gateway.policy.grant_deciders import every
 from gateway.ports.checks import Finding, report_doubt, report_failure, report_ok
-from gateway.ports.outgoing import UNTRUE
 from gateway.server.connections import Backend
 from gateway.stores.credentials import AGENT, APPROVER
 from gateway.stores.grants import RedisGrants

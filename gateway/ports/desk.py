@@ -46,6 +46,10 @@ class Feed(Protocol):
     def changes(self) -> AbstractAsyncContextManager[AsyncIterator[AuditEvent]]:
         """Subscribe to events from now on; entering has registered, so read state after it."""
 
+    def controls(self) -> AbstractAsyncContextManager[AsyncIterator[AuditEvent]]:
+        """Subscribe, without their data, to the events that every replica acts on: the policy, and
+        what is remembered. It costs nothing while anything else happens."""
+
     def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Watch]:
         """Watch one request, or with None whatever happens; entering has registered."""
 

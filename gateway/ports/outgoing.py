@@ -16,9 +16,6 @@ from gateway.ports.cards import Card
 from gateway.ports.grant_cards import GrantCard
 from gateway.wire.codec import Wire
 
-UNTRUE = frozenset({"undelivered", "delivery_uncertain", "copy_gone", "copy_stuck"})
-"""The events of a copy that is not there, or perhaps not, or does not show how things are."""
-
 # Queues and copies call a remembered decision by this and its id; a request by its id alone.
 GRANT = "grant:"
 

@@ -28,6 +28,7 @@ from gateway.ports.outgoing import OutboxFigures
 from gateway.server.background import (
     desk_of,
     follow_policy,
+    hold_duty,
     run_in_background,
     run_reminders,
     run_reviews,
@@ -93,7 +94,7 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         ingress = Ingress(store.redis, blocking, store.keys, *taking, at=at)
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
-        await stack.enter_async_context(_upkeep(settings, core, store, feed, hooks))
+        await stack.enter_async_context(_upkeep(settings, core, store))
 
         desks = {name: desk_of(name, core, store) for name in settings.adapters}
         adapters = {name: adapter_class(name)() for name in desks}
@@ -101,8 +102,8 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             await stack.enter_async_context(
                 serve_adapters(adapter, desks[name], core, inbox=settings.inbox_url)
             )
-        await stack.enter_async_context(run_reviews(core))
-        await stack.enter_async_context(run_reminders(core, store))
+        work = partial(_work_for_all, settings, core, store, feed, hooks)
+        await stack.enter_async_context(hold_duty(ingress.duty, work))
         watch = await stack.enter_async_context(
             _watch_health(core, store, ingress, feed, tuple(adapters.values()))
         )
@@ -155,26 +156,19 @@ async def _watch_health(
 ) -> AsyncIterator[HealthWatch]:
     readers: dict[str, Reader] = {NOT_FOLLOWING: feed, NOT_TAKING_IN: ingress}
     watch = HealthWatch(core.health, store, adapters, readers, serves_api=True)
-    targets = partial(follow_targets, core.feed, core.health)
-    async with (
-        run_in_background("health", watch.run),
-        run_in_background("targets", targets),
-    ):
+    async with run_in_background("health", watch.run):
         yield watch
 
 
 @asynccontextmanager
-async def _upkeep(
-    settings: Settings, core: Core, store: RedisStore, feed: RedisFeed, hooks: HookHost
-) -> AsyncIterator[None]:
-    """Run what time and events trigger: deadlines, seals, archive, retention, webhooks, hooks."""
+async def _upkeep(settings: Settings, core: Core, store: RedisStore) -> AsyncIterator[None]:
+    """Run on each replica what time and the policy trigger: deadlines, archive, retention."""
     async with AsyncExitStack() as stack:
         sweeper = Sweeper(core, store, session_idle_hours=settings.session_idle_hours)
         await stack.enter_async_context(run_in_background("sweeper", sweeper.run))
         await stack.enter_async_context(
             run_in_background("policy", partial(follow_policy, core, store))
         )
-        await stack.enter_async_context(run_in_background("sealer", Sealer(store, feed).run))
         trimming = Trimming(store)
         if store.archive is not None:
             archiver = Archiver(store, trimming)
@@ -185,7 +179,21 @@ async def _upkeep(
 
         unused = core.grants.run
         await stack.enter_async_context(run_in_background("unused grants", unused))
+        yield
 
+
+@asynccontextmanager
+async def _work_for_all(
+    settings: Settings, core: Core, store: RedisStore, feed: RedisFeed, hooks: HookHost
+) -> AsyncIterator[None]:
+    """Run what one replica does for all of them, see ADR 36: seals, reviews, reminders, targets,
+    webhooks, hook events."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(run_in_background("sealer", Sealer(store, feed).run))
+        targets = partial(follow_targets, core.feed, store)
+        await stack.enter_async_context(run_in_background("targets", targets))
+        await stack.enter_async_context(run_reviews(core))
+        await stack.enter_async_context(run_reminders(core, store))
         if settings.webhook_url is not None:
             posting = _webhooks(settings, core.feed, store)
             await stack.enter_async_context(run_in_background("webhooks", posting.run))

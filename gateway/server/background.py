@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from random import SystemRandom
 
@@ -25,13 +25,13 @@ from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.ports import Adapter, Desk
 from gateway.ports.outgoing import Posts, PostsGrants
+from gateway.stores.ingress import Duty
 from gateway.stores.outbox import RedisNotes
 from gateway.stores.requests import RedisStore
 
 log = logging.getLogger("gateway.serving")
 
 _RESTART_SECONDS = 1.0
-_CHANGES_POLICY = ("policy_applied", "grant_made", "grant_ended", "grant_kept", "grant_rests")
 
 
 def desk_of(name: str, core: Core, store: RedisStore) -> Desk:
@@ -89,12 +89,11 @@ async def follow_policy(core: Core, store: RedisStore) -> None:
     """Read the policy again, and count votes, when any replica replaced it, until cancelled."""
     while True:
         try:
-            async with core.feed.changes() as events:
+            async with core.feed.controls() as events:
                 core.writer.forget_policy()
                 await recount(core.writer, store)
                 async for event in events:
-                    if event.type in _CHANGES_POLICY:
-                        core.writer.forget_policy()
+                    core.writer.forget_policy()
                     if event.type == "policy_applied":
                         core.grants.policy_changed()
                         await recount(core.writer, store)
@@ -114,6 +113,23 @@ async def _run_worker(
     finally:
         # Finish what was begun, so that no card is posted without its place being recorded.
         await worker.finish()
+
+
+@asynccontextmanager
+async def hold_duty(
+    duty: Duty, work: Callable[[], AbstractAsyncContextManager[None]]
+) -> AsyncIterator[None]:
+    """Do `work` while this replica has the duty, until left."""
+
+    async def hold() -> None:
+        await duty.taken.wait()
+        log.info("this replica has the duty", extra={"event": "duty_taken"})
+        async with work():
+            await duty.lost.wait()
+        log.warning("another replica has the duty", extra={"event": "duty_lost"})
+
+    async with run_in_background("duty", hold):
+        yield
 
 
 @asynccontextmanager

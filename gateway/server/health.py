@@ -21,20 +21,25 @@ NOT_FOLLOWING = "events are not being read: nobody here hears of an answer"
 _FULL = "Redis is full: nothing new is taken in; people can still decide, revoke and stop"
 
 
-async def follow_targets(feed: Feed, health: Health) -> None:
-    """Note which targets take no cards, as any replica finds it, until cancelled."""
+async def follow_targets(feed: Feed, store: RedisStore) -> None:
+    """Keep in the store which targets take no cards, as any replica finds it, until cancelled."""
     while True:
         async with feed.changes() as events:
-            with suppress(Unreachable):  # what was missed is met again at the next card
+            troubled = await store.troubled_targets()
+            # What was missed is met again at the next card.
+            with suppress(Unreachable, *REDIS_ERRORS):
                 async for event in events:
                     if event.type == "policy_applied":  # whose targets may be others
-                        health.note_all("target", {})
+                        troubled = {}
+                        await store.forget_targets()
                     target = event.data.get("target")
-                    if isinstance(target, str) and event.type == "delivered":
-                        health.note(f"target {target}", None)
-                    elif isinstance(target, str) and event.type == "undelivered":
-                        why = event.data.get("why", "")
-                        health.note(f"target {target}", f"{target} takes no cards: {why}")
+                    if not isinstance(target, str):
+                        continue
+                    if event.type == "undelivered":
+                        troubled[target] = str(event.data.get("why", ""))
+                        await store.note_target(target, troubled[target])
+                    elif event.type == "delivered" and troubled.pop(target, None) is not None:
+                        await store.note_target(target, None)
 
 
 class Reader(Protocol):
@@ -88,6 +93,7 @@ class HealthWatch:
         note = self._health.note
         try:
             await self._store.probe()
+            troubled = await self._store.troubled_targets()
         except NoRoom:
             note("redis", _FULL)
         except NotRecorded as error:
@@ -97,6 +103,9 @@ class HealthWatch:
             note("redis", f"nothing can be recorded: Redis does not answer ({why})", down=True)
         else:
             note("redis", None)
+            self._health.note_all(
+                "target", {name: f"{name} takes no cards: {why}" for name, why in troubled.items()}
+            )
         for sentence, reader in self._readers.items():
             note(sentence, None if reader.healthy else sentence)
         for adapter in self._adapters:

@@ -1,6 +1,7 @@
 """Follows the event stream with one blocking read and wakes everyone in this process who waits.
 
-`RedisCursor` keeps which event was sent last to the webhook, and which replica sends.
+The stream of all events is followed while somebody here wants it, the short one of control events
+always. `RedisCursor` keeps which event was sent last to the webhook, and which replica sends.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import asyncio
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -32,13 +34,17 @@ _PAUSE_SECONDS = 0.2
 # Less than events are settled before they move to the archive.
 _LONGEST_GAP_SECONDS = 60.0
 
+Ends = Callable[[], Awaitable[tuple[str, str]]]
+"""Returns the last entry that left a stream, and the last one of all."""
+
 
 class RedisFeed:
     """A `gateway.ports.Feed` over one namespace. `redis` must be a client without socket
     timeout.
 
     A read waits for `block_ms`. An interruption shorter than `patience` seconds, which is more
-    than one quiet read, is no news. A subscriber falls behind by `buffer` events at most.
+    than one quiet read, is no news. A subscriber falls behind by `buffer` events at most. All
+    events are followed for `linger` seconds after the last one left who wanted them.
     """
 
     def __init__(
@@ -49,42 +55,63 @@ class RedisFeed:
         block_ms: int = 4000,
         patience: float = 6.0,
         buffer: int = 2000,
+        linger: float = 10.0,
     ) -> None:
-        self._block_ms, self._patience, self._buffer = block_ms, patience, buffer
         self._redis = redis
         self._keys = keys or Keys()
-        self._cursor = NOTHING
-        self._failing_since: float | None = None
-        self._read_at = 0.0
-        self._subscribers: set[asyncio.Queue[AuditEvent | None]] = set()
+        self._linger = linger
+        self._subscribers = _Subscribers(buffer)
+        self._controls = _Subscribers(buffer)
         self._watches: defaultdict[str | None, set[Bell]] = defaultdict(set)
+        follow = partial(_Follower, redis, block_ms=block_ms, patience=patience)
+        self._all = follow(self._keys.events, self.find_ends)
+        self._control = follow(self._keys.control, self._find_control_ends)
+        self._wanting = 0
+        self._left_at = 0.0
+        self._running = False
+        self._following: asyncio.Task[None] | None = None
+        self._beginning = asyncio.Lock()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow the stream until left. The cursor is taken before entering returns."""
-        _, self._cursor = await self._ends()
-        self._read_at = asyncio.get_running_loop().time()
-        task = asyncio.create_task(self._follow(), name="event feed")
+        """Follow until left. The place in the streams is taken before entering returns."""
+        await self._control.begin()
+        hearing = asyncio.create_task(
+            self._control.follow(self._controls.tell, self._controls.cut_off_all, lambda: True),
+            name="control events",
+        )
+        self._running = True
         try:
+            if self._wanting:
+                await self._begin()
             yield
         finally:
-            await cancel_and_wait(task)
+            self._running = False
+            await cancel_and_wait(hearing, *([self._following] if self._following else []))
+            self._following = None
+
+    @property
+    def follows_all(self) -> bool:
+        """Whether all events are followed here just now."""
+        return self._following is not None
 
     @property
     def healthy(self) -> bool:
         """Whether events are being read, so that those who wait here hear of them."""
-        since = self._failing_since
-        return since is None or asyncio.get_running_loop().time() - since < self._patience
+        return self._control.healthy and (not self.follows_all or self._all.healthy)
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[AsyncIterator[AuditEvent]]:
         """Subscribe to events from now on. The iterator raises Unreachable when it fell behind."""
-        queue: asyncio.Queue[AuditEvent | None] = asyncio.Queue(self._buffer)
-        self._subscribers.add(queue)
-        try:
-            yield _drain(queue)
-        finally:
-            self._subscribers.discard(queue)
+        with self._subscribers.one() as events:
+            async with self._wanted():
+                yield events
+
+    @asynccontextmanager
+    async def controls(self) -> AsyncIterator[AsyncIterator[AuditEvent]]:
+        """Subscribe to what every replica acts on. Raises as that of `changes` does."""
+        with self._controls.one() as events:
+            yield events
 
     @asynccontextmanager
     async def watch(self, request_id: str | None) -> AsyncIterator[Bell]:
@@ -92,40 +119,129 @@ class RedisFeed:
         watch = Bell()
         self._watches[request_id].add(watch)
         try:
-            yield watch
+            async with self._wanted():
+                yield watch
         finally:
             self._watches[request_id].discard(watch)
             if not self._watches[request_id]:
                 del self._watches[request_id]
 
-    async def _follow(self) -> None:
-        loop, quiet = asyncio.get_running_loop(), False
-        while True:
+    @asynccontextmanager
+    async def _wanted(self) -> AsyncIterator[None]:
+        """Follow all events while inside."""
+        self._wanting += 1
+        try:
+            if self._running:
+                await self._begin()
+            yield
+        finally:
+            self._wanting -= 1
+            self._left_at = asyncio.get_running_loop().time()
+
+    async def _begin(self) -> None:
+        async with self._beginning:
+            if self._following is None:
+                await self._all.begin()
+                self._following = asyncio.create_task(self._follow_all(), name="event feed")
+
+    async def _follow_all(self) -> None:
+        await self._all.follow(self._tell, self._look_anew, self._is_wanted)
+        self._following = None
+
+    def _is_wanted(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return self._wanting > 0 or now - self._left_at < self._linger
+
+    async def find_ends(self) -> tuple[str, str]:
+        """Return the last event that left Redis, and the last one of all."""
+        rows = await self._redis.xrevrange(self._keys.events, count=1)
+        left = Mark.parse(await self._redis.hget(self._keys.meta, "archived")).last
+        return left, rows[0][0] if rows else left
+
+    async def _find_control_ends(self) -> tuple[str, str]:
+        rows = await self._redis.xrevrange(self._keys.control, count=1)
+        return NOTHING, rows[0][0] if rows else NOTHING
+
+    def _tell(self, event: AuditEvent) -> None:
+        for watched in (event.request_id, None):
+            for watch in self._watches.get(watched, ()):
+                watch.wake()
+        self._subscribers.tell(event)
+
+    def _look_anew(self) -> None:
+        """Have everyone look at the state anew."""
+        for watch in (watch for watches in self._watches.values() for watch in watches):
+            watch.wake()
+        self._subscribers.cut_off_all()
+
+
+class _Follower:
+    """Follows one stream from the place that `begin` takes."""
+
+    def __init__(self, redis: Any, key: str, ends: Ends, *, block_ms: int, patience: float) -> None:
+        self._redis = redis
+        self._key = key
+        self._ends = ends
+        self._block_ms, self._patience = block_ms, patience
+        self._cursor: str | None = None
+        self._failing_since: float | None = None
+        self._read_at = 0.0
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it reads, or has not for less than its patience."""
+        since = self._failing_since
+        return since is None or asyncio.get_running_loop().time() - since < self._patience
+
+    async def begin(self) -> None:
+        """Take the place from which to follow. While Redis does not answer it is taken later, and
+        whoever listens is told to look at the state anew."""
+        self._failing_since = self._cursor = None
+        try:
+            _, self._cursor = await self._ends()
+        except (RedisError, OSError, TimeoutError) as error:
+            self._interrupt(error)
+        self._read_at = asyncio.get_running_loop().time()
+
+    async def follow(
+        self,
+        tell: Callable[[AuditEvent], None],
+        missed: Callable[[], None],
+        wanted: Callable[[], bool],
+    ) -> None:
+        """Tell of each event while that is wanted, and call `missed` where some were."""
+        quiet = False
+        while wanted():
             try:
-                quiet = not await self._read(quiet)
+                quiet = not await self._read(tell, missed, quiet=quiet)
             except Exception as error:
                 # The cursor stands, so nothing is missed once the server is back. And whatever else
                 # it was: without this task nobody here is woken any more.
-                usual = isinstance(error, RedisError | OSError | TimeoutError)
-                log.warning(
-                    "event feed interrupted: %r",
-                    error,
-                    extra={"event": "feed_interrupted"},
-                    exc_info=not usual,
-                )
-                self._failing_since = self._failing_since or loop.time()
+                self._interrupt(error)
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:
                 self._failing_since = None
 
-    async def _read(self, quiet: bool) -> bool:
+    def _interrupt(self, error: Exception) -> None:
+        usual = isinstance(error, RedisError | OSError | TimeoutError)
+        log.warning(
+            "event feed interrupted: %r",
+            error,
+            extra={"event": "feed_interrupted"},
+            exc_info=not usual,
+        )
+        self._failing_since = self._failing_since or asyncio.get_running_loop().time()
+
+    async def _read(
+        self, tell: Callable[[AuditEvent], None], missed: Callable[[], None], *, quiet: bool
+    ) -> bool:
         """Tell of what comes next; return whether anything came. `quiet` is what it was before."""
         now = asyncio.get_running_loop().time
-        if quiet or now() - self._read_at > _LONGEST_GAP_SECONDS:
-            await self._check_cursor()
+        if self._cursor is None or quiet or now() - self._read_at > _LONGEST_GAP_SECONDS:
+            await self._check_cursor(missed)
         async with asyncio.timeout(_WATCHDOG_SECONDS):
             found = await self._redis.xread(
-                {self._keys.events: self._cursor}, count=_BATCH, block=self._block_ms
+                {self._key: self._cursor}, count=_BATCH, block=self._block_ms
             )
         self._read_at = now()
         for event_id, fields in (entry for _, entries in found for entry in entries):
@@ -135,16 +251,10 @@ class RedisFeed:
             except (KeyError, ValueError) as error:
                 log.error("%s is no event: %s", event_id, error, extra={"event": "bad_event"})
                 continue
-            self._tell(event)
+            tell(event)
         return bool(found)
 
-    async def _ends(self) -> tuple[str, str]:
-        """Return the last event that left Redis, and the last one of all."""
-        rows = await self._redis.xrevrange(self._keys.events, count=1)
-        left = Mark.parse(await self._redis.hget(self._keys.meta, "archived")).last
-        return left, rows[0][0] if rows else left
-
-    async def _check_cursor(self) -> None:
+    async def _check_cursor(self, missed: Callable[[], None]) -> None:
         """Have everyone look at the state anew when the cursor is behind or ahead of the stream.
 
         A server that was restored from an older file, or whose clock was put back, counts from
@@ -152,31 +262,50 @@ class RedisFeed:
         that was away for long may find that what it missed has moved to the archive.
         """
         left, last = await self._ends()
-        if place_of(left) <= place_of(self._cursor) <= place_of(last):
-            return
-        ahead = place_of(self._cursor) > place_of(last)
-        text = "event ids ran backwards" if ahead else "events were missed"
-        log.warning(text, extra={"event": "feed_went_back" if ahead else "feed_missed"})
-        self._cursor = last if ahead else left
-        for watch in (watch for watches in self._watches.values() for watch in watches):
-            watch.wake()
-        for queue in list(self._subscribers):
-            self._cut_off(queue)
+        if self._cursor is not None:
+            if place_of(left) <= place_of(self._cursor) <= place_of(last):
+                return
+            ahead = place_of(self._cursor) > place_of(last)
+            text = "event ids ran backwards" if ahead else "events were missed"
+            log.warning(text, extra={"event": "feed_went_back" if ahead else "feed_missed"})
+            self._cursor = last if ahead else left
+        else:
+            self._cursor = last
+        missed()
 
-    def _tell(self, event: AuditEvent) -> None:
-        for watched in (event.request_id, None):
-            for watch in self._watches.get(watched, ()):
-                watch.wake()
-        for queue in list(self._subscribers):
+
+class _Subscribers:
+    """Hands events to subscribers, each at its own pace, `buffer` of them behind at most."""
+
+    def __init__(self, buffer: int) -> None:
+        self._buffer = buffer
+        self._queues: set[asyncio.Queue[AuditEvent | None]] = set()
+
+    @contextmanager
+    def one(self) -> Iterator[AsyncIterator[AuditEvent]]:
+        """Subscribe while inside. The iterator raises Unreachable when it fell behind."""
+        queue: asyncio.Queue[AuditEvent | None] = asyncio.Queue(self._buffer)
+        self._queues.add(queue)
+        try:
+            yield _drain(queue)
+        finally:
+            self._queues.discard(queue)
+
+    def tell(self, event: AuditEvent) -> None:
+        """Hand an event to all. A reader this slow must not hold events in memory."""
+        for queue in list(self._queues):
             if queue.full():
-                # A reader this slow must not hold events in memory.
                 self._cut_off(queue)
             else:
                 queue.put_nowait(event)
 
+    def cut_off_all(self) -> None:
+        """End all subscriptions, and tell their readers so."""
+        for queue in list(self._queues):
+            self._cut_off(queue)
+
     def _cut_off(self, queue: asyncio.Queue[AuditEvent | None]) -> None:
-        """End a subscription, and tell its reader so."""
-        self._subscribers.discard(queue)
+        self._queues.discard(queue)
         if queue.full():
             queue.get_nowait()
         queue.put_nowait(None)

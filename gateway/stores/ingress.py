@@ -132,6 +132,21 @@ _RETRY_SECONDS = 0.2
 MOST_ATTEMPTS = 5
 
 
+class Duty:
+    """Whether this process does what one replica does for all of them. See ADR 36."""
+
+    def __init__(self) -> None:
+        self.taken, self.lost = asyncio.Event(), asyncio.Event()
+
+    def note(self, *, held: bool) -> None:
+        """Say whether it has the duty now."""
+        if held == self.taken.is_set():
+            return
+        came, went = (self.taken, self.lost) if held else (self.lost, self.taken)
+        went.clear()
+        came.set()
+
+
 class Ingress:
     """Hands every entry of every agent to `handle`, again and again until the entry is gone.
 
@@ -162,6 +177,7 @@ class Ingress:
         self._no_streams: set[str] = set()
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._leased_at = float("-inf")
+        self.duty = Duty()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -196,11 +212,11 @@ class Ingress:
 
     async def _take_leases(self) -> None:
         keys = self._keys
-        mine = set(
-            await self._lease.run(
-                self._redis, [keys.agents, keys.replicas, keys.owners], [self._replica, _LEASE_MS]
-            )
+        shards, on_duty = await self._lease.run(
+            self._redis, [keys.agents, keys.replicas, keys.owners], [self._replica, _LEASE_MS]
         )
+        mine = set(shards)
+        self.duty.note(held=bool(on_duty))
         self._leased_at = asyncio.get_running_loop().time()
         await cancel_and_wait(*(self._readers.pop(shard) for shard in set(self._readers) - mine))
         for shard in mine:

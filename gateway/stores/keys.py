@@ -47,7 +47,7 @@ class Keys:
         self.replicas = self.of("replicas")
         """Gateway replicas by the end of their lease (sorted set)."""
         self.owners = self.of("owners")
-        """Which replica reads which shard (hash)."""
+        """Which replica reads which shard, and which has the `duty` (hash)."""
         self.attempts = self.of("attempts")
         """How often handling an ingress entry failed (hash)."""
         self.dead = self.of("dead")
@@ -64,6 +64,22 @@ class Keys:
     def of(self, *parts: str) -> str:
         """Return a key of this namespace."""
         return self._tag + ":".join(parts)
+
+    @property
+    def control(self) -> str:
+        """The events that every replica acts on, without data; the script that writes an event
+        derives this name from that of `events` (stream)."""
+        return f"{self._tag}control"
+
+    @property
+    def counts(self) -> str:
+        """How often each thing happened, of the events that are sealed (hash)."""
+        return f"{self._tag}counts"
+
+    @property
+    def troubles(self) -> str:
+        """Targets that take no cards, each with why (hash)."""
+        return f"{self._tag}troubles"
 
     def record(self, request_id: str) -> str:
         """The state record of a request (hash)."""

@@ -431,6 +431,22 @@ class RedisStore:
         """Drop the leases of all replicas, so that the next one reads every stream at once."""
         await self.redis.delete(self.keys.replicas)
 
+    async def troubled_targets(self) -> dict[str, str]:
+        """Return which targets take no cards, each with why."""
+        found: dict[str, str] = await self.redis.hgetall(self.keys.troubles)
+        return found
+
+    async def note_target(self, target: str, why: str | None) -> None:
+        """Keep why a target takes no cards, or with None that it does."""
+        if why is None:
+            await self.redis.hdel(self.keys.troubles, target)
+        else:
+            await self.redis.hset(self.keys.troubles, target, why)
+
+    async def forget_targets(self) -> None:
+        """Forget which targets take no cards."""
+        await self.redis.delete(self.keys.troubles)
+
     async def count_pending(self) -> int:
         """Return how many requests wait."""
         return int(await self.redis.zcard(self.keys.pending))
@@ -439,6 +455,12 @@ class RedisStore:
         """Return when the oldest request that waits was asked, in ms; None when none waits."""
         rows = await self.redis.zrange(self.keys.pending, 0, 0, withscores=True)
         return int(rows[0][1]) if rows else None
+
+    async def event_counts(self) -> dict[str, int]:
+        """Return how often each thing happened, as far as events are sealed; see
+        `gateway.domain.event_counts`."""
+        found = await self.redis.hgetall(self.keys.counts)
+        return {name: int(count) for name, count in found.items()}
 
     async def agents(self) -> list[str]:
         """Return the agents whose ingress streams are read."""

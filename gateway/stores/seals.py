@@ -18,6 +18,7 @@ from gateway.domain.audit import (
     seal_line,
     store_line,
 )
+from gateway.domain.event_counts import count_events
 from gateway.domain.records import place_of
 from gateway.errors import GatewayError
 from gateway.ports import Feed
@@ -78,10 +79,11 @@ class Sealer:
         if not events:
             return 0
         seal = seal_events(events, head or GENESIS)
+        counts = [part for counted in count_events(events).items() for part in counted]
         won = await self._seal.run(
             store.redis,
-            [store.keys.seals, store.keys.meta],
-            [seal.previous, seal.head, seal.last, dumps(plain(seal))],
+            [store.keys.seals, store.keys.meta, store.keys.counts],
+            [seal.previous, seal.head, seal.last, dumps(plain(seal)), *counts],
         )
         return len(events) if won else 0
 

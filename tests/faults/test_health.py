@@ -124,8 +124,8 @@ async def test_a_target_that_takes_no_cards_is_told_until_it_does(site: Site) ->
     store = site.world.store
     refused = {"target": "slack:C1", "why": "channel_not_found"}
     for delivered in (True, False):
-        await store.note("undelivered", agent=AGENT, data=refused)
         while (await site.ready())[1]["status"] == "ready":
+            await store.note("undelivered", agent=AGENT, data=refused)  # card by card
             await moment()
         status, said = await site.ready()
         assert (status, said["problems"]) == (200, ["slack:C1 takes no cards: channel_not_found"])

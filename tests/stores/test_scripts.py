@@ -53,13 +53,15 @@ async def test_an_end_without_a_decision_is_told_as_such(world: World) -> None:
 
 
 async def test_a_live_replica_keeps_its_shard(world: World) -> None:
-    """Another one takes none that is read, and takes it when the first one is gone."""
+    """Another one takes none that is read, nor the duty, and both when the first one is gone."""
     keys, lease = world.store.keys, Script("lease")
     places = [keys.agents, keys.replicas, keys.owners]
     redis = world.store.redis
     held = await lease.run(redis, places, ["first", 60_000])
-    assert held
-    assert await lease.run(redis, places, ["second", 60_000]) == []
+    assert held[0]
+    assert held[1] == 1
+    assert await lease.run(redis, places, ["second", 60_000]) == [[], 0]
+    held = await lease.run(redis, places, ["first", 60_000])
     await redis.zrem(keys.replicas, "first")
     assert await lease.run(redis, places, ["second", 60_000]) == held
 
@@ -87,10 +89,12 @@ async def test_the_chain_takes_one_seal_for_each_head(world: World) -> None:
     """A replica that read an older head writes nothing."""
     keys, seal = world.store.keys, Script("seal")
     for head, taken in (("1" * 64, 1), ("2" * 64, 0)):
-        words = ["0" * 64, head, "1-0", "{}"]
-        assert await seal.run(world.store.redis, [keys.seals, keys.meta], words) == taken
+        words: list[str | int] = ["0" * 64, head, "1-0", "{}", "submitted", 2]
+        names = [keys.seals, keys.meta, keys.counts]
+        assert await seal.run(world.store.redis, names, words) == taken
     assert await world.store.redis.xlen(keys.seals) == 1
     assert await world.store.redis.hget(keys.meta, "head") == "1" * 64
+    assert await world.store.event_counts() == {"submitted": 2}
 
 
 async def test_an_entry_of_ordinary_size_is_not_dropped_unread(world: World) -> None:

@@ -1,7 +1,8 @@
 -- Shares the shards of ingress streams fairly among the live replicas. Leases need not be exact:
 -- handling is idempotent, so two readers of one shard only do work twice.
+-- One of them also has the duty: it does what one replica does for all.
 -- KEYS 1 agents with their shard, 2 replicas, 3 owners. ARGV 1 replica, 2 lease in ms.
--- Returns the shards that this replica reads.
+-- Returns {the shards that this replica reads, 1 if it has the duty}.
 
 local now = now_ms()
 local lease = now + tonumber(ARGV[2])
@@ -27,4 +28,9 @@ while #mine < fair and #free > 0 do
   redis.call('HSET', KEYS[3], shard, ARGV[1])
   mine[#mine + 1] = shard
 end
-return mine
+local duty = redis.call('HGET', KEYS[3], 'duty')
+if not duty or (duty ~= ARGV[1] and not redis.call('ZSCORE', KEYS[2], duty)) then
+  duty = ARGV[1]
+  redis.call('HSET', KEYS[3], 'duty', duty)
+end
+return {mine, duty == ARGV[1] and 1 or 0}

@@ -53,8 +53,17 @@ local function arguments()
   return tables
 end
 
--- Appends to the event stream, which is the audit.
+-- What every replica acts on. See ADR 36.
+local CONTROL = {policy_applied = 1, grant_made = 1, grant_ended = 1, grant_kept = 1, grant_rests = 1}
+local LONGEST_CONTROL_STREAM = 10000
+
+-- Appends to the event stream, which is the audit; what every replica acts on also to their short one,
+-- `control` beside `events`, without its data.
 local function event(key, kind, now, agent, id, revision, data)
+  if CONTROL[kind] then
+    redis.call('XADD', string.sub(key, 1, -7) .. 'control', 'MAXLEN', '~', LONGEST_CONTROL_STREAM, '*',
+      't', kind, 'at', digits(now), 'agent', agent, 'id', id, 'rev', revision, 'd', '{}')
+  end
   return redis.call('XADD', key, '*', 't', kind, 'at', digits(now), 'agent', agent, 'id', id,
     'rev', revision, 'd', data)
 end
