@@ -18,7 +18,8 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import start_of
 from gateway.domain.risk_rules import GUARDRAILS, RaisedRisk, lift
 from gateway.models import RiskLevel
-from gateway.policy.calls.paths import components, delicate_word
+from gateway.policy.calls.changed_paths import find_changed_paths
+from gateway.policy.calls.paths import components, delicate_word, lies_outside
 from gateway.policy.calls.tables import rows
 from gateway.policy.calls.touches import PathEffect, Touches, touches_of
 
@@ -80,7 +81,8 @@ def find_signs(record: Record) -> tuple[Sign, ...]:
     """Return each sign that a request shows, with the place of the first value that shows it."""
     found: dict[str, Sign] = {}
     for call in chain.from_iterable(one.everything() for one in touches_of(record)):
-        for sign in chain(_in_texts(call), _in_paths(call), _in_surroundings(call)):
+        looks = (_in_texts, _in_paths, _in_commands, _in_surroundings)
+        for sign in chain.from_iterable(look(call) for look in looks):
             found.setdefault(sign.words, sign)
             if len(found) == _MOST_FOUND:
                 return tuple(found.values())
@@ -116,6 +118,18 @@ def _in_paths(call: Touches) -> Iterator[Sign]:
             yield Sign(f"changes {_quoted(path.text)}: {path.delicate}", path.place, False)
         elif home and path.parts is not None and path.parts[: len(home)] != home:
             yield Sign("changes what is outside its working folder", path.place, False)
+
+
+def _in_commands(call: Touches) -> Iterator[Sign]:
+    """Look at every word of every command, also of those that are several or not understood."""
+    folder = call.call.context.cwd
+    home = components(folder) if folder is not None else None
+    if home is None:
+        return
+    for program in call.all_programs():
+        for text in find_changed_paths(program.text):
+            if lies_outside(text, home, program.base):
+                yield Sign("changes what is outside its working folder", program.place, False)
 
 
 def _in_surroundings(call: Touches) -> Iterator[Sign]:

@@ -70,6 +70,19 @@ async def test_what_is_dangerous_still_asks(world: World) -> None:
     assert (await world.submit()).status is Status.PENDING
 
 
+@pytest.mark.parametrize("text", ["touch {}/x && ls", "ls; echo a > {}/x", "cd {} && make"])
+async def test_a_command_that_changes_what_lies_outside_still_asks(world: World, text: str) -> None:
+    """Also where it is several commands: below the folder it goes through."""
+    await passed(world)
+    for folder, status in (("sub", Status.APPROVED), ("/srv", Status.PENDING)):
+        asked = await world.submit(
+            kind=Kind.COMMAND,
+            arguments={"command": text.format(folder)},
+            context=Context(cwd="/ws"),
+        )
+        assert asked.status is status
+
+
 async def test_edits_are_files_below_where_the_agent_works(world: World) -> None:
     """Not commands, not other folders, not a path that climbs."""
     await passed(world, Shape.EDITS)

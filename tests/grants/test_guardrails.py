@@ -160,3 +160,42 @@ def test_places_are_stored_beside_the_findings_and_may_be_absent() -> None:
     changed = changed_fields(command("rm -rf x"), record)
     assert json.loads(changed["found"]) == list(record.findings)
     assert json.loads(changed["found_at"]) == ["command"]
+
+
+OUTSIDE = "changes what is outside its working folder"
+CHANGES = (
+    "touch {}", "rm -f {}", "mkdir -p {}", "cp a {}", "mv a {}", "ln -s a {}", "tee {} < a",
+    "chmod 600 {}", "dd if=a of={}", "sed -i s/a/b/ {}", "tar -xf a.tar -C {}", "curl -o {} u",
+    "echo a > {}", "echo a >> {}", "make &> {}", "echo a >| {}", "sudo tee {}", "A=1 touch {}",
+    "timeout 5 truncate -s 0 {}", "find . -exec mv a {} \\;", "cd {} && make", "pushd {}; npm i",
+)  # fmt: skip
+FRAMES = (
+    "{}", "{} && ls", "ls; {}", "ls | {}", "({})", "if true; then {}; fi", "x=$({})", "! {} &",
+    "for f in *; do {}; done", "{} # and more", "ls\n{}", "bash -c '{}'", "f() {{ {}; }}; f",
+)  # fmt: skip
+AWAY = ("/srv/x", "../x", "/ws/../x", "~/x", "$HOME/x", "'/srv'/x", "/srv/*.log", "a/../../x")
+HERE = ("x", "./x", "/ws/x", "a/../x", "*.log", "sub/x")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_outside_the_folder_shows_in_any_frame(change: str) -> None:
+    """Alone, after other commands, within a shell's words, however the path is written."""
+    for frame in FRAMES:
+        for path in AWAY:
+            if "'" in frame and "'" in path:
+                continue  # the quotes would end each other
+            text = frame.format(change.replace("{}", path, 1))
+            assert OUTSIDE in findings(command(text)), text
+        for path in HERE:
+            text = frame.format(change.replace("{}", path, 1))
+            assert OUTSIDE not in findings(command(text)), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["cat /srv/x && ls", "ls /srv; grep a /etc/hosts", "diff /srv/a b | head", "cd /srv && ls",
+     "echo 'touch /srv/x'", "make 2>/dev/null", "sort < /srv/x", "sed s/a/b/ /srv/x | tail"],
+)  # fmt: skip
+def test_what_only_reads_outside_the_folder_is_no_change(text: str) -> None:
+    """Reading, and words about it, show no such sign."""
+    assert OUTSIDE not in findings(command(text))

@@ -7,6 +7,7 @@ then binds as well; every one of them must lie in the folder too.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import unicodedata
 from fnmatch import translate
@@ -19,6 +20,8 @@ _LONGEST_NAME = 255  # no file has a longer one
 
 # ~1 is how Windows spells a long name in short; a colon names a stream or a drive there.
 _DOUBTFUL = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|$`]|~[0-9]")
+_HOMES = ("~", "$HOME", "${HOME}")
+_EXPANDED = re.compile(r"[*?\[{$`]")
 # A path without these is made of names alone.
 _ODD = re.compile(r"\A\Z|//|/\Z|(?:\A|/)[. ]|[. ](?:/|\Z)")
 _SECRET_FOLDERS = frozenset(
@@ -175,6 +178,24 @@ def within(path: str, folder: str, cwd: str | None = None) -> bool:
     """Whether a path is the folder or lies in it, component by component."""
     outer, inner = components(folder), components(path, cwd)
     return outer is not None and inner is not None and inner[: len(outer)] == outer
+
+
+def lies_outside(word: str, home: tuple[str, ...], cwd: str | None) -> bool:
+    """Whether a shell's word names a path outside a folder, as far as the word tells by itself.
+
+    It is for signs: links are not followed, and what a shell would put in is not known.
+    """
+    if word.startswith(_HOMES):
+        return True
+    sure, *more = _EXPANDED.split(word, maxsplit=1)
+    if more:
+        if ".." in word.split("/"):
+            return True
+        sure = sure.rpartition("/")[0]  # what follows is anything
+    if not sure or (cwd is None and not sure.startswith("/")):
+        return False
+    path = posixpath.normpath(posixpath.join(cwd or "/", sure))
+    return tuple(filter(None, path.split("/")))[: len(home)] != home
 
 
 def is_root(folder: str | None) -> bool:

@@ -11,15 +11,15 @@ from gateway.policy.calls.shell_words import WRAPPER, Word, plain_words, simple_
 _MOST_COMMANDS = 64
 _LONGEST_ARGV = 65_536
 _CHANGING = frozenset({"mkdir", "touch"})
-_LISTING = frozenset({"ls", "tree", "find", "du", "df"})
-_READING = frozenset(
+LISTING = frozenset({"ls", "tree", "find", "du", "df"})
+READING = frozenset(
     {"cat", "head", "tail", "wc", "nl", "tac", "stat", "file", "grep", "rg", "sed", "jq", "cut",
      "sort", "comm", "diff", "cmp", "md5sum", "sha1sum", "sha256sum", "sha512sum", "realpath",
      "readlink"}
 )  # fmt: skip
 # No pattern covers these; what they do to their operands is said on cards and to denials.
-_DELETING = frozenset({"rm", "rmdir", "unlink", "shred"})
-_MOVING = frozenset({"mv", "cp", "ln"})
+DELETING = frozenset({"rm", "rmdir", "unlink", "shred"})
+MOVING = frozenset({"mv", "cp", "ln"})
 
 
 class Program(NamedTuple):
@@ -78,11 +78,11 @@ def paths_of_program(program: Program) -> tuple[PathUse, ...]:
         effect = _effect_of(name)
         named = files_of(program.reading)
     else:
-        effect = PathEffect.DELETE if name in _DELETING else PathEffect.WRITE
-        known = name in _DELETING | _MOVING
+        effect = PathEffect.DELETE if name in DELETING else PathEffect.WRITE
+        known = name in DELETING | MOVING
         operands = [word.text for word in program.words[1:] if not word.text.startswith("-")]
         named = tuple(operands) if known else ()
-    second = name in _MOVING
+    second = name in MOVING
     return tuple(
         use_path(text, effect, program.base, program.place, second=second) for text in named if text
     )
@@ -91,9 +91,9 @@ def paths_of_program(program: Program) -> tuple[PathUse, ...]:
 def _effect_of(name: str) -> PathEffect:
     if name in _CHANGING:
         return PathEffect.WRITE
-    if name in _LISTING:
+    if name in LISTING:
         return PathEffect.LIST
-    return PathEffect.READ if name in _READING else PathEffect.UNKNOWN
+    return PathEffect.READ if name in READING else PathEffect.UNKNOWN
 
 
 def _program(

@@ -116,7 +116,7 @@ def _word(found: re.Match[str]) -> Word:
 def _grammar_agrees(text: str, words: list[re.Match[str]]) -> bool:
     """Whether bash's grammar sees exactly these words in exactly one command."""
     source = text.encode()
-    tree = Parser(_language()).parse(source)
+    tree = Parser(bash_language()).parse(source)
     root = tree.root_node
     if root.has_error or root.child_count != 1 or root.children[0].type != "command":
         return False
@@ -137,5 +137,6 @@ def _is_leaf(node: Node) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _language() -> Language:
+def bash_language() -> Language:
+    """Return bash's grammar."""
     return Language(tree_sitter_bash.language())

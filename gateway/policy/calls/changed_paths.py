@@ -1,0 +1,109 @@
+"""What a command may change, by its words: also where it is several commands, or not understood.
+
+It is for signs, not for proof: what is not named here may change something all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from tree_sitter import Node, Parser
+
+from gateway.policy.calls.programs import DELETING, LISTING, MOVING, READING
+from gateway.policy.calls.shell_words import bash_language
+
+_MOST_TEXT = 20_000
+_MOST_NESTED = 3
+_WRITING = DELETING | MOVING | {
+    "chgrp", "chmod", "chown", "dd", "ed", "install", "mkdir", "mkfifo", "mknod", "mktemp", "patch",
+    "rsync", "setfacl", "split", "tar", "tee", "touch", "truncate", "unzip",
+}  # fmt: skip
+_WRITING_WITH = {
+    "curl": ("-o", "--output"),
+    "git": ("-C",),
+    "make": ("-C", "--directory"),
+    "sed": ("-i", "--in-place"),
+    "sort": ("-o", "--output"),
+    "wget": ("-O", "-P", "--output-document", "--directory-prefix"),
+}
+_SHELLS = frozenset({"bash", "dash", "eval", "ksh", "sh", "zsh"})
+_GOING = frozenset({"cd", "pushd"})
+_IDLE = LISTING | READING | _GOING | {
+    "[", "echo", "false", "popd", "printf", "pwd", "test", "true", "which",
+}  # fmt: skip
+_NO_WORDS = ("variable_assignment", "file_redirect", "herestring_redirect")
+_NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/")
+_INPUT = ("<", "<<", "<<<", "<<-", "<&")
+
+
+@lru_cache(maxsize=1024)
+def find_changed_paths(text: str) -> tuple[str, ...]:
+    """Return the paths, as they are written, that a command may change: what it redirects to, the
+    operands of programs that change files, and where it goes before it does more than read."""
+    return tuple(_changed(text[:_MOST_TEXT], _MOST_NESTED))
+
+
+def _changed(text: str, depth: int) -> Iterator[str]:
+    source = text.encode()
+    root = Parser(bash_language()).parse(source).root_node
+    commands = []
+    for node in _all_nodes(root):
+        if node.type == "file_redirect":
+            yield from _redirected(node, source)
+        elif node.type == "command":
+            commands.append([_text(one, source) for one in _word_nodes(node)])
+    idle = all(_name(words[0]) in _IDLE for words in commands if words)
+    for words in filter(None, commands):
+        if _name(words[0]) in _GOING and not idle:
+            yield from words[1:2]
+        yield from _operands(words)
+        if depth and any(_name(word) in _SHELLS for word in words):
+            for word in words:
+                if " " in word:
+                    yield from _changed(word, depth - 1)
+
+
+def _operands(words: list[str]) -> Iterator[str]:
+    """Yield what stands behind a program that changes files, also where another one starts it."""
+    for at, word in enumerate(words):
+        name, rest = _name(word), words[at + 1 :]
+        flags = _WRITING_WITH.get(name, ())
+        told = any(one.startswith(flags) for one in rest) if flags else False
+        if name in _WRITING or told:
+            for one in rest:
+                value = one.partition("=")[2] if one.startswith("-") or "=" in one else one
+                yield from (value,) if value else ()
+            return
+
+
+def _redirected(node: Node, source: bytes) -> Iterator[str]:
+    operator = next((_text(one, source) for one in node.children if not one.is_named), "")
+    target = node.child_by_field_name("destination")
+    if target is None or operator in _INPUT or target.type == "number":
+        return
+    text = _text(target, source)
+    if not text.isdecimal() and not text.startswith(_NOWHERE):
+        yield text
+
+
+def _word_nodes(command: Node) -> list[Node]:
+    return [one for one in command.named_children if one.type not in _NO_WORDS]
+
+
+def _text(node: Node, source: bytes) -> str:
+    """Return a word about as a shell reads it: without quotes and backslashes, not expanded."""
+    text = source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+    return text.translate({ord(char): None for char in "'\"\\"})
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _all_nodes(root: Node) -> Iterator[Node]:
+    left = [root]
+    while left:
+        node = left.pop()
+        yield node
+        left += node.children
