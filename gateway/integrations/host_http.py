@@ -82,8 +82,9 @@ class HostApi:
             connection.request(method, f"{self._prefix}{path}", sent, self._headers)
             answer = connection.getresponse()
             raw = answer.read(_MOST_BODY)
-        except http.client.HTTPException as error:
-            raise ConnectionError(str(error)) from error
+        except (http.client.HTTPException, OSError) as error:
+            where = f"{self._parts.scheme}://{self._parts.netloc}"
+            raise ConnectionError(f"{where} does not answer as it should: {error}") from error
         finally:
             connection.close()
         try:

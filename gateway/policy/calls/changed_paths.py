@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tree_sitter import Node, Parser
-
 from gateway.policy.calls.programs import DELETING, LISTING, MOVING, READING
-from gateway.policy.calls.shell_words import bash_language
+from gateway.policy.calls.shell_words import ShellNode, parse_shell
 
 _MOST_TEXT = 20_000
 _MOST_NESTED = 3
@@ -46,7 +44,7 @@ def find_changed_paths(text: str) -> tuple[str, ...]:
 
 def _changed(text: str, depth: int) -> Iterator[str]:
     source = text.encode()
-    root = Parser(bash_language()).parse(source).root_node
+    root = parse_shell(source)
     commands = []
     for node in _all_nodes(root):
         if node.type == "file_redirect":
@@ -77,7 +75,7 @@ def _operands(words: list[str]) -> Iterator[str]:
             return
 
 
-def _redirected(node: Node, source: bytes) -> Iterator[str]:
+def _redirected(node: ShellNode, source: bytes) -> Iterator[str]:
     operator = next((_text(one, source) for one in node.children if not one.is_named), "")
     target = node.child_by_field_name("destination")
     if target is None or operator in _INPUT or target.type == "number":
@@ -87,11 +85,11 @@ def _redirected(node: Node, source: bytes) -> Iterator[str]:
         yield text
 
 
-def _word_nodes(command: Node) -> list[Node]:
+def _word_nodes(command: ShellNode) -> list[ShellNode]:
     return [one for one in command.named_children if one.type not in _NO_WORDS]
 
 
-def _text(node: Node, source: bytes) -> str:
+def _text(node: ShellNode, source: bytes) -> str:
     """Return a word about as a shell reads it: without quotes and backslashes, not expanded."""
     text = source[node.start_byte : node.end_byte].decode("utf-8", "replace")
     return text.translate({ord(char): None for char in "'\"\\"})
@@ -101,7 +99,7 @@ def _name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def _all_nodes(root: Node) -> Iterator[Node]:
+def _all_nodes(root: ShellNode) -> Iterator[ShellNode]:
     left = [root]
     while left:
         node = left.pop()

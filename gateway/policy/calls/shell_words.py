@@ -116,8 +116,7 @@ def _word(found: re.Match[str]) -> Word:
 def _grammar_agrees(text: str, words: list[re.Match[str]]) -> bool:
     """Whether bash's grammar sees exactly these words in exactly one command."""
     source = text.encode()
-    tree = Parser(bash_language()).parse(source)
-    root = tree.root_node
+    root = parse_shell(source)
     if root.has_error or root.child_count != 1 or root.children[0].type != "command":
         return False
     nodes = root.children[0].children
@@ -136,7 +135,14 @@ def _is_leaf(node: Node) -> bool:
     return (node.type in _LEAVES or not node.is_named) and all(map(_is_leaf, node.children))
 
 
+ShellNode = Node
+
+
+def parse_shell(source: bytes) -> ShellNode:
+    """Return the tree of what bash would read, as far as it is one."""
+    return Parser(_language()).parse(source).root_node
+
+
 @lru_cache(maxsize=1)
-def bash_language() -> Language:
-    """Return bash's grammar."""
+def _language() -> Language:
     return Language(tree_sitter_bash.language())
