@@ -11,6 +11,7 @@ import re
 import select
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 from gateway.client.error_codes import error_of
@@ -27,7 +28,10 @@ _NOT_OURS = "something answered that is not the gateway"
 class HttpConnection:
     """Calls one gateway with one bearer token. Stays open between calls; not thread-safe."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(
+        self, url: str, token: str, *, meanwhile: Callable[[], object] | None = None
+    ) -> None:
+        """`meanwhile` is called once, after the first call is sent and before its answer."""
         found = _URL.fullmatch(url)
         if found is None or not _is_header_safe(url):
             raise InvalidRequest("the gateway's address must be http(s)://HOST[:PORT][/PATH]")
@@ -42,6 +46,7 @@ class HttpConnection:
         self._socket: socket.socket | None = None
         self._fresh = True
         self._cut = False
+        self._meanwhile = meanwhile
 
     def call(
         self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
@@ -122,6 +127,9 @@ class HttpConnection:
                 raise ConnectionAbortedError("the call was cut off")
             held.settimeout(_seconds_left(until))
             held.sendall(message)
+            meanwhile, self._meanwhile = self._meanwhile, None
+            if meanwhile is not None:
+                meanwhile()
 
             def more() -> bytes:
                 held.settimeout(_seconds_left(until))

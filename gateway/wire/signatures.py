@@ -7,11 +7,18 @@ bindings are used, because its classes double the time of a signature.
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 
 from gateway.wire.errors import Unverified
 
 SEED_BYTES = 32
 _SIGNATURE_BYTES = 64
+
+
+def load_library() -> None:
+    """Import what checks signatures, if it is there, while there is time for it."""
+    with suppress(ImportError):
+        import nacl.bindings  # noqa: F401, PLC0415 (see above)
 
 
 class Signer:
