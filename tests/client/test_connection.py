@@ -57,11 +57,13 @@ def test_what_takes_time_is_done_while_the_gateway_works() -> None:
     def wait(_: bytes) -> bytes:
         return OK if done.wait(20) else b""
 
-    with scripted(wait, OK) as server:
-        with HttpConnection(server.url, "token", meanwhile=done.set) as connection:
-            assert connection.call("POST", "/v1/x", {}, timeout=30) == {"ok": True}
-            done.clear()
-            assert connection.call("GET", "/v1/x") == {"ok": True}
+    with (
+        scripted(wait, OK) as server,
+        HttpConnection(server.url, "token", meanwhile=done.set) as connection,
+    ):
+        assert connection.call("POST", "/v1/x", {}, timeout=30) == {"ok": True}
+        done.clear()
+        assert connection.call("GET", "/v1/x") == {"ok": True}
     assert not done.is_set()
 
 
