@@ -76,18 +76,18 @@ def udspy() -> Calls:
 
     from gateway.integrations.udspy import call_blocking  # noqa: PLC0415 (as above)
 
-    def run(command: str) -> None: ...
+    def shell(command: str) -> None: ...  # the request's tool has its name
 
-    shell: Callable[[str], None] = confirm_first(run)
+    asking: Callable[[str], None] = confirm_first(shell)
 
     def confirmed() -> None:
         try:
-            shell(_COMMAND)
+            asking(_COMMAND)
         except ConfirmationRequired as required:
             respond_to_confirmation(required.confirmation_id)
-            shell(_COMMAND)
+            asking(_COMMAND)
 
-    return confirmed, lambda: call_blocking(shell, _COMMAND)
+    return confirmed, lambda: call_blocking(asking, _COMMAND)
 
 
 def picoclaw() -> Calls:

@@ -20,7 +20,7 @@ from gateway.server.background import run_in_background
 from gateway.server.demo import run_demo
 from gateway.server.first_run import first_login
 from gateway.server.plugins import adapter_names
-from gateway.server.policy_reload import apply_again
+from gateway.server.policy_reload import POLICY_FILE, apply_again
 from gateway.server.settings import Settings
 from gateway.server.unknown_settings import name_unknown
 
@@ -114,7 +114,7 @@ async def _reread_policy(
         while True:
             await again.wait()
             again.clear()
-            await apply_again(gateway.backend, path)
+            gateway.core.health.note(POLICY_FILE, await apply_again(gateway.backend, path))
 
     if settings.policy_file is None:
         yield

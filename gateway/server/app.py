@@ -38,7 +38,7 @@ from gateway.server.connections import Backend, build_core, open_backend, signer
 from gateway.server.first_run import enrolment
 from gateway.server.health import NOT_FOLLOWING, NOT_TAKING_IN, HealthWatch, Reader, follow_targets
 from gateway.server.plugins import adapter_class
-from gateway.server.policy_reload import apply_at_start
+from gateway.server.policy_reload import POLICY_FILE, apply_at_start
 from gateway.server.production_checks import refuse_unsafe
 from gateway.server.settings import BadSettings, Settings
 from gateway.stores.archiver import Archiver, Trimming
@@ -80,7 +80,7 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         if settings.redis_url is None:
             # The folder is locked, so leases of other gateways are those of killed ones.
             await store.forget_replicas()
-        await _first_policy(backend, settings)
+        refused = await _first_policy(backend, settings)
         await refuse_unsafe(settings, store)
         signer = signer_of(settings)
         blocking = connect(redis_url, blocking=True)
@@ -88,10 +88,10 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         hooks = await stack.enter_async_context(_running_hooks(settings))
         feed = RedisFeed(blocking, store.keys)
         core = build_core(settings, store, feed, hooks, signer)
+        core.health.note(POLICY_FILE, refused)
         await _prepare_grants(settings, core)
-        intake = Intake(core, store, backend.credentials)
-        taking = intake.handle, intake.dead_letter
-        ingress = Ingress(store.redis, blocking, store.keys, *taking, at=at)
+        into = Intake(core, store, backend.credentials)
+        ingress = Ingress(store.redis, blocking, store.keys, into.handle, into.dead_letter, at=at)
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, core, store))
@@ -223,12 +223,11 @@ async def _prepare_grants(settings: Settings, core: Core) -> None:
         log.exception("what is remembered was not reread", extra={"event": "reread_failed"})
 
 
-async def _first_policy(backend: Backend, settings: Settings) -> None:
-    """Put the policy file in force; without one, give a new namespace a default route without
-    approvers. What tools' authors declare counts unless this is production."""
+async def _first_policy(backend: Backend, settings: Settings) -> str | None:
+    """Put the policy file in force, and return why not; without one, give a new namespace a default
+    route without approvers. What tools' authors declare counts unless this is production."""
     if settings.policy_file is not None:
-        await apply_at_start(backend, settings.policy_file)
-        return
+        return await apply_at_start(backend, settings.policy_file)
     store = backend.store
     policy = await store.policy()
     if not policy.routes:
@@ -242,6 +241,7 @@ async def _first_policy(backend: Backend, settings: Settings) -> None:
             await store.apply(first, by="first start")
         except Conflict:
             log.info("another replica wrote the first policy", extra={"event": "policy_exists"})
+    return None
 
 
 def _webhooks(settings: Settings, feed: Feed, store: RedisStore) -> Webhooks:

@@ -17,26 +17,31 @@ from gateway.stores.credentials import APPROVER, REDIS_ERRORS
 
 log = logging.getLogger("gateway.policy")
 
+POLICY_FILE = "policy file"
+"""Where the health of a gateway says that its policy file was not applied."""
+
 _PASSING: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
 
 
-async def apply_at_start(backend: Backend, path: Path) -> None:
-    """Apply the file; a bad one is only logged where rules of earlier are in force."""
+async def apply_at_start(backend: Backend, path: Path) -> str | None:
+    """Apply the file; where rules of earlier are in force, return why a bad one was not applied."""
     try:
         await apply_file(backend, path)
     except GatewayError as error:
         if not (await backend.store.policy()).routes:
             raise
-        _log_refused(path, error)
+        return _refused(path, error)
+    return None
 
 
-async def apply_again(backend: Backend, path: Path) -> None:
+async def apply_again(backend: Backend, path: Path) -> str | None:
     """Apply the file if it was changed; whatever goes wrong leaves in force what is, and is
-    logged."""
+    returned."""
     try:
         await apply_file(backend, path)
     except _PASSING as error:
-        _log_refused(path, error)
+        return _refused(path, error)
+    return None
 
 
 async def apply_file(backend: Backend, path: Path) -> None:
@@ -89,8 +94,5 @@ def _read(path: Path) -> tuple[str, str]:
         raise BadPolicy(f"cannot read {path}: {error}") from None
 
 
-def _log_refused(path: Path, error: Exception) -> None:
-    log.error(
-        "degraded: the policy file %s was not applied, the policy that was in force stays: %s",
-        path, error, extra={"event": "policy_file_refused"},
-    )  # fmt: skip
+def _refused(path: Path, error: Exception) -> str:
+    return f"the policy file {path} was not applied, what was in force stays: {error}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.cli.shell import Shell
 from tests.frame.tree import ROOT
@@ -52,25 +55,36 @@ def hang_up(process: subprocess.Popen[str], pattern: str) -> str:
     return until(process, pattern)
 
 
+def readiness(said: list[str]) -> dict[str, Any]:
+    """Return what /readyz says, at the address that was printed."""
+    found = re.search(r"http://127\.0\.0\.1:\d+", "".join(said))
+    assert found
+    with urllib.request.urlopen(f"{found[0]}/readyz") as answer:
+        told: dict[str, Any] = json.load(answer)
+    return told
+
+
 def test_it_is_read_again_on_sighup(shell: Shell, tmp_path: Path) -> None:
     """What changed is applied; a bad file and one that locks everybody out leave the old in force;
     an unchanged one does not take back a newer `gateway apply`, and says whose that is."""
     path, other = tmp_path / "policy.toml", tmp_path / "other.toml"
     path.write_text(GOOD.format(61), encoding="utf-8")
     other.write_text(GOOD.format(63), encoding="utf-8")
-    with running(shell, path) as (process, _):
+    with running(shell, path) as (process, said):
         shell.run("approver", "add", "owner")
         path.write_text(GOOD.format(62), encoding="utf-8")
         hang_up(process, "is in force")
         assert '"timeout": 62' in shell.run("policy")
         path.write_text("people = 3", encoding="utf-8")
-        assert "degraded" in hang_up(process, "not applied")
+        assert "what was in force stays" in hang_up(process, "not applied")
+        assert "not applied" in readiness(said)["problems"][0]
         path.write_text('guardrails = "ask"', encoding="utf-8")
         assert "nobody could approve" in hang_up(process, "not applied")
         assert '"timeout": 62' in shell.run("policy")
         path.write_text(GOOD.format(62), encoding="utf-8")
         shell.run("apply", str(other), "--by", "ana")
         assert "newer, by ana" in hang_up(process, "unchanged")
+        assert readiness(said) == {"status": "ready"}
         assert '"timeout": 63' in shell.run("policy")
 
 
@@ -86,7 +100,8 @@ def test_a_start_keeps_what_is_in_force(shell: Shell, tmp_path: Path) -> None:
         assert '"timeout": 63' in shell.run("policy")
     path.write_text("people = 3", encoding="utf-8")
     with running(shell, path) as (_, said):
-        assert "degraded: the policy file" in "".join(said)
+        assert "not applied" in "".join(said)
+        assert readiness(said)["status"] == "degraded"
         assert '"timeout": 63' in shell.run("policy")
 
 
