@@ -76,6 +76,7 @@ class Conflict(InvalidRequest):
     """The request was decided already, the revision is old, or the id is taken."""
 
     code = "conflict"
+    exit_code = 10
     status = 409
 
 
@@ -111,7 +112,7 @@ class Unauthorized(GatewayError):
 
     code = "unauthorized"
     status = 403
-    exit_code = 2
+    exit_code = 9
 
 
 class NotFound(GatewayError):
@@ -119,7 +120,7 @@ class NotFound(GatewayError):
 
     code = "not_found"
     status = 404
-    exit_code = 2
+    exit_code = 8
 
 
 class Unreachable(GatewayError):

@@ -9,13 +9,12 @@ import argparse
 import asyncio
 import json
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from gateway.approvals.agent_removal import dismiss
 from gateway.cli.credentials import print_once, print_revoked
-from gateway.cli.formatting import print_rows
+from gateway.cli.formatting import print_rows, say, until
 from gateway.cli.http_access import connect_as_approver
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.doctor import gateway_url
@@ -63,7 +62,8 @@ async def show_all(options: argparse.Namespace) -> int:
     async with connect_backend() as found:
         rows = await found.credentials.list_all(AGENT)
     nothing = "no agent has a credential: gateway agent add NAME"
-    return print_rows(map(asdict, rows), options, _format_agent, nothing)
+    head = f"{'AGENT':24} OWNER"
+    return print_rows(map(asdict, rows), options, _format_agent, nothing, head=head)
 
 
 async def show_paused(options: argparse.Namespace) -> int:
@@ -73,7 +73,7 @@ async def show_paused(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(rows))
         return 0
-    return print_rows(rows, options, _format_pause, "no agent is paused")
+    return print_rows(rows, options, _format_pause, "no agent is paused", head="PAUSED AGENTS")
 
 
 async def lift(options: argparse.Namespace) -> int:
@@ -84,7 +84,8 @@ async def lift(options: argparse.Namespace) -> int:
             done = await asyncio.to_thread(http.call, "POST", path, {})
         except NotFound:
             raise NotFound(f"there is no agent {options.name}") from None
-    print(f"{options.name} may ask again" if done["lifted"] else f"{options.name} was not paused")
+    lifted = f"{options.name} may ask again"
+    say(done, lifted if done["lifted"] else f"{options.name} was not paused", options)
     return 0
 
 
@@ -93,5 +94,4 @@ def _format_agent(row: dict[str, Any]) -> str:
 
 
 def _format_pause(one: dict[str, Any]) -> str:
-    until = datetime.fromtimestamp(one["until"] / 1000, UTC).isoformat(timespec="seconds")
-    return f"{one['agent']}  until {until}, or `gateway agent lift {one['agent']}`"
+    return f"{one['agent']}  until {until(one['until'])}, or `gateway agent lift {one['agent']}`"

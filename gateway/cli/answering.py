@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from typing import Any
 
-from gateway.cli.formatting import format_line, id_and_revision, summarize_action
+from gateway.cli.formatting import format_line, id_and_revision, say, summarize_action
 from gateway.cli.http_access import ID_LENGTH, connect_as_approver, find_request
 from gateway.client.http_pool import HttpPool
 from gateway.errors import InvalidRequest
@@ -18,7 +18,7 @@ async def approve(options: argparse.Namespace) -> int:
     body = {"action": Action.APPROVE.value, **_remember(options)}
     if len(options.ids) > 1:
         return await asyncio.to_thread(_decide_all, options, body)
-    return await asyncio.to_thread(_decide, options.ids[0], {**body, "confirmed": options.yes})
+    return await asyncio.to_thread(_decide, options, {**body, "confirmed": options.yes})
 
 
 async def deny(options: argparse.Namespace) -> int:
@@ -31,7 +31,7 @@ async def deny(options: argparse.Namespace) -> int:
     }
     if len(options.ids) > 1:
         return await asyncio.to_thread(_decide_all, options, body)
-    return await asyncio.to_thread(_decide, options.ids[0], body)
+    return await asyncio.to_thread(_decide, options, body)
 
 
 def _remember(options: argparse.Namespace) -> dict[str, Any]:
@@ -101,7 +101,8 @@ def _check_fits(record: dict[str, Any]) -> None:
         raise InvalidRequest(f"this does not fit its line: read {shown}, then add --yes")
 
 
-def _decide(wanted: str, body: dict[str, Any]) -> int:
+def _decide(options: argparse.Namespace, body: dict[str, Any]) -> int:
+    [wanted] = options.ids
     with connect_as_approver() as http:
         record, revision = _find_for_answer(http, wanted, Action(body["action"]))
         risk = record.get("risk") or {}
@@ -111,9 +112,8 @@ def _decide(wanted: str, body: dict[str, Any]) -> int:
                 raise InvalidRequest(f"this is high risk: read {shown}, then add --yes")
             _check_fits(record)
         click = {**body, "revision": revision, "nonce": new_id()}
-        print(
-            format_line(http.call("POST", f"/v1/requests/{record['request']['id']}/decide", click))
-        )
+        done = http.call("POST", f"/v1/requests/{record['request']['id']}/decide", click)
+        say(done, format_line(done), options)
         return 0
 
 
@@ -130,5 +130,5 @@ def _decide_all(options: argparse.Namespace, body: dict[str, Any]) -> int:
         ticked = [{"id": name, "revision": revision} for name, revision in items.items()]
         after = http.call("POST", "/v1/batches", {**body, "items": ticked, "nonce": new_id()})
         for record in after["items"]:
-            print(format_line(record))
+            say(record, format_line(record), options)
         return 0

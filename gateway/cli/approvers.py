@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from gateway.cli.credentials import print_once, print_revoked
+from gateway.cli.formatting import print_rows
 from gateway.cli.redis_access import connect_backend
 from gateway.stores.credentials import APPROVER
 
@@ -35,16 +35,19 @@ async def show_all(options: argparse.Namespace) -> int:
     async with connect_backend() as found:
         tokens = {row.name: row for row in await found.credentials.list_all(APPROVER)}
         people = {person.name: person for person in (await found.store.policy()).people}
-    for name in sorted({*tokens, *people}):
-        row = {
+    rows = [
+        {
             "name": name,
             "admin": name in people and people[name].admin,
             "in_policy": name in people,
             "token": name in tokens,
             "created": tokens[name].created if name in tokens else None,
         }
-        print(json.dumps(row) if options.json else _format_approver(row))
-    return 0
+        for name in sorted({*tokens, *people})
+    ]
+    nothing = "there is no approver: gateway approver add NAME"
+    head = f"{'APPROVER':24} NOTES"
+    return print_rows(rows, options, _format_approver, nothing, head=head)
 
 
 def _format_approver(row: dict[str, Any]) -> str:

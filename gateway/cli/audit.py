@@ -7,10 +7,12 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from gateway.cli.formatting import say
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.audit import Verification, verify
 from gateway.domain.records import AuditEvent
@@ -76,6 +78,9 @@ def _open_for_writing(name: str) -> Iterator[TextIO]:
 async def verify_file(options: argparse.Namespace) -> int:
     """Check an export."""
     found = _verify(Path(options.file))
+    if options.json:
+        print(json.dumps(asdict(found)))
+        return 0 if found.events and found.ok else 1
     for problem in found.problems:
         print(problem)
     if not found.events:
@@ -98,6 +103,10 @@ async def erase(options: argparse.Namespace) -> int:
     """Remove the content of a request that has ended, and of its answer."""
     async with connect_backend() as found:
         await operator_core(found).approvals.erase(options.id, by=options.by)
-    print(f"{options.id} keeps its digest, its decision and its times; what was asked and answered")
-    print("is gone. The events about it stay, and with them the reason that somebody gave.")
+    say(
+        {"id": options.id, "erased": True},
+        f"{options.id} keeps its digest, its decision and its times; what was asked and answered\n"
+        "is gone. The events about it stay, and with them the reason that somebody gave.",
+        options,
+    )
     return 0

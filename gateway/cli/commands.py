@@ -16,6 +16,7 @@ from gateway.models import Kind
 
 _INTERRUPTED = 130
 _SHOWN = 200
+_PRINT_NO_DATA = ("completion", "serve")
 _KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
 
 Command = Callable[[argparse.Namespace], Awaitable[int]]
@@ -67,6 +68,11 @@ def _close_output() -> int:
     return 0
 
 
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands but those of adapters."""
+    return _parser()[0]
+
+
 def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     parser = argparse.ArgumentParser(
         prog="gateway",
@@ -93,6 +99,8 @@ def _command(verbs: Verbs, name: str, run: str, help: str) -> argparse.ArgumentP
     """Add a command, and the function of this package that runs it, as `module.function`."""
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=help, description=help)
     parser.set_defaults(run=_later(run))
+    if run.partition(".")[0] not in _PRINT_NO_DATA:
+        parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
@@ -164,8 +172,6 @@ def _add_answer_commands(verbs: Verbs) -> None:
             help=f"how many at most; {_SHOWN} by default",
         )
         one.add_argument("--after", metavar="PLACE", default="", help="go on where a page ended")
-    for one in (pending, history, show, session_list):
-        one.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_remember_options(parser: argparse.ArgumentParser) -> None:
@@ -212,8 +218,6 @@ def _add_grant_commands(verbs: Verbs) -> None:
     through.add_argument("--next", type=int, metavar="N", help="the next N requests only")
     for one in (listing, revoke):
         one.add_argument("--agent", help="of this agent")
-    for one in (offers, listing, show):
-        one.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_tool_commands(verbs: Verbs) -> None:
@@ -229,8 +233,7 @@ def _add_tool_commands(verbs: Verbs) -> None:
     )
     declare.add_argument("--agents", metavar="NAMES", help="whose calls, with commas; * fits all")
     declare.add_argument("--yes", action="store_true", help="confirm what it frees")
-    listing = _command(kinds, "list", "tools.show_all", "print it, as a policy file has it")
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    _command(kinds, "list", "tools.show_all", "print it, as a policy file has it")
 
 
 def _add_example_options(add: argparse.ArgumentParser) -> None:
@@ -260,8 +263,8 @@ def _add_credential_commands(verbs: Verbs) -> None:
     )
     rotate = _command(kinds, "rotate", "agents.rotate", "replace an agent's token and password")
     revoke = _command(kinds, "revoke", "agents.revoke", "remove an agent, cut its connections")
-    listing = _command(kinds, "list", "agents.show_all", "list agents")
-    paused = _command(
+    _command(kinds, "list", "agents.show_all", "list agents")
+    _command(
         kinds, "paused", "agents.show_paused", "list agents that are paused after many denials"
     )
     lift = _command(kinds, "lift", "agents.lift", "let a paused agent ask again")
@@ -270,12 +273,10 @@ def _add_credential_commands(verbs: Verbs) -> None:
     join = _command(kinds, "add", "approvers.add", "create an approver; the token is shown once")
     join.add_argument("--admin", action="store_true", help="may also use the kill switch")
     leave = _command(kinds, "revoke", "approvers.revoke", "remove an approver")
-    listed = _command(kinds, "list", "approvers.show_all", "list approvers")
+    _command(kinds, "list", "approvers.show_all", "list approvers")
     login = _command(verbs, "login", "login_links.login", "print a one-time link to the inbox")
     for one in (add, rotate, revoke, lift, join, leave, login):
         one.add_argument("name")
-    for one in (add, rotate, revoke, listing, join, leave, listed, paused):
-        one.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_operator_commands(verbs: Verbs) -> None:
@@ -315,8 +316,8 @@ def _add_operator_commands(verbs: Verbs) -> None:
     erase.add_argument("id", help="the request's whole id, as `gateway history` prints it")
     erase.add_argument("--by", default="operator", help="your name, for the audit")
     checks = _command(verbs, "doctor", "doctor.run", "run all checks, with remedies")
+    _command(verbs, "completion", "completion.run", "print what completes commands in your shell")
+    verbs.choices["completion"].add_argument("shell", choices=("bash", "zsh", "fish"))
     checks.add_argument("--live", action="store_true", help="let chats post and delete a test")
-    for one in (call, figures, tail, checks):
-        one.add_argument("--json", action="store_true", help="print JSON")
     for one in (stop, resume):
         one.add_argument("--by", default="operator", help="your name, for the audit")

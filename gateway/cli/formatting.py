@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from gateway.domain.clock import SystemClock
 from gateway.domain.reading_order import put_short_first
 from gateway.domain.risk_rules import GUARDRAILS, finding_sign
 from gateway.domain.safe_text import ascii_escaped, make_visible
-from gateway.models import KIND_WORDS, Action, DeciderKind, Kind, Status
+from gateway.models import KIND_WORDS, Action, DeciderKind, Kind, RiskLevel, Status
 from gateway.wire.outcome_text import join_names, sentence
 
 _LINE_CHARS = 200  # of what would run, in one line
@@ -50,6 +51,11 @@ _MEMBERS = (
 # Units of time: name, milliseconds, and the largest number to show in it.
 _SPANS = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48))
 _DAY_MS = 24 * 3_600_000
+_RECENT_MS = 2 * _DAY_MS
+_COLOURS = {"amber": "33", "dim": "2", "red": "1;31"}
+REQUEST_HEAD = (
+    f"{'REQUEST@REVISION':34}  {'STATUS':9}  {'RISK':6}  WHEN, AGENT, TOOL AND WHAT WOULD RUN"
+)
 
 
 def format_json(value: Any, options: argparse.Namespace) -> str:
@@ -57,15 +63,33 @@ def format_json(value: Any, options: argparse.Namespace) -> str:
     return json.dumps(value) if options.json else _escape_json(value)
 
 
+def say(value: Any, sentence: str, options: argparse.Namespace) -> None:
+    """Print what a command did: the sentence, or with --json the value."""
+    print(json.dumps(value) if options.json else sentence)
+
+
+def paint(text: str, colour: str) -> str:
+    """Return a text in a colour on a terminal that has any, see https://no-color.org."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain or not sys.stdout.isatty() else f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
 def print_rows(
     rows: Iterable[dict[str, Any]],
     options: argparse.Namespace,
     format_row: Callable[[dict[str, Any]], str],
     nothing: str,
+    *,
+    head: str,
 ) -> int:
-    """Print each row; when there is none, print `nothing` to standard error, except with --json."""
+    """Print each row; when there is none, print `nothing` to standard error, except with --json.
+
+    On a terminal the table has a head; who reads it through a pipe gets rows alone.
+    """
     empty = True
     for row in rows:
+        if empty and not options.json and sys.stdout.isatty():
+            print(paint(head, "dim"))
         empty = False
         print(json.dumps(row) if options.json else format_row(row))
     if empty and not options.json:
@@ -84,8 +108,10 @@ def format_line(record: dict[str, Any]) -> str:
     # First in the line, so that no text of the agent can imitate or hide a finding.
     sign = _sign(record)
     found = "".join(f"{sign} Guardrail: {one}  " for one in _findings(record))
+    level = record["risk"]["level"]
+    risk = paint(f"{level:6}", "red") if level == RiskLevel.HIGH else f"{level:6}"
     return (
-        f"{id_and_revision(record)}  {record['status']:9}  {record['risk']['level']:6}  "
+        f"{id_and_revision(record)}  {record['status']:9}  {risk}  "
         f"{_when(record)}  {found}{_quote(request['agent']):18} {_quote(request['tool']):20} "
         f"{summarize_action(record)[0]}"
     )
@@ -129,7 +155,7 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     context = request.get("context", {})
     yield "request", id_and_revision(record)
     state = "erased" if record.get("erased") else record["status"]
-    yield "state", f"{state}, {_when(record)}"
+    yield "state", f"{state}, {_when(record, exact)}"
     yield "tool", _escape_json(request["tool"])
     session = request.get("session", "default")
     yield "asked by", f"{_quote(request['agent'])}, session {_quote(session)}"
@@ -212,14 +238,13 @@ def _indent_json(value: Any) -> str:
     return _escape_json(value).replace("\n", "\n" + " " * (_LABEL_CHARS + 1))
 
 
-def _when(record: dict[str, Any]) -> str:
+def _when(record: dict[str, Any], tell: Callable[[int], str] | None = None) -> str:
     """Return how long a request has waited and may still wait, or when and how it ended."""
     decision = record.get("decision")
     if decision is None:
         now = SystemClock().now_ms()
         since, left = (max(0, one) for one in (now - record["created"], record["deadline"] - now))
         return f"asked {_span(since)} ago, {_span(left)} left"
-    moment = datetime.fromtimestamp(decision["decided_at"] / 1000, UTC)
     how = sentence(
         reason=decision["reason"],
         status=decision["status"],
@@ -229,7 +254,8 @@ def _when(record: dict[str, Any]) -> str:
     by = " and ".join(map(_name_editor, record.get("edits", ())))
     changed = f", changed by {by}" if by else ", changed"
     edited = changed if decision.get("action") == Action.EDIT else ""
-    return f"{moment.isoformat(timespec='seconds')} {make_visible(how).text}{edited}"
+    moment = (tell or ago)(decision["decided_at"])
+    return f"{moment} {make_visible(how).text}{edited}"
 
 
 def _name_deciders(record: dict[str, Any]) -> str:
@@ -238,6 +264,25 @@ def _name_deciders(record: dict[str, Any]) -> str:
     if record["status"] != Status.APPROVED:
         return alone
     return join_names([vote["person"] for vote in record.get("votes", ())], "and") or alone
+
+
+def ago(moment: int) -> str:
+    """Return how long ago it was, for two days; then the date."""
+    past = SystemClock().now_ms() - moment
+    if 0 <= past < _RECENT_MS:
+        return f"{_span(past)} ago"
+    return exact(moment)
+
+
+def exact(moment: int) -> str:
+    """Return a moment in UTC, to the second."""
+    return datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="seconds")
+
+
+def until(moment: int) -> str:
+    """Return how long it still is until a moment, and when that is."""
+    left = moment - SystemClock().now_ms()
+    return f"{exact(moment)} (in {_span(left)})" if left > 0 else exact(moment)
 
 
 def _span(ms: int) -> str:

@@ -6,15 +6,15 @@ import argparse
 import asyncio
 import json
 import sys
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from gateway.cli.formatting import format_json, print_rows, summarize_action
+from gateway.cli.formatting import format_json, print_rows, say, summarize_action, until
 from gateway.cli.http_access import ID_LENGTH, connect_as_approver, find_request
 from gateway.client.http_pool import HttpPool
 from gateway.domain.safe_text import make_visible
-from gateway.errors import Conflict, InvalidRequest, NotFound
+from gateway.errors import InvalidRequest, NotFound
 from gateway.models import new_id
 from gateway.policy.grants.grant import Shape
 from gateway.wire.canonical_json import parse
@@ -36,7 +36,9 @@ def _show_all(options: argparse.Namespace) -> int:
         nothing = "nothing is remembered"
         if options.suspended:
             found, nothing = [one for one in found if _why_suspended(one)], "nothing is suspended"
-        return print_rows(found, options, lambda grant: _format_line(http, grant), nothing)
+        head = f"{'GRANT':32}  {'EFFECT':5}  {'AGENT':16} {'SESSION':12} TOOL, USES, END, WORDS"
+        line = partial(_format_line, http)
+        return print_rows(found, options, line, nothing, head=head)
 
 
 async def show(options: argparse.Namespace) -> int:
@@ -69,8 +71,12 @@ def _add_pass(options: argparse.Namespace) -> int:
         body["max_uses"] = options.next
     path = f"/v1/sessions/{quote(options.session, safe='')}/pass?agent={quote(options.agent)}"
     with connect_as_approver() as http:
-        print(_format_line(http, http.call("POST", path, body)))
+        _print_grant(http, http.call("POST", path, body), options)
     return 0
+
+
+def _print_grant(http: HttpPool, grant: dict[str, Any], options: argparse.Namespace) -> None:
+    print(json.dumps(grant) if options.json else _format_line(http, grant))
 
 
 async def add(options: argparse.Namespace) -> int:
@@ -85,7 +91,7 @@ def _add(options: argparse.Namespace) -> int:
         if options.offer is None:
             _refuse_limits(options)
             for offer in http.call("POST", "/v1/grants/offers", body)["offers"]:
-                print(f"{offer['id']}  {make_visible(offer['words']).text}")
+                say(offer, f"{offer['id']}  {make_visible(offer['words']).text}", options)
             print("choose one with --offer ID; nothing is remembered so far", file=sys.stderr)
             return 2
         limits = {
@@ -93,7 +99,7 @@ def _add(options: argparse.Namespace) -> int:
         }  # fmt: skip
         body |= {name: value for name, value in limits.items() if value is not None}
         body |= {"offer": options.offer, "nonce": new_id()}
-        print(_format_line(http, http.call("POST", "/v1/grants", body)))
+        _print_grant(http, http.call("POST", "/v1/grants", body), options)
     return 0
 
 
@@ -141,14 +147,14 @@ def _revoke(options: argparse.Namespace) -> int:
         if options.id is not None:
             grant = _find(http, options.id)
             http.call("POST", f"/v1/grants/{grant['id']}/revoke", {})
-            print(f"{grant['id']} is revoked")
+            say({"ids": [grant["id"]]}, f"{grant['id']} is revoked", options)
             return 0
         whose = {"agent": options.agent, "session": options.session}
         id_and_revision = {name: value for name, value in whose.items() if value is not None}
         if not id_and_revision and not options.all:
             raise InvalidRequest("name a grant, --agent, --session or --all")
         ended = http.call("POST", "/v1/grants/revoke", id_and_revision)
-        print(f"{len(ended['ids'])} revoked")
+        say(ended, f"{len(ended['ids'])} revoked", options)
         return 0
 
 
@@ -169,7 +175,7 @@ def _find(http: HttpPool, wanted: str) -> dict[str, Any]:
         return grant
     matches = [grant for grant in _read_all(http) if grant["id"].startswith(wanted)]
     if len(matches) > 1:
-        raise Conflict(f"{len(matches)} grants begin with {wanted}; write more of the id")
+        raise InvalidRequest(f"{len(matches)} grants begin with {wanted}; write more of the id")
     if not matches:
         raise NotFound(
             f"nothing that is remembered begins with {wanted}: see `gateway grant list`; what has "
@@ -194,8 +200,7 @@ def _format_line(http: HttpPool, grant: dict[str, Any]) -> str:
 def _format_end(grant: dict[str, Any]) -> str:
     if "expires_at" not in grant:
         return "until revoked"
-    end = datetime.fromtimestamp(grant["expires_at"] / 1000, UTC)
-    return f"until {end.isoformat(timespec='minutes')}"
+    return f"until {until(grant['expires_at'])}"
 
 
 def _format_backing(grant: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.client.http_pool import HttpPool
-from gateway.errors import Conflict, NotFound, Unauthorized, Unreachable
+from gateway.errors import InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.wire.local_discovery import FILE_NAME, OWNER_FILE, read_private, secret, state_folder
 
 ID_LENGTH = 32
@@ -41,7 +41,9 @@ def find_request(http: HttpPool, wanted: str) -> dict[str, Any]:
     for records in (read_all(http, "status=pending"), islice(read_all(http, "final=true"), _PAGE)):
         matches = [one for one in records if one["request"]["id"].startswith(wanted)]
         if len(matches) > 1:
-            raise Conflict(f"{len(matches)} requests begin with {wanted}; write more of the id")
+            raise InvalidRequest(
+                f"{len(matches)} requests begin with {wanted}; write more of the id"
+            )
         if matches:
             return matches[0]
     raise NotFound(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from gateway.cli.formatting import say
 from gateway.cli.redis_access import connect_backend
 from gateway.ports.words import LIFT, KillSwitch
 
@@ -13,8 +14,9 @@ async def stop_all(options: argparse.Namespace) -> int:
     async with connect_backend() as found:
         waiting = await found.store.count_pending()
         await found.store.set_stopped(True, by=options.by)
-    print(KillSwitch(on=True, waiting=waiting).stopping)
-    print("`gateway resume` lifts it: " + LIFT)
+    sentence = KillSwitch(on=True, waiting=waiting).stopping
+    told = {"stopped": True, "waiting": waiting}
+    say(told, f"{sentence}\n`gateway resume` lifts it: {LIFT}", options)
     return 0
 
 
@@ -22,5 +24,5 @@ async def resume(options: argparse.Namespace) -> int:
     """Turn the kill switch off."""
     async with connect_backend() as found:
         await found.store.set_stopped(False, by=options.by)
-    print(LIFT)
+    say({"stopped": False}, LIFT, options)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from gateway.cli.formatting import say
 from gateway.cli.redis_access import connect_backend
 from gateway.doctor import gateway_url
 from gateway.errors import NotFound
@@ -19,5 +20,6 @@ async def login(options: argparse.Namespace) -> int:
         if options.name not in {person.name for person in policy.people}:
             raise NotFound(f"there is no approver {options.name}: gateway approver add NAME")
         code = await found.logins.invite(options.name)
-    print(f"{url}/inbox/login#code={code}")
+    link = f"{url}/inbox/login#code={code}"
+    say({"name": options.name, "url": link}, link, options)
     return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gateway.cli.formatting import say
 from gateway.cli.redis_access import connect_backend
 from gateway.policy.lockout import find_lockout, lost_logins
 from gateway.policy.policy_file import BadPolicy, declared_since, differences, read_policy_file
@@ -21,38 +23,52 @@ async def apply(options: argparse.Namespace) -> int:
     refuse_unknown(document)
     async with connect_backend() as found:
         now = await found.store.policy()
-        lines = differences(now, document)
-        for format_line in lines:
-            print(format_line)
-        if taken_back := declared_since(now, document):
-            print(f"takes back what was declared from a card about {', '.join(taken_back)};")
-            print("to keep it, add to the file what `gateway tool list` prints about them")
-        for sentence in lost_logins(now, document):
-            print(sentence)
+        changes = differences(now, document)
+        taken_back, lost = declared_since(now, document), [*lost_logins(now, document)]
+        if not options.json:
+            _print_changes(changes, taken_back, lost)
         tokens = [row.name for row in await found.credentials.list_all(APPROVER)]
-        if lines and not options.yes and (lockout := find_lockout(document, tokens)):
+        if changes and not options.yes and (lockout := find_lockout(document, tokens)):
             raise BadPolicy(
                 f"nothing was changed: {lockout}; or add --yes to apply it all the same"
             )
-        if options.check:
-            print("nothing was changed" if lines else "this file is in force")
-            return 0
-        if not lines:
-            print("this file is in force already")
-            return 0
-        await found.store.apply(replace(document, generation=now.generation), by=options.by)
-    print(f"in force on every replica: {len(lines)} changes")
-    people = {person.name for person in document.people}
-    for name in sorted(set(tokens) - people):
+        applied = bool(changes) and not options.check
+        if applied:
+            await found.store.apply(replace(document, generation=now.generation), by=options.by)
+    if options.json:
+        told = {"changes": changes, "taken_back": taken_back, "lost_logins": lost}
+        print(json.dumps({"applied": applied, **told}))
+    elif applied:
+        _print_applied(len(changes), set(tokens), {person.name for person in document.people})
+    elif options.check:
+        print("nothing was changed" if changes else "this file is in force")
+    else:
+        print("this file is in force already")
+    return 0
+
+
+def _print_changes(changes: Sequence[str], taken_back: Sequence[str], lost: Sequence[str]) -> None:
+    for line in changes:
+        print(line)
+    if taken_back:
+        print(f"takes back what was declared from a card about {', '.join(taken_back)};")
+        print("to keep it, add to the file what `gateway tool list` prints about them")
+    for sentence in lost:
+        print(sentence)
+
+
+def _print_applied(count: int, tokens: set[str], people: set[str]) -> None:
+    print(f"in force on every replica: {count} changes")
+    for name in sorted(tokens - people):
         print(f"{name} is no person of this file, and does nothing any more; their token is left:")
         print(f"  gateway approver revoke {name}")
-    for name in sorted(people - set(tokens)):
+    for name in sorted(people - tokens):
         print(f"{name} has no token to log in with: gateway approver add {name}")
-    return 0
 
 
 async def show(options: argparse.Namespace) -> int:
     """Print the people, routes and risk rules in force."""
     async with connect_backend() as found:
-        print(json.dumps(plain(await found.store.policy()), indent=2, ensure_ascii=False))
+        document = plain(await found.store.policy())
+    say(document, json.dumps(document, indent=2, ensure_ascii=False), options)
     return 0

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from urllib.parse import quote
 
-from gateway.cli.formatting import print_rows
+from gateway.cli.formatting import print_rows, say
 from gateway.cli.http_access import connect_as_approver
 from gateway.errors import InvalidRequest, NotFound
 
@@ -25,11 +24,12 @@ def _list_or_end(options: argparse.Namespace) -> int:
     with connect_as_approver() as http:
         rows = http.call("GET", f"/v1/sessions{query}")["items"]
         if name is None:
-            return print_rows(rows, options, "{agent:24} {name}".format_map, "no session is open")
+            form, head = "{agent:24} {name}".format_map, f"{'AGENT':24} SESSION"
+            return print_rows(rows, options, form, "no session is open", head=head)
         if name not in [row["name"] for row in rows]:
             raise NotFound(f"{agent} has no open session {name}: see `gateway sessions`")
         ended = http.call("POST", f"/v1/sessions/{quote(name, safe='')}/end{query}", {})
     count = len(ended["cancelled"])
     summary = f"the session {name} of {agent} has ended; requests cancelled with it: {count}"
-    print(json.dumps(ended) if options.json else summary)
+    say(ended, summary, options)
     return 0

@@ -8,6 +8,7 @@ import json
 import sys
 from typing import Any
 
+from gateway.cli.formatting import say
 from gateway.cli.http_access import connect_as_approver
 from gateway.domain.safe_text import make_visible
 from gateway.errors import InvalidRequest
@@ -32,9 +33,10 @@ def _declare(options: argparse.Namespace) -> int:
     body["confirmed"] = options.yes
     with connect_as_approver() as http:
         rows = http.call("POST", "/v1/tools", body)["items"]
-    print("in force on every replica:")
-    print(format_row(next(row for row in rows if row["name"] == options.name)))
-    print("Add it to your policy file, or the next `gateway apply` takes it back.")
+    row = next(row for row in rows if row["name"] == options.name)
+    told = f"in force on every replica:\n{format_row(row)}\n"
+    keep = "Add it to your policy file, or the next `gateway apply` takes it back."
+    say(row, told + keep, options)
     return 0
 
 

@@ -35,7 +35,8 @@ T = TypeVar("T")
 EXIT_CODES = {"approved": 0, "denied": 1, "expired": 3, "cancelled": 4}
 PENDING_EXIT = 6
 _CODES = """Exit codes: 0 approved, 1 denied, 2 usage, 3 expired, 4 cancelled, 5 unreachable,
-6 no answer yet (from `ask --no-wait` and `wait`), 7 too much of this agent waits already.
+6 no answer yet (from `ask --no-wait` and `wait`), 7 too much of this agent waits already,
+9 no access: the token is unknown or revoked.
 `wait` gives 1 also for an approval that another process was given: it may have run."""
 _POLL_SECONDS = 25.0
 _SLACK_SECONDS = 10.0
@@ -438,11 +439,7 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
 def _options(words: list[str]) -> argparse.Namespace:
     """Parse the command line; to save time only the parser of this verb is built."""
     cut = words.index("--") if "--" in words else len(words)
-    parser = _ask_parser() if words[0] == "ask" else _wait_parser()
-    add = parser.add_argument
-    add("--timeout", type=float, help="seconds (ask: else the route's; wait: else 900); 0: none")
-    add("--json", action="store_true", help="print the decision as JSON")
-    add("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
+    parser = make_parser(words[0])
     options = parser.parse_args(words[1:cut])
     options.command = words[cut + 1 :]
     if words[0] == "ask":
@@ -469,6 +466,16 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         told = os.environ.get("COLUMNS", "")
         super().__init__(prog, width=(int(told) if told.isdecimal() else _COLUMNS) - 2)
+
+
+def make_parser(verb: str) -> argparse.ArgumentParser:
+    """Return the parser of `ask` or `wait`."""
+    parser = _ask_parser() if verb == "ask" else _wait_parser()
+    add = parser.add_argument
+    add("--timeout", type=float, help="seconds (ask: else the route's; wait: else 900); 0: none")
+    add("--json", action="store_true", help="print the decision as JSON")
+    add("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
+    return parser
 
 
 def _ask_parser() -> argparse.ArgumentParser:

@@ -19,7 +19,7 @@ def first_pending(shell: Shell) -> Any:
 
 def until_refused(shell: Shell, env: dict[str, str]) -> None:
     """Ask until the token is refused: a gateway may know it for a second longer."""
-    while (code := shell.call("ask", "x", "--no-wait", "--", "true", env=env)[0]) != 2:
+    while (code := shell.call("ask", "x", "--no-wait", "--", "true", env=env)[0]) != 9:
         assert code == 6
 
 
@@ -42,14 +42,14 @@ def test_a_session_is_ended_by_name(up: Shell) -> None:
     up.run("ask", "shell", "--session", "repo/main", "--no-wait", "--", "ls", code=6)
     agent = up.run("sessions").split()[0]
     assert "--agent" in up.run("sessions", "--end", "repo/main", code=2)
-    assert "no open session" in up.run("sessions", "--end", "repo", "--agent", agent, code=2)
+    assert "no open session" in up.run("sessions", "--end", "repo", "--agent", agent, code=8)
     said = up.run("sessions", "--end", "repo/main", "--agent", agent)
     assert "cancelled with it: 1" in said
     assert up.run("pending") == "nothing waits\n"
     assert up.run("sessions", "--agent", agent) == "no session is open\n"
     assert up.run("agent", "paused") == "no agent is paused\n"
     assert up.run("pending", "--json") + up.run("sessions", "--agent", agent, "--json") == ""
-    assert "no agent nobody" in up.run("agent", "lift", "nobody", code=2)
+    assert "no agent nobody" in up.run("agent", "lift", "nobody", code=8)
 
 
 def test_deny_with_a_reason(up: Shell) -> None:
@@ -162,7 +162,7 @@ def test_approvers_explain_and_audit(up: Shell, tmp_path: Path) -> None:
     gone = up.run("approver", "revoke", "dana", "--json")
     assert json.loads(gone) == {"name": "dana", "revoked": True}
     assert "dana" not in up.run("explain", "ci", "shell")
-    up.run("login", "dana", code=2)
+    up.run("login", "dana", code=8)
     assert "policy_applied" in up.run("audit", "tail")
     events = [json.loads(line) for line in up.run("audit", "tail", "--json").splitlines()]
     assert "policy_applied" in {event["type"] for event in events}
@@ -297,7 +297,7 @@ def test_high_risk_is_approved_only_with_a_confirmation(up: Shell, tmp_path: Pat
     asking.communicate(timeout=30)
     assert asking.returncode == 0
     assert request_id in up.run("show", request_id[:8])
-    assert "decided already" in up.run("approve", request_id, "--yes", code=2)
+    assert "decided already" in up.run("approve", request_id, "--yes", code=10)
 
 
 def test_a_policy_file_is_applied_at_the_start(shell: Shell, tmp_path: Path) -> None:
@@ -335,9 +335,9 @@ def test_a_decision_is_remembered_listed_and_taken_back(up: Shell) -> None:
     assert up.run("grant", "list", "--agent", "nobody") == "nothing is remembered\n"
     up.run("grant", "revoke", code=2)
     up.run("grant", "revoke", grant)
-    assert "by its whole id" in up.run("grant", "show", grant, code=2)
+    assert "by its whole id" in up.run("grant", "show", grant, code=8)
     whole = listed.split()[0]
-    assert "ended already: revoked, by owner" in up.run("grant", "revoke", whole, code=2)
+    assert "ended already: revoked, by owner" in up.run("grant", "revoke", whole, code=10)
     assert "0 revoked" in up.run("grant", "revoke", "--all")
 
 

@@ -95,7 +95,7 @@ def test_a_token_rotated_meanwhile_asks_nobody_twice(run: Any) -> None:
         lambda call: noted(call, PENDING), REFUSED, lambda call: noted(call, deciding())
     )
     assert (code, len(paths), len(set(asked))) == (0, 3, 1)
-    assert run(REFUSED, REFUSED)[0] == 2
+    assert run(REFUSED, REFUSED)[0] == 9
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
