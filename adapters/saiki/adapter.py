@@ -99,7 +99,7 @@ class Pages:
         code = (await _read_body(request)).get("code")
         if not isinstance(code, str):
             raise Refused(422, "code is missing")
-        session = await finish(self._access.logins.redeem(code))
+        session = await finish(self._access.logins.redeem(code, address=request.remote or ""))
         response = web.json_response({"token": session})
         self._access.sign_in(response, session)
         return response

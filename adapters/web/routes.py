@@ -116,7 +116,7 @@ class Inbox:
         code = body.get("code") if isinstance(body, dict) else None
         if not isinstance(code, str):
             raise Refused(422, "invalid_request", "code is missing")
-        session = await run_to_end(self._logins.redeem(code))
+        session = await run_to_end(self._logins.redeem(code, address=request.remote or ""))
         response = web.json_response({"ok": True})
         self._guard.sign_in(response, session)
         return response

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from gateway.api.authentication import LOOPBACK_HOSTS, Access, FailureLimit
+from gateway.api.authentication import LOOPBACK_HOSTS, Access
 from gateway.api.call import (
     ApiCall,
     Enrolment,
@@ -27,6 +27,7 @@ from gateway.api.middleware import Handler, host_guard, log_call, problem_guard,
 from gateway.api.openapi import served_document
 from gateway.api.routes_and_access import ApiRoute, routes
 from gateway.approvals.core import Core
+from gateway.domain.failure_limit import FailureLimit
 from gateway.domain.health import Readiness
 from gateway.ports import Credentials
 from gateway.wire.codec import JsonObject

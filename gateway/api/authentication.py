@@ -5,14 +5,14 @@ from __future__ import annotations
 import hmac
 import logging
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import NoReturn
 
 from aiohttp import web
 
 from gateway.api.problems import TooMany, Unauthenticated, WrongHost
+from gateway.domain.failure_limit import FailureLimit
 from gateway.errors import NotFound, Unauthorized
 from gateway.ports import Credential, Credentials
 
@@ -21,38 +21,11 @@ CALLER = web.RequestKey("caller", str)  # the kind and name of whose credential 
 log = logging.getLogger("gateway.api")
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
-MAX_REMEMBERED = 10_000  # addresses
 
 _TOKEN_PREFIX = "agw_"
 _TOKEN_NAMES = frozenset({"token", "access_token", "api_key", "apikey", "key", "authorization"})
 _LONGEST_TOKEN = 512
 _AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
-
-
-@dataclass(slots=True)
-class FailureLimit:
-    """Bounds failed credentials per address: `most` in `window` seconds, loopback included.
-
-    Good credentials are admitted all the same: callers behind one proxy share its address, and one
-    that fails on purpose must not lock out the others. `now` gives monotonic seconds.
-    """
-
-    now: Callable[[], float]
-    most: int = 20
-    window: float = 60.0
-    _failures: OrderedDict[str, tuple[float, int]] = field(default_factory=OrderedDict)
-
-    def count_failure(self, address: str) -> None:
-        """Count a failure; raises TooMany when there were too many already."""
-        began, count = self._failures.get(address, (self.now(), 0))
-        if self.now() - began >= self.window:
-            began, count = self.now(), 0
-        if count >= self.most:
-            raise TooMany("too many failed credentials from this address; try again later")
-        self._failures[address] = (began, count + 1)
-        self._failures.move_to_end(address)
-        if len(self._failures) > MAX_REMEMBERED:
-            self._failures.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +68,8 @@ class Access:
             self._refuse(request)
 
     def _refuse(self, request: web.Request) -> NoReturn:
-        self.limit.count_failure(request.remote or "")
+        if not self.limit.count(request.remote or ""):
+            raise TooMany("too many failed credentials from this address; try again later")
         raise Unauthenticated("the token is unknown or revoked: an operator can give a new one")
 
 

@@ -41,8 +41,9 @@ async def up(options: argparse.Namespace) -> int:
     ):
         print(f"The gateway is ready at {gateway.url}", file=sys.stderr)
         if not settings.production:
-            for format_line in await first_login(gateway.backend, gateway.url, settings):
-                print(format_line, file=sys.stderr)
+            seen = sys.stderr.isatty()  # else it may be the log of a service
+            for line in await first_login(gateway.backend, gateway.url, settings, link=seen):
+                print(line, file=sys.stderr)
         await wait()
     return 0
 

@@ -15,8 +15,9 @@ from gateway.ports.outgoing import Notes
 class Logins(Protocol):
     """Browser logins: a one-time code becomes a session, a session names an identity."""
 
-    async def redeem(self, code: str) -> str:
-        """Use up a one-time login code; return a session token. Raises Unauthorized."""
+    async def redeem(self, code: str, *, address: str) -> str:
+        """Use up a one-time login code; return a session token. Raises Unauthorized, and Busy when
+        too many codes were wrong, from this address or in all."""
 
     async def who(self, session: str) -> Identity | None:
         """Return whom the session belongs to; None when it ended."""

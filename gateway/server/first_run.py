@@ -19,8 +19,13 @@ from gateway.wire.local_discovery import OWNER_FILE, write_private
 OWNER = "owner"
 
 
-async def first_login(backend: Backend, url: str, settings: Settings) -> list[str]:
-    """Return the lines that tell a local person how to log in; create the owner first."""
+async def first_login(
+    backend: Backend, url: str, settings: Settings, *, link: bool = True
+) -> list[str]:
+    """Return the lines that tell a local person how to log in; create the owner first.
+
+    With `link` they hold a login link, which is for a person's eyes and not for a log.
+    """
     path = settings.data_dir / OWNER_FILE
     people = {person.name for person in (await backend.store.policy()).people}
     with suppress(Conflict):  # another replica is creating the owner
@@ -31,6 +36,8 @@ async def first_login(backend: Backend, url: str, settings: Settings) -> list[st
             people = {OWNER}
     if OWNER not in people or not path.exists():
         return ["Log in with the link of: gateway login NAME"]
+    if not link:
+        return [f"Answer in the browser with the link of: gateway login {OWNER}"]
     code = await backend.logins.invite(OWNER)
     return [f"Answer in the browser (works once): {url}/inbox/login#code={code}"]
 

@@ -4,11 +4,13 @@ Redis, with how often their person had left by then: who comes back logs in anew
 from __future__ import annotations
 
 import secrets
+from time import monotonic
 from typing import Any
 
+from gateway.domain.failure_limit import FailureLimit
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity
-from gateway.errors import Unauthorized
+from gateway.errors import Busy, Unauthorized
 from gateway.stores.requests import RedisStore, policy_of
 from gateway.wire.canonical_json import sha256_hex
 
@@ -24,6 +26,7 @@ class RedisLogins:
         self._redis = store.redis
         self._keys = store.keys
         self._read: tuple[str | None, PolicyDocument] = (None, PolicyDocument())
+        self._wrong = FailureLimit(now=monotonic)
 
     async def invite(self, person: str) -> str:
         """Return a code that logs this person in, once, within ten minutes."""
@@ -32,11 +35,14 @@ class RedisLogins:
         await self._redis.set(self._key("login", code), holder, ex=CODE_SECONDS)
         return code
 
-    async def redeem(self, code: str) -> str:
-        """Use up a one-time login code; return a session token. Raises Unauthorized."""
+    async def redeem(self, code: str, *, address: str) -> str:
+        """Use up a one-time login code; return a session token. Raises Unauthorized, and Busy when
+        too many codes were wrong, from this address or in all. A good one works all the same."""
         holder = await self._redis.getdel(self._key("login", code))
         departed = await self._redis.hgetall(self._keys.departed)
         if _identity(holder, await self._store.policy(), departed) is None:
+            if not self._wrong.count(address):
+                raise Busy("too many login links were wrong; try again in a minute")
             raise Unauthorized("this login link was used already, or is too old; ask for a new one")
         session = secrets.token_urlsafe(32)
         await self._redis.set(self._key("browser", session), holder, ex=SESSION_SECONDS)

@@ -8,8 +8,9 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
-from gateway.api.authentication import FailureLimit, bearer_token
-from gateway.api.problems import TooMany, Unauthenticated
+from gateway.api.authentication import bearer_token
+from gateway.api.problems import Unauthenticated
+from gateway.domain.failure_limit import FailureLimit
 from gateway.models import new_id
 from tests.api.replica import (
     AGENT_TOKEN,
@@ -209,14 +210,13 @@ async def test_a_revoked_credential_counts_as_failed(gate: Replica) -> None:
 def test_the_limit_ends_with_its_window() -> None:
     """Failures are forgiven after the window, counted by an injected clock, for each address."""
     now = [0.0]
-    limit = FailureLimit(now=lambda: now[0], most=2, window=60.0)
-    for _ in range(2):
-        limit.count_failure("a")
-    with pytest.raises(TooMany):
-        limit.count_failure("a")
-    limit.count_failure("b")
+    limit = FailureLimit(now=lambda: now[0], most=2, in_all=5, window=60.0)
+    assert [limit.count("a") for _ in range(3)] == [True, True, False]
+    assert [limit.count("b") for _ in range(3)] == [True, True, False]
+    assert not limit.count("c")
     now[0] = 60.0
-    limit.count_failure("a")
+    assert limit.count("a")
+    assert limit.count("c")
 
 
 async def test_enrolment_guesses_are_limited(server_url: str, namespace: str) -> None:

@@ -30,7 +30,7 @@ def up(shell: Shell) -> Iterator[Shell]:
     writing.close()
     with reading, os.fdopen(reading.fileno(), closefd=False) as said:
         lines: list[str] = []
-        while "works once" not in "".join(lines):
+        while "Answer in the browser" not in "".join(lines):
             line = said.readline()
             assert line, lines
             lines.append(line)

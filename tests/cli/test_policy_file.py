@@ -31,7 +31,7 @@ def running(shell: Shell, path: Path) -> Iterator[tuple[subprocess.Popen[str], l
     process = shell.popen("up", env={"GATEWAY_POLICY_FILE": str(path)})
     said: list[str] = []
     try:
-        until(process, "Log in|works once", said)
+        until(process, "Log in|Answer in the browser", said)
         yield process, said
     finally:
         process.terminate()

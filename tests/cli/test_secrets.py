@@ -156,7 +156,7 @@ def test_no_secret_is_logged_audited_or_counted(shell: Shell, tmp_path: Path) ->
     with log.open("w") as file:
         process = shell.popen("up", stderr=file)
     try:
-        while "works once" not in log.read_text():
+        while "Answer in the browser" not in log.read_text():
             assert process.poll() is None
         made = json.loads(shell.run("agent", "add", "leaky", "--json"))
         state = Path(shell.env["GATEWAY_DATA_DIR"])

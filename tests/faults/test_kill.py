@@ -40,7 +40,7 @@ class Machine:
     async def start(self) -> None:
         """Run `gateway up` until it is ready, on the port of this machine."""
         self.process = self.run("up")
-        await self.process.until_said("works once", "gateway login")
+        await self.process.until_said("Answer in the browser", "gateway login")
 
     async def kill(self) -> None:
         """kill -9 the gateway; its server goes with it."""

@@ -25,10 +25,20 @@ async def test_the_owner_is_made_once(tmp_path: Path) -> None:
         assert await gateway.backend.credentials.authenticate(kept["token"])
         for link in links:
             assert gateway.url in link[0]
-            session = await gateway.backend.logins.redeem(link[0].rpartition("=")[2])
+            session = await gateway.backend.logins.redeem(link[0].rpartition("=")[2], address="")
             found = await gateway.backend.logins.who(session)
             assert found is not None
             assert found.id == OWNER
+
+
+async def test_a_log_gets_no_link(tmp_path: Path) -> None:
+    """Who reads the service's log reads which command prints one, and no code."""
+    settings = Settings(data_dir=tmp_path / "data", port=0, adapters=())
+    async with run_gateway(settings) as gateway:
+        assert await first_login(gateway.backend, gateway.url, settings, link=False) == [
+            "Answer in the browser with the link of: gateway login owner"
+        ]
+        assert await gateway.backend.store.redis.keys("*login*") == []
 
 
 async def test_no_link_for_an_owner_who_was_revoked(tmp_path: Path) -> None:
@@ -73,12 +83,12 @@ async def test_who_came_back_is_told_apart_over_the_older_protocol_too(
     async with run_gateway(settings) as gateway:
         logins, credentials = gateway.backend.logins, gateway.backend.credentials
         await credentials.add_approver("ann")
-        before = await logins.redeem(await logins.invite("ann"))
+        before = await logins.redeem(await logins.invite("ann"), address="")
         assert await logins.who(before) is not None
         await credentials.revoke_approver("ann")
         assert await logins.who(before) is None
         await credentials.add_approver("ann")
-        after = await logins.redeem(await logins.invite("ann"))
+        after = await logins.redeem(await logins.invite("ann"), address="")
         assert await logins.who(before) is None
         found = await logins.who(after)
         assert found is not None

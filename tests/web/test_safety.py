@@ -425,20 +425,20 @@ def test_scripts_make_no_markup() -> None:
 async def test_a_revoked_approver_is_signed_out(box: Inbox) -> None:
     """Their session and their unused login codes open nothing any more."""
     backend = box.gateway.backend
-    session = await backend.logins.redeem(await backend.logins.invite("ann"))
+    session = await backend.logins.redeem(await backend.logins.invite("ann"), address="")
     unused = await backend.logins.invite("ann")
     assert await backend.logins.who(session) is not None
     await backend.credentials.revoke_approver("ann")
     assert await backend.logins.who(session) is None
     with pytest.raises(Unauthorized):
-        await backend.logins.redeem(unused)
+        await backend.logins.redeem(unused, address="")
 
 
 @pytest.mark.parametrize("way", ["revoked", "dropped by a policy file"])
 async def test_who_comes_back_logs_in_anew(box: Inbox, way: str) -> None:
     """Sessions and codes from before stay dead when the name is added again within their time."""
     backend = box.gateway.backend
-    session = await backend.logins.redeem(await backend.logins.invite("ann"))
+    session = await backend.logins.redeem(await backend.logins.invite("ann"), address="")
     unused = await backend.logins.invite("ann")
     before = await backend.store.policy()
     if way == "revoked":
@@ -451,8 +451,8 @@ async def test_who_comes_back_logs_in_anew(box: Inbox, way: str) -> None:
         await backend.store.apply(replace(now, people=before.people), by="test")
     assert await backend.logins.who(session) is None
     with pytest.raises(Unauthorized):
-        await backend.logins.redeem(unused)
-    again = await backend.logins.redeem(await backend.logins.invite("ann"))
+        await backend.logins.redeem(unused, address="")
+    again = await backend.logins.redeem(await backend.logins.invite("ann"), address="")
     assert (await backend.logins.who(again)) is not None
 
 

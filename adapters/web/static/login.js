@@ -22,13 +22,18 @@ form.addEventListener("submit", async (event) => {
   const problem = answer ? await answer.json() : null;
   says.textContent = problem?.detail ?? "The gateway does not answer. Try again.";
   says.classList.add("problem");
+  if (problem?.code === "unauthorized") askForAnother();
 });
 
 if (code) {
   // Until here a press would have left the page without the code.
   document.querySelector("button").disabled = false;
 } else {
-  form.remove();
   says.textContent = given.has("signed-out") ? "You are signed out." : "You are not signed in.";
+  askForAnother();
+}
+
+function askForAnother() {
+  form.remove();
   document.getElementById("how").hidden = false;
 }
