@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import secrets
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar
 
 from rich.console import Group
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
@@ -55,10 +56,26 @@ log = logging.getLogger("adapters.terminal")
 CARD_LINES, CARD_CHARS = 60, 6000
 _ALL = 10**9  # a card without a limit
 _MOST_LISTED = 200
+_LOOK_SECONDS = 2.0
+_GONE = "The gateway does not answer: what is shown may be old, and no key does anything"
+_NOT_DONE = "no answer: nothing was done"
 
 
-# A failing key handler must end neither the screen nor the gateway.
-_told_of_failures = work(exit_on_error=False)
+Key = Callable[["TerminalApp"], Coroutine[Any, Any, None]]
+
+
+def _told_of_failures(key: Key) -> Callable[[TerminalApp], Worker[None]]:
+    """Have a key's failure told, which ends neither the screen nor the gateway, and a gateway that
+    is gone told at once."""
+
+    @functools.wraps(key)
+    async def pressed(screen: TerminalApp) -> None:
+        if screen.gone:
+            screen.notify(_NOT_DONE, severity="error", markup=False)
+        else:
+            await key(screen)
+
+    return work(exit_on_error=False)(pressed)
 
 
 class TerminalApp(App[None]):
@@ -79,14 +96,15 @@ class TerminalApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         ("y", "approve", "approve"),
         ("n", "deny", "deny"),
-        ("p", "replan", "another plan"),
         ("e", "edit", "edit"),
         ("f", "full", "full text"),
-        ("c", "copy", "copy"),
-        ("k", "claim", "looking"),
         ("r", "remember", "remember"),
-        ("a", "several", "several"),
-        ("g", "granted", "remembered"),
+        # These are told by `?`: the line at the foot is whole on a terminal of 80 columns.
+        Binding("p", "replan", "another plan", show=False),
+        Binding("c", "copy", "copy", show=False),
+        Binding("k", "claim", "looking", show=False),
+        Binding("a", "several", "several", show=False),
+        Binding("g", "granted", "remembered", show=False),
         ("left", "move(-1)", "◀"),
         ("right", "move(1)", "▶"),
         ("question_mark", "help", "help"),
@@ -102,6 +120,7 @@ class TerminalApp(App[None]):
         self._at = 0
         self._more = False
         self._refusals: dict[str, str | None] = {}
+        self.gone = False
         self._reader = who.written
 
     def compose(self) -> ComposeResult:
@@ -116,6 +135,7 @@ class TerminalApp(App[None]):
         self.query_one(VerticalScroll).focus()
         self.set_interval(1.0, self._draw)
         self._follow()
+        self._watch()
 
     @property
     def record(self) -> Record | None:
@@ -140,6 +160,25 @@ class TerminalApp(App[None]):
                 log.warning("the queue was not read: %s", error, extra={"event": "terminal_behind"})
                 self._say(f"not up to date: {error}", bad=True)
                 await asyncio.sleep(1)
+
+    @work(exit_on_error=False)
+    async def _watch(self) -> None:
+        """Say lastingly while the gateway does not answer; then look at everything anew."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            gone = self.gone
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._desk.requests.page(Query(limit=1))
+                    if gone:
+                        await self._reload()
+                self.gone = False
+            except Exception as error:
+                self.gone = True
+                if not gone:
+                    log.warning("no answer: %r", error, extra={"event": "terminal_gone"})
+            if self.gone != gone:
+                self._draw()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Report that a key's action failed; it may be tried again."""
@@ -419,6 +458,8 @@ class TerminalApp(App[None]):
         base.query_one("#card", Static).update(shown)
 
     def _top(self) -> Text:
+        if self.gone:
+            return Text(_GONE, style="bold red")
         if not self._queue:
             return Text(f"approval gateway · {self._who.id}")
         more = "+" if self._more else ""

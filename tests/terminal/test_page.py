@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from textual.binding import Binding
+
 from adapters.terminal import prompts as questions
 from adapters.terminal import screen as answering
 
@@ -22,8 +24,9 @@ def test_every_key_stands_in_the_table() -> None:
         for one in vars(module).values()
         if isinstance(one, type) and one.__module__ == module.__name__
     ]
+    bound = [binding for one in own for binding in vars(one).get("BINDINGS", ())]
     keys = {
-        key for one in own for keys, *_ in vars(one).get("BINDINGS", ()) for key in keys.split(",")
+        key for one in bound for key in (one.key if isinstance(one, Binding) else one[0]).split(",")
     }
     assert NAMES.keys() <= keys
     assert {NAMES.get(key, key) for key in keys} <= named

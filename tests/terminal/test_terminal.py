@@ -470,6 +470,34 @@ async def test_copy_takes_what_would_run(world: World) -> None:
         assert "abcdefghijkl0123" not in seat.screen.clipboard
 
 
+async def test_the_keys_at_the_foot_are_whole_at_80_columns(world: World) -> None:
+    """The last of them too; the others are told by `?`."""
+    async with seated(world) as seat:
+        await seat.pilot.resize_terminal(80, 24)
+        await seat.sees("Nothing waits")
+        foot = seat.text().splitlines()[-1]
+        assert "approve" in foot
+        assert "quit" in foot
+
+
+async def test_a_gateway_that_is_gone_is_told_until_it_is_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first line, and at each key, which decides nothing; then all is looked at anew."""
+    monkeypatch.setattr("adapters.terminal.screen._LOOK_SECONDS", 0.1)
+    record = await world.submit()
+    async with seated(world) as seat:
+        await seat.sees("Approval needed", "1 of 1 waiting")
+        await world.store.redis.client_pause(3000, all=True)
+        await seat.sees("The gateway does not answer")
+        await seat.press("y")
+        await seat.sees("no answer: nothing was done")
+        await seat.sees("1 of 1 waiting")
+        assert (await world.core.requests.get(record.id)).status is Status.PENDING
+        await seat.press("y")
+        assert (await seat.ended(record)).status is Status.APPROVED
+
+
 async def test_help_lists_the_keys(world: World) -> None:
     """`?` shows what each key does."""
     async with seated(world) as seat:
