@@ -19,7 +19,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     command = [sys.executable, "-m", "gateway.cli", "up"]
     gateway = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
     assert gateway.stderr is not None
-    while "/inbox/login#code=" not in (line := gateway.stderr.readline()):
+    while "Answer in the browser" not in (line := gateway.stderr.readline()):
         assert line
     yield env
     gateway.terminate()
