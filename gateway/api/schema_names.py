@@ -7,8 +7,10 @@ name here keeps the document from being written.
 from __future__ import annotations
 
 from gateway import models
-from gateway.api import batches, grants, hooks, messages, operation, paused_agents, tools
+from gateway.api import batches, explain, grants, hooks, messages, operation, paused_agents, tools
+from gateway.approvals import explanation
 from gateway.domain import policy_document, records, risk_rules, statistics
+from gateway.policy import chain
 from gateway.policy.calls import command_table
 from gateway.policy.grants import grant, offers, past_coverage
 
@@ -41,6 +43,11 @@ SCHEMA_NAMES: dict[type, str] = {
     messages.Enrolled: "Enrolled",
     grants.Example: "Example",
     models.Execution: "Execution",
+    explain.ExplainCall: "ExplainCall",
+    explanation.ExplainedGrant: "ExplainedGrant",
+    explanation.ExplainedSign: "ExplainedSign",
+    explanation.ExplainedValue: "ExplainedValue",
+    explanation.Explanation: "Explanation",
     models.FieldKind: "FieldKind",
     grant.Grant: "Grant",
     grants.Grants: "Grants",
@@ -59,6 +66,7 @@ SCHEMA_NAMES: dict[type, str] = {
     grants.Offers: "Offers",
     grants.OffersOfExample: "OffersOfExample",
     command_table.Operands: "Operands",
+    chain.Opinion: "Opinion",
     models.Option: "Option",
     models.Origin: "Origin",
     paused_agents.PausedAgent: "PausedAgent",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.approvals.decisions import ClickJudge
+from gateway.approvals.explanation import Explanations
 from gateway.approvals.grant_creation import GrantCreation
 from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.grants_by_hand import GrantsByHand
@@ -75,6 +76,7 @@ class Core:
         self.holding = Grouping(store, held, writer)
         self.reporting = ReportQuery(store, writer)
         self.approvals = Approvals(store, chain, writer, self.grants, self.proofs)
+        self.explanations = Explanations(store, writer, self.approvals, self.grants)
         self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
         self.requests = RequestDesk(store, writer, self.clicks, self.remembering, self.copies)
         self.sessions = SessionDesk(store, writer, self.approvals, self.grants)

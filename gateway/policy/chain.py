@@ -46,7 +46,7 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opinion:
+class Opinion(Wire):
     """One decider's answer to one request, for `gateway explain`, and what it raised the risk
     to."""
 

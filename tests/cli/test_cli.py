@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.shell import Shell
+from tests.cli.test_policy_file import running
 
 
 def first_pending(shell: Shell) -> Any:
@@ -262,20 +263,30 @@ def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) ->
     ]
 
 
-def test_explain_asks_hooks_and_tells_risk_and_places(up: Shell, tmp_path: Path) -> None:
-    """What would happen to a call: how risky, where it is shown, and what the hooks say."""
+def test_explain_asks_hooks_and_tells_risk_and_places(shell: Shell, tmp_path: Path) -> None:
+    """What would happen to a call: how risky, where it is shown, and what the hooks say: those of
+    the gateway, whatever the caller's settings name."""
     policy, hooks = tmp_path / "policy.toml", tmp_path / "hooks.toml"
-    policy.write_text(POLICY, encoding="utf-8")
-    up.run("apply", str(policy))
+    policy.write_text(
+        POLICY.replace('"owner"\n[[r', '"owner"\nadmin = true\n[[r'), encoding="utf-8"
+    )
     command = json.dumps([sys.executable, str(Path(__file__).parents[1] / "hooks" / "puppet.py")])
     hooks.write_text(f'[hooks.gate]\ncommand = {command}\nenv = {{ PUPPET = "gate" }}\n')
     refuse = {"gate": {"approve_tool": {"approved": False, "reason": "not on a Friday"}}}
     words = ("explain", "ci", "shell", "--arguments", json.dumps({"command": "rm x", **refuse}))
-    assert "not on a Friday" not in up.run(*words)
-    told = up.run(*words, env={"GATEWAY_HOOKS_FILE": str(hooks)})
-    for part in ("not on a Friday", "risk high: deletes files", "shown in web", "1 of owner"):
-        assert part in told
-    found = json.loads(up.run(*words, "--json"))
+    told_by = {}
+    for whose, file in (("the gateway's", str(hooks)), ("the caller's", "")):
+        shell.env["GATEWAY_HOOKS_FILE"] = file
+        with running(shell, policy):
+            if file:
+                made = json.loads(shell.run("approver", "add", "owner", "--admin", "--json"))
+                shell.env["GATEWAY_APPROVER_TOKEN"] = made["token"]
+            told_by[whose] = shell.run(*words, env={"GATEWAY_HOOKS_FILE": str(hooks)})
+            found = json.loads(shell.run(*words, "--json"))
+    assert "not on a Friday" in told_by["the gateway's"]
+    assert "not on a Friday" not in told_by["the caller's"]
+    for part in ("risk high: deletes files", "shown in web", "1 of owner"):
+        assert part in told_by["the gateway's"]
     assert found["risk"] == {"level": "high", "reasons": ["deletes files"]}
     assert found["targets"] == ["web"]
 

@@ -1,0 +1,144 @@
+"""How a call would be decided. Nothing is asked and nothing is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.approvals.grant_lifecycle import GrantLifecycle
+from gateway.approvals.service import Approvals
+from gateway.approvals.writer import Writer
+from gateway.domain.records import Identity, Record
+from gateway.domain.redaction import mask
+from gateway.domain.risk_rules import lift
+from gateway.domain.store import Store
+from gateway.errors import Unauthorized
+from gateway.models import ApprovalRequest, Risk
+from gateway.policy.calls.roles import VARYING
+from gateway.policy.calls.touches import Leaf, touches_of
+from gateway.policy.chain import Opinion, find_decisive
+from gateway.policy.grants.coverage import what_differs
+from gateway.policy.grants.grant import Effect, Grant, Shape
+from gateway.policy.guardrails import find_signs
+from gateway.wire.codec import Wire, build, plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedValue(Wire):
+    """What one value of the arguments is taken for, who says so, and under what it may differ."""
+
+    address: str
+    role: str
+    said_by: str
+    varies: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedSign(Wire):
+    """A sign of danger, and the place of the value that shows it."""
+
+    place: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedGrant(Wire):
+    """A remembered approval of the tool, and what keeps it from covering the call: None if it
+    does cover it."""
+
+    id: str
+    words: str
+    differs: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation(Wire):
+    """What would become of a call, what each decider says about it, and who would be asked.
+
+    `doubts` are values that were not understood. `stopped` says that the kill switch is on, and
+    `known` whether there is such an agent.
+    """
+
+    digest: str
+    stopped: bool
+    risk: Risk
+    route: str
+    targets: tuple[str, ...]
+    approvers: tuple[str, ...]
+    quorum: int
+    arguments: tuple[ExplainedValue, ...]
+    doubts: tuple[str, ...]
+    findings: tuple[ExplainedSign, ...]
+    grants: tuple[ExplainedGrant, ...]
+    deciders: tuple[Opinion, ...]
+    result: str
+    known: bool = True
+
+
+class Explanations:
+    """Explains calls as this gateway would decide them, with its own hooks and deciders."""
+
+    def __init__(
+        self, store: Store, writer: Writer, approvals: Approvals, grants: GrantLifecycle
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._approvals = approvals
+        self._grants = grants
+
+    async def explain(self, identity: Identity, request: ApprovalRequest) -> Explanation:
+        """Return what would become of a call, secrets masked.
+
+        Raises Unauthorized for all but admins.
+        """
+        policy = await self._writer.fresh_policy()
+        if not policy.is_admin(identity):
+            raise Unauthorized("only an admin may see how calls would be decided")
+        opinions = await self._approvals.explain(request)
+        stopped = await self._store.is_stopped()
+        record = await self._approvals.draft(request)
+        grants = [one for one in await self._grants.all() if _is_about(one, record)]
+        route = policy.route_for(request.agent, request.tool)
+        decided = find_decisive(opinions)
+        result = f"{decided.effect} by {decided.decider}" if decided else "people are asked"
+        touched = touches_of(record)
+        made = Explanation(
+            digest=request.digest,
+            stopped=stopped,
+            risk=lift(record.risk, [raised for one in opinions for raised in one.raised]),
+            route=route.name,
+            targets=route.targets,
+            approvers=route.approvers,
+            quorum=route.quorum,
+            arguments=tuple(_describe(leaf) for one in touched for leaf in one.leaves),
+            doubts=tuple(f"{one.address}: {one.words}" for call in touched for one in call.doubts),
+            findings=tuple(
+                ExplainedSign(place=one.place, words=one.words) for one in find_signs(record)
+            ),
+            grants=tuple(
+                ExplainedGrant(id=one.id, words=one.words, differs=what_differs(one, record))
+                for one in grants
+            ),
+            deciders=tuple(opinions),
+            result="denied: the kill switch is on" if stopped else result,
+        )
+        return build(Explanation, mask(plain(made)))
+
+
+def _is_about(grant: Grant, record: Record) -> bool:
+    """Whether a remembered approval of the same tool might cover a call, but for what it runs."""
+    request = record.request
+    near = (grant.agent, grant.match.tool) == (request.agent, request.tool)
+    allows = grant.effect is Effect.ALLOW and grant.match.shape is Shape.PATTERN
+    return near and allows and grant.session in (None, request.session)
+
+
+def _describe(leaf: Leaf) -> ExplainedValue:
+    if leaf.free:
+        varies = "may differ"
+    elif leaf.role in VARYING:
+        varies = "may differ under a rule that reads it"
+    else:
+        varies = "stays as it is"
+    return ExplainedValue(
+        address=leaf.address, role=leaf.role.value, said_by=leaf.source.value, varies=varies
+    )

@@ -1,0 +1,33 @@
+"""What would become of a call, asked of the gateway that would decide it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.wire.codec import plain
+from tests.api.replica import ANN_TOKEN, Replica, made
+
+
+@pytest.mark.parametrize("agent", ["agent1", "nobody"])
+async def test_it_is_explained_and_not_asked(gate: Replica, agent: str) -> None:
+    """Each decider's opinion, the route and the people; an agent that does not exist is said."""
+    policy = await gate.store.policy()
+    people = tuple(replace(one, admin=one.name == "ann") for one in policy.people)
+    await gate.store.apply(replace(policy, people=people), by="test")
+    body = {"request": plain(made(agent=agent))}
+    answer = await gate.call("POST", "/v1/explain", body, token=ANN_TOKEN)
+    assert answer.status == 200
+    assert answer.json["result"] == "people are asked"
+    assert answer.json["approvers"] == ["ann"]
+    assert answer.json["deciders"]
+    assert answer.json.get("known", True) is (agent != "nobody")
+    assert (await gate.call("GET", "/v1/requests", token=ANN_TOKEN)).json["items"] == []
+
+
+async def test_only_an_admin_may_ask(gate: Replica) -> None:
+    """What is in force is not for agents, nor for everybody who may approve."""
+    body = {"request": plain(made())}
+    assert (await gate.call("POST", "/v1/explain", body)).status == 403
+    assert (await gate.call("POST", "/v1/explain", body, token=ANN_TOKEN)).status == 403
