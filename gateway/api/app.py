@@ -22,8 +22,15 @@ from gateway.api.call import (
     read_body,
     read_query,
 )
-from gateway.api.metrics import Metrics, Outboxes, no_outboxes
-from gateway.api.middleware import Handler, host_guard, log_call, problem_guard, security_headers
+from gateway.api.metrics import AdapterProblems, Measure, Metrics, Outboxes, no_outboxes
+from gateway.api.middleware import (
+    Handler,
+    count_responses,
+    host_guard,
+    log_call,
+    problem_guard,
+    security_headers,
+)
 from gateway.api.openapi import served_document
 from gateway.api.routes_and_access import ApiRoute, routes
 from gateway.approvals.core import Core
@@ -54,7 +61,8 @@ class Site:
     """How the API is reached: host names beside the loopback ones, and whether over TLS.
 
     `pages` are the web pages of adapters, served beside the API under the same guards; `closing`
-    ends what they keep open. `intercept` passes agents' messages through policy hooks.
+    ends what they keep open. `intercept` passes agents' messages through policy hooks. The metrics
+    read `measure`, `outboxes` and `adapters`.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -62,7 +70,9 @@ class Site:
     pages: tuple[web.AbstractRouteDef, ...] = ()
     closing: tuple[Callable[[], None], ...] = ()
     intercept: Intercept = _without_hooks
+    measure: Measure | None = None
     outboxes: Outboxes = no_outboxes
+    adapters: AdapterProblems = dict
 
 
 def build_api(
@@ -84,11 +94,20 @@ def build_api(
     site = site or Site()
     bounds = limits or Limits()
     table = routes(enrolment=enrolment is not None)
+    metrics = Metrics(
+        reads,
+        site.measure,
+        site.outboxes,
+        site.adapters,
+        core.health,
+        core.tally,
+        store_errors=store_errors,
+    )
     services = Services(
         core=core,
         reads=reads,
         access=Access(credentials=credentials, limit=FailureLimit(now=time.monotonic)),
-        metrics=Metrics(reads, site.outboxes, core.health),
+        metrics=metrics,
         ready=ready,
         enrolment=enrolment,
         intercept=site.intercept,
@@ -109,6 +128,7 @@ def build_api(
         app.router.add_route(one.method, path, _serve(one, services))
     app.add_routes(site.pages)
     app.on_response_prepare.append(security_headers(site.secure))
+    app.on_response_prepare.append(count_responses(metrics))
     app.on_shutdown.append(_end_waits(site.closing))
     return app
 

@@ -3,21 +3,32 @@ replica, each event once."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import asyncio
+import platform
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
-from prometheus_client.registry import Collector
 
+from gateway import __version__
+from gateway.api.collectors import CountsCollector, StoreCollector, TallyCollector
 from gateway.domain.clock import SystemClock
-from gateway.domain.event_counts import CARD, DEAD_LETTER, ENDED, REFUSED, SUBMITTED
+from gateway.domain.figures import StoreFigures, Tally
 from gateway.domain.health import Health
+from gateway.errors import Unreachable
 from gateway.ports.outgoing import OutboxFigures
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_1_0_0
 
+_ASK_SECONDS = 2.0
 _DECIDE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
@@ -40,22 +51,14 @@ _OF_CARDS = {
     "outbox_requests": "Requests and grants whose cards are to be looked at.",
     "outbox_age_seconds": "For how long the first of them has been due.",
 }
-_PLAIN = (
-    ("gateway_submitted", SUBMITTED, "Requests taken in, on all replicas."),
-    ("gateway_refused", REFUSED, "Messages and clicks refused, on all replicas."),
-    ("gateway_dead_letters", DEAD_LETTER, "Messages that could not be handled, on all replicas."),
-)
-_LABELLED = (
-    ("gateway_requests", ENDED, ["status", "reason"], "Requests that ended, on all replicas."),
-    (
-        "gateway_cards",
-        CARD,
-        ["outcome"],
-        "What became of cards that were posted or edited, on all replicas.",
-    ),
-)
 Outboxes = Callable[[], Awaitable[Sequence[OutboxFigures]]]
 """Returns how true the cards of each adapter that posts are."""
+
+
+Measure = Callable[[], Awaitable[StoreFigures]]
+"""Measures the store."""
+AdapterProblems = Callable[[], Mapping[str, Sequence[str]]]
+"""Returns what is wrong with each adapter that can tell."""
 
 
 async def no_outboxes() -> Sequence[OutboxFigures]:
@@ -63,37 +66,37 @@ async def no_outboxes() -> Sequence[OutboxFigures]:
     return ()
 
 
-class _Counted(Collector):
-    """What was counted on all replicas."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        """Yield the counters."""
-        for name, counted, says in _PLAIN:
-            yield CounterMetricFamily(name, says, self.counts.get(counted, 0))
-        for name, counted, labels, says in _LABELLED:
-            family = CounterMetricFamily(name, says, labels=labels)
-            for what, count in sorted(self.counts.items()):
-                kind, *values = what.split()
-                if kind == counted:
-                    family.add_metric(values, count)
-            yield family
-
-
 class Metrics:
-    """The gateway's figures, in a registry of their own.
+    """The gateway's figures, in registries of their own.
 
-    What waits, how true the cards are and what is wrong is asked at each scrape.
+    What waits, how true the cards are and what is wrong is asked at each scrape; where the store
+    does not answer (`store_errors`, or too late), the page has what is known without it.
     """
 
-    def __init__(self, waits: Waits, outboxes: Outboxes, health: Health) -> None:
+    def __init__(
+        self,
+        waits: Waits,
+        measure: Measure | None,
+        outboxes: Outboxes,
+        adapters: AdapterProblems,
+        health: Health,
+        tally: Tally,
+        *,
+        store_errors: tuple[type[Exception], ...],
+    ) -> None:
         self._waits = waits
+        self._measure = measure
         self._health = health
         self._outboxes = outboxes
-        self._registry = registry = CollectorRegistry()
-        self._counted = _Counted()
+        self._adapters = adapters
+        errors: tuple[type[Exception], ...] = (TimeoutError, Unreachable, *store_errors)
+        self._store_errors = errors
+        self._own = own = CollectorRegistry()
+        self._asked = registry = CollectorRegistry()
+        self._store = StoreCollector()
+        registry.register(self._store)
+        self._make_own(own, tally)
+        self._counted = CountsCollector()
         registry.register(self._counted)
         self._pending = Gauge(
             "gateway_pending_requests", "Requests that wait for an answer.", registry=registry
@@ -102,7 +105,7 @@ class Metrics:
             "gateway_troubles",
             "What is wrong here just now: `down` keeps everybody from answering.",
             ["severity"],
-            registry=registry,
+            registry=own,
         )
         self._oldest = Gauge(
             "gateway_oldest_pending_seconds",
@@ -114,26 +117,58 @@ class Metrics:
             for name, says in _OF_CARDS.items()
         }
         self.auth_failures = Counter(
-            "gateway_auth_failures", "Calls without a good credential, here.", registry=registry
+            "gateway_auth_failures", "Calls without a good credential, here.", registry=own
         )
         self.waiters = Gauge(
             "gateway_http_waiters",
             "Calls that wait for news of a request, here.",
-            registry=registry,
+            registry=own,
         )
         self.decide_seconds = Histogram(
             "gateway_decide_seconds",
             "How long it took to apply a decision that came over HTTP, here.",
             buckets=_DECIDE_BUCKETS,
-            registry=registry,
+            registry=own,
+        )
+
+    def _make_own(self, own: CollectorRegistry, tally: Tally) -> None:
+        own.register(TallyCollector(tally))
+        ProcessCollector(registry=own)
+        build = Gauge("gateway_build_info", "What runs here.", ["version", "python"], registry=own)
+        build.labels(__version__, platform.python_version()).set(1)
+        self._redis_up = Gauge("gateway_redis_up", "1 while Redis answers here.", registry=own)
+        self._adapter_up = Gauge(
+            "gateway_adapter_up",
+            "1 while people can answer through this adapter here.",
+            ["adapter"],
+            registry=own,
+        )
+        self.responses = Counter(
+            "gateway_http_responses", "Answers to calls, here.", ["status"], registry=own
         )
 
     async def page(self) -> bytes:
         """Return the figures in Prometheus' text format."""
-        self._counted.counts = await self._waits.event_counts()
+        try:
+            async with asyncio.timeout(_ASK_SECONDS):
+                await self._ask()
+        except self._store_errors:
+            self._redis_up.set(0)
+            asked = b""
+        else:
+            self._redis_up.set(1)
+            asked = generate_latest(self._asked)
         wrong = self._health.readiness
         self._troubles.labels("down").set(len(wrong.down))
         self._troubles.labels("degraded").set(len(wrong.degraded))
+        for name, problems in self._adapters().items():
+            self._adapter_up.labels(name).set(not problems)
+        return generate_latest(self._own) + asked
+
+    async def _ask(self) -> None:
+        self._counted.counts = await self._waits.event_counts()
+        if self._measure is not None:
+            self._store.found = await self._measure()
         self._pending.set(await self._waits.count_pending())
         oldest = await self._waits.oldest_pending()
         waited = 0 if oldest is None else SystemClock().now_ms() - oldest
@@ -142,4 +177,3 @@ class Metrics:
             figures = (found.stale, found.oldest_stale, found.waiting, found.overdue)
             for gauge, figure in zip(self._of_cards.values(), figures, strict=True):
                 gauge.labels(found.adapter).set(figure)
-        return generate_latest(self._registry)

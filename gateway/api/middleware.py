@@ -12,6 +12,7 @@ from aiohttp.typedefs import Middleware
 
 from gateway.api.authentication import CALLER, check_host, check_query
 from gateway.api.call import Services
+from gateway.api.metrics import Metrics
 from gateway.api.problems import Unauthenticated, problem_of, refusal_of
 from gateway.domain.redaction import bug
 from gateway.errors import GatewayError, Unreachable
@@ -113,6 +114,17 @@ def security_headers(secure: bool) -> Callable[[web.Request, web.StreamResponse]
         answer.headers["X-Request-ID"] = request.get(CALL, "")
 
     return add
+
+
+def count_responses(
+    metrics: Metrics,
+) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Return the hook that counts every answer by its status, adapters' pages too."""
+
+    async def count(request: web.Request, answer: web.StreamResponse) -> None:
+        metrics.responses.labels(str(answer.status)).inc()
+
+    return count
 
 
 def path_of(request: web.Request) -> str | None:

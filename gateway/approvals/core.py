@@ -21,6 +21,7 @@ from gateway.approvals.session_desk import SessionDesk
 from gateway.approvals.tool_declarations import ToolDeclarations
 from gateway.approvals.writer import Writer
 from gateway.domain.clock import Clock
+from gateway.domain.figures import Tally
 from gateway.domain.health import Health
 from gateway.domain.store import WritableStore
 from gateway.policy.allow_deny_rules import rule_links
@@ -60,11 +61,12 @@ class Core:
         book = GrantBook(grants, clock)
         self.feed = feed
         self.health = Health()
+        self.tally = Tally()
         self.outbox = outbox
         self.held = held
         self.sizes = CardSizes()
         self.proofs = MaskProofs()
-        self.writer = writer = Writer(store, clock, signer, book)
+        self.writer = writer = Writer(store, clock, signer, book, tally=self.tally)
         chain = Chain([*book.deciders, *rule_links(writer.policy), *deciders])
         self.copies = PostedCopies(store, outbox)
         self.grants = GrantLifecycle(store, book, clock, writer, self.copies)

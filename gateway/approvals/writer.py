@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from gateway.approvals.transitions import close_record
 from gateway.domain.clock import Clock
+from gateway.domain.figures import Tally
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route, adapters_of
 from gateway.domain.records import Outcome, Record
 from gateway.domain.redaction import mask
@@ -89,8 +90,8 @@ DecideAll = Callable[[Sequence[Record | None]], Awaitable[Sequence[Transition]]]
 class Writer:
     """Writes requests, signs decisions, and knows the policy they are made under.
 
-    `tries` is how often something is decided anew, when the request or the policy changed
-    meanwhile, before its caller is told to come again.
+    `tally` counts how long requests waited that end here. `tries` is how often something is decided
+    anew, when the request or the policy changed meanwhile, before its caller is told to come again.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Writer:
         signer: Signer | None,
         book: GrantBook,
         *,
+        tally: Tally,
         tries: int = 20,
     ) -> None:
         self._store: Store = store
@@ -107,6 +109,7 @@ class Writer:
         self._clock = clock
         self._signer = signer
         self._tries = tries
+        self._tally = tally
         self.book = book
         self._policy: PolicyDocument | None = None
         self._forgotten = 0
@@ -219,7 +222,7 @@ class Writer:
             known = None
             if transition is None:
                 return Update(record, changed=False)
-            result = await self._requests.change(transition, origin)
+            result = await self._change(transition, origin)
             if result is WriteResult.OK:
                 return Update(transition.after, changed=True)
             if result is WriteResult.EARLY:
@@ -227,7 +230,7 @@ class Writer:
             if result in TOO_LATE and not transition.before.final:
                 # Whether it is this or another replica that ends it is the same to whoever asked.
                 ending = self.plan_end(transition.before, _FORCED[result])
-                await self._requests.change(ending)
+                await self._change(ending)
             self._handle_refusal(result, transition)
         raise Unreachable("the request keeps changing")
 
@@ -244,6 +247,8 @@ class Writer:
             if transitions:
                 result, which = await self._requests.change_all(transitions)
             if result is WriteResult.OK:
+                for one in transitions:
+                    self._tally.end(one.before, one.after)
                 after = {one.after.id: one.after for one in transitions}
                 return [after.get(record.id, record) for record in found if record]
             self._handle_refusal(result, next(one for one in transitions if one.before.id == which))
@@ -338,6 +343,14 @@ class Writer:
         return decision.with_signature(self._signer.sign)
 
     # ---------------------------------------------------------------- inside
+
+    async def _change(
+        self, transition: Transition, origin: MessageContext | None = None
+    ) -> WriteResult:
+        result = await self._requests.change(transition, origin)
+        if result is WriteResult.OK:
+            self._tally.end(transition.before, transition.after)
+        return result
 
     async def _read(self, request_id: str) -> Record:
         record = await self._store.load(request_id)

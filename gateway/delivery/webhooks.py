@@ -32,6 +32,7 @@ from gateway.delivery.egress_guard import (
     target_of,
 )
 from gateway.domain.clock import Clock
+from gateway.domain.figures import Tally
 from gateway.domain.records import AuditEvent
 from gateway.domain.tasks import check_wanted
 from gateway.errors import Unreachable
@@ -88,6 +89,17 @@ class Webhook:
     longest_pause: float = 300.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """How names are resolved, and how time passes."""
+
+    resolve: Resolve = resolve_by_system
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+_REAL = Outside()
+
+
 class Webhooks:
     """Sends events to one receiver. `store_errors` are raised by a store that does not answer.
 
@@ -102,9 +114,9 @@ class Webhooks:
         cursor: Cursor,
         clock: Clock,
         *,
+        tally: Tally,
         store_errors: tuple[type[Exception], ...],
-        resolve: Resolve = resolve_by_system,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        outside: Outside = _REAL,
     ) -> None:
         self._hook = hook
         self._key = _key(hook.secret)
@@ -113,9 +125,9 @@ class Webhooks:
         self._past = past
         self._cursor = cursor
         self._clock = clock
+        self._tally = tally
         self._down: tuple[type[Exception], ...] = (Unreachable, *store_errors)
-        self._resolve = resolve
-        self._pause = pause
+        self._resolve, self._pause = outside.resolve, outside.pause
 
     async def run(self) -> None:
         """Send what was not sent yet, then every event as it comes, until cancelled."""
@@ -159,6 +171,7 @@ class Webhooks:
             if attempt < hook.attempts:
                 await self._pause(pause)
                 pause = min(2 * pause, hook.longest_pause)
+        self._tally.webhooks_lost += 1
         log.error("a webhook was given up", extra={"event": "webhook_lost", "id": event.id})
         return True
 
@@ -173,6 +186,7 @@ class Webhooks:
             if 200 <= status < 300:  # noqa: PLR2004 (HTTP's own figures)
                 return True
             why = f"status {status}"
+        self._tally.webhook_failures += 1
         log.warning(
             "a webhook was not taken (attempt %d): %s",
             attempt,

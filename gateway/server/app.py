@@ -20,10 +20,11 @@ from gateway.delivery.hook_events import HookEvents
 from gateway.delivery.outbox_figures import measure_outbox
 from gateway.delivery.webhooks import Webhook, Webhooks
 from gateway.domain.clock import SystemClock
+from gateway.domain.figures import Tally
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.errors import Conflict, GatewayError, InvalidRequest
 from gateway.policy.hooks.host import HookHost, host_hooks
-from gateway.ports import Adapter, Desk, Feed, HasRoutes, HasStreams, Posts
+from gateway.ports import Adapter, Desk, Feed, HasProblems, HasRoutes, HasStreams, Posts
 from gateway.ports.outgoing import OutboxFigures
 from gateway.server.background import (
     desk_of,
@@ -47,6 +48,7 @@ from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.embedded_server import running_engine
 from gateway.stores.event_feed import RedisCursor, RedisFeed
+from gateway.stores.figures import measure_store
 from gateway.stores.ingress import Ingress
 from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
@@ -108,16 +110,15 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             _watch_health(core, store, ingress, feed, tuple(adapters.values()))
         )
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
+        site = site_of(settings, adapters, desks, backend.logins)
         app = build_api(
             core=core,
             reads=store,
             credentials=backend.credentials,
             ready=watch.look,
             store_errors=REDIS_ERRORS,
-            site=replace(
-                site_of(settings, adapters, desks, backend.logins),
-                intercept=hooks.review_message,
-                outboxes=partial(_measure_outboxes, store, core, adapters),
+            site=_with_figures(
+                replace(site, intercept=hooks.review_message), store, core, adapters
             ),
             enrolment=enrolling,
         )
@@ -130,6 +131,18 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         yield Gateway(backend=backend, core=core, url=url, public_key=signer.public_key)
 
 
+def _with_figures(
+    site: Site, store: RedisStore, core: Core, adapters: Mapping[str, Adapter]
+) -> Site:
+    """Return the site with what its metrics are read from."""
+    return replace(
+        site,
+        measure=partial(measure_store, store),
+        outboxes=partial(_measure_outboxes, store, core, adapters),
+        adapters=partial(_problems_of, adapters),
+    )
+
+
 async def _measure_outboxes(
     store: RedisStore, core: Core, adapters: Mapping[str, Adapter]
 ) -> list[OutboxFigures]:
@@ -137,6 +150,11 @@ async def _measure_outboxes(
     names = [name for name, adapter in adapters.items() if isinstance(adapter, Posts)]
     clock = SystemClock()
     return [await measure_outbox(name, store, core.outbox, clock) for name in names]
+
+
+def _problems_of(adapters: Mapping[str, Adapter]) -> dict[str, Sequence[str]]:
+    """Return what is wrong with each adapter that can tell."""
+    return {name: one.problems() for name, one in adapters.items() if isinstance(one, HasProblems)}
 
 
 @asynccontextmanager
@@ -195,7 +213,7 @@ async def _work_for_all(
         await stack.enter_async_context(run_reviews(core))
         await stack.enter_async_context(run_reminders(core, store))
         if settings.webhook_url is not None:
-            posting = _webhooks(settings, core.feed, store)
+            posting = _webhooks(settings, core.feed, store, core.tally)
             await stack.enter_async_context(run_in_background("webhooks", posting.run))
         if settings.hooks_file is not None:
             hook_events = HookEvents(hooks, store, feed)
@@ -244,7 +262,7 @@ async def _first_policy(backend: Backend, settings: Settings) -> str | None:
     return None
 
 
-def _webhooks(settings: Settings, feed: Feed, store: RedisStore) -> Webhooks:
+def _webhooks(settings: Settings, feed: Feed, store: RedisStore, tally: Tally) -> Webhooks:
     if settings.webhook_url is None or settings.webhook_secret is None:
         raise GatewayError("GATEWAY_WEBHOOK_URL needs GATEWAY_WEBHOOK_SECRET")
     hook = Webhook(
@@ -253,8 +271,15 @@ def _webhooks(settings: Settings, feed: Feed, store: RedisStore) -> Webhooks:
         hosts=settings.webhook_hosts,
         production=settings.production,
     )
-    clock = SystemClock()
-    return Webhooks(hook, feed, store, RedisCursor(store), clock, store_errors=REDIS_ERRORS)
+    return Webhooks(
+        hook,
+        feed,
+        store,
+        RedisCursor(store),
+        SystemClock(),
+        tally=tally,
+        store_errors=REDIS_ERRORS,
+    )
 
 
 def site_of(

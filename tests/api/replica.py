@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import redis.asyncio
@@ -27,6 +28,7 @@ from gateway.ports import Credential
 from gateway.server.connections import core_over
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.event_feed import RedisFeed
+from gateway.stores.figures import measure_store
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
 from gateway.wire.codec import JsonObject, build, plain
@@ -242,7 +244,12 @@ async def replica(
             credentials=RedisCredentials(store, SystemClock()) if registered else credentials,
             ready=ready,
             store_errors=(RedisError, OSError),
-            site=Site(hosts=frozenset({"gateway.example"}), secure=secure, pages=tuple(pages)),
+            site=Site(
+                hosts=frozenset({"gateway.example"}),
+                secure=secure,
+                pages=tuple(pages),
+                measure=partial(measure_store, store),
+            ),
             enrolment=Enrolment(secret=ENROL_SECRET, enroll=enroll_anyone) if enrolment else None,
             limits=limits,
         )

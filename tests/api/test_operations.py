@@ -25,7 +25,13 @@ from tests.api.replica import (
     replica,
 )
 
-COUNTED = ("gateway_submitted", "gateway_re", "gateway_dead", "gateway_cards")
+COUNTED = (
+    "gateway_submitted",
+    "gateway_refused",
+    "gateway_requests",
+    "gateway_dead_",
+    "gateway_cards",
+)
 DOCS = Path(__file__).parents[2] / "docs"
 
 

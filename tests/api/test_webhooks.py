@@ -16,10 +16,11 @@ import pytest_asyncio
 from aiohttp import web
 
 from gateway.delivery.egress_guard import Forbidden, Resolve
-from gateway.delivery.webhooks import Webhook, Webhooks
+from gateway.delivery.webhooks import Outside, Webhook, Webhooks
 from gateway.domain.clock import SystemClock
 from gateway.stores.credentials import REDIS_ERRORS
 from tests.api.replica import POLICY, Replica, made, replica, until
+from tests.api.test_operations import figures
 
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -140,9 +141,9 @@ async def sending(
         gate.store,
         cursor,
         SystemClock(),
+        tally=gate.core.tally,
         store_errors=REDIS_ERRORS,
-        resolve=resolve,
-        pause=pauses or Pauses(),
+        outside=Outside(resolve=resolve, pause=pauses or Pauses()),
     )
     if await cursor.load_cursor() is None:
         await cursor.save_cursor("0-0")
@@ -206,6 +207,10 @@ async def test_attempts_are_bounded_and_the_next_event_goes_on(
     assert [
         one.__dict__.get("event") for one in caplog.records if one.levelno == logging.ERROR
     ] == ["webhook_lost"]
+    assert (gate.core.tally.webhook_failures, gate.core.tally.webhooks_lost) == (3, 1)
+    told = await figures(gate)
+    assert told["gateway_webhook_failures_total"] == 3
+    assert told["gateway_webhooks_lost_total"] == 1
 
 
 async def test_sending_goes_on_where_it_ended(gate: Replica, receiver: Receiver) -> None:
@@ -233,8 +238,9 @@ async def test_a_first_start_begins_with_what_happens_then(
         gate.store,
         RedisCursor(gate),
         SystemClock(),
+        tally=gate.core.tally,
         store_errors=REDIS_ERRORS,
-        resolve=at_home,
+        outside=Outside(resolve=at_home),
     )
     task = asyncio.create_task(hooks.run())
     async with gate.core.feed.changes():  # the task has had its turn to subscribe as well
@@ -358,6 +364,7 @@ async def test_a_weak_secret_is_refused_at_the_start(
             gate.store,
             RedisCursor(gate),
             SystemClock(),
+            tally=gate.core.tally,
             store_errors=REDIS_ERRORS,
         )
 
@@ -373,6 +380,7 @@ async def test_a_forbidden_address_is_refused_at_the_start(
             gate.store,
             RedisCursor(gate),
             SystemClock(),
+            tally=gate.core.tally,
             store_errors=REDIS_ERRORS,
         )
 

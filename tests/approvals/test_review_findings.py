@@ -8,6 +8,7 @@ import pytest
 
 from gateway.approvals.writer import Writer
 from gateway.domain.clock import SystemClock
+from gateway.domain.figures import Tally
 from gateway.domain.health import Health
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import Query
@@ -238,7 +239,7 @@ class Slow(RedisStore):
 async def test_a_policy_that_was_replaced_while_it_was_read_is_read_again(world: World) -> None:
     """An answer from before it was forgotten is not what is known from then on."""
     store, clock = Slow(world.store), SystemClock()
-    writer = Writer(store, clock, None, GrantBook(RedisGrants(world.store), clock))
+    writer = Writer(store, clock, None, GrantBook(RedisGrants(world.store), clock), tally=Tally())
     reading = asyncio.create_task(writer.policy())
     await store.read.wait()
     await policy(world.store, Route(approvers=("eve",)))

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.approvals.writer import Overtaken, Writer
 from gateway.domain.clock import SystemClock
+from gateway.domain.figures import Tally
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.domain.store import Transition
@@ -31,7 +32,7 @@ async def test_after_so_many_tries_the_caller_is_told_to_come_again(world: World
     """Each try decides about the request as it stands then; how many there are is bounded."""
     clock, record = SystemClock(), await world.submit()
     book = GrantBook(RedisGrants(world.store), clock)
-    writer = Writer(world.store, clock, None, book, tries=3)
+    writer = Writer(world.store, clock, None, book, tally=Tally(), tries=3)
     seen: list[int] = []
 
     async def decide(found: Record) -> Transition:

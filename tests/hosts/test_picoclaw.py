@@ -452,7 +452,8 @@ def test_the_snippet_gives_people_less_time_than_the_host() -> None:
     hooks = json.loads(snippet)["hooks"]
     (process,) = hooks["processes"].values()
     words = process["command"]
-    assert words[:3] == ["gateway", "hook", "picoclaw"]
+    assert words[0].endswith("/gateway")
+    assert words[1:3] == ["hook", "picoclaw"]
     given = options(words[1:])
     longest = min(hooks["defaults"].values()) / 1000
     assert given.timeout + 10 <= longest

@@ -327,7 +327,11 @@ async def test_36_the_gateway_is_degraded_while_slack_is_refused(
             def readiness() -> Awaitable[aiohttp.ClientResponse]:
                 return http.get(f"{gateway.url}/readyz")
 
+            async def metrics() -> str:
+                return await (await http.get(f"{gateway.url}/metrics")).text()
+
             assert (await (await readiness()).json())["status"] == "ready"
+            assert 'gateway_adapter_up{adapter="slack"} 1.0' in await metrics()
             slack.sockets.refuses = "invalid_auth"
             await slack.sockets.disconnect("link_disabled")
             async with asyncio.timeout(40):
@@ -336,6 +340,7 @@ async def test_36_the_gateway_is_degraded_while_slack_is_refused(
             assert said["status"] == "degraded"
             assert said["problems"] == ["Slack: Slack refuses the app token: invalid_auth"]
             assert (await readiness()).status == 200
+            assert 'gateway_adapter_up{adapter="slack"} 0.0' in await metrics()
 
 
 async def test_an_adapter_of_its_own_is_reached_over_http(

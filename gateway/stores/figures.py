@@ -1,0 +1,58 @@
+"""Measures the store for the metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.domain.figures import StoreFigures
+from gateway.stores.groups import RedisGroups
+from gateway.stores.requests import RedisStore
+from gateway.stores.servers import each
+
+
+async def measure_store(store: RedisStore) -> StoreFigures:
+    """Return the figures of a namespace and of the servers that hold it."""
+    now, keys = await store.now(), store.keys
+    heard = await each(store.redis, _memory)
+    memory, room = max(heard.answers.values(), key=_fullness)
+    sealed = await store.redis.hget(keys.meta, "sealed")
+    unsealed = await store.redis.xrange(keys.events, min=f"({sealed}" if sealed else "-", count=1)
+    messages, oldest = await _measure_intake(store, now)
+    return StoreFigures(
+        stopped=await store.is_stopped(),
+        paused_agents=len(await RedisGroups(store).list_paused()),
+        replicas=int(await store.redis.zcount(keys.replicas, f"({now}", "+inf")),
+        memory=memory,
+        room=room,
+        unsealed=_age(unsealed, now),
+        intake=oldest,
+        intake_messages=messages,
+    )
+
+
+async def _measure_intake(store: RedisStore, now: int) -> tuple[int, float]:
+    """Return how many messages of agents nobody has handled, and the age of the first of them."""
+    pipeline = store.redis.pipeline(transaction=False)
+    for agent in await store.agents():
+        pipeline.xlen(store.keys.ingress(agent))
+        pipeline.xrange(store.keys.ingress(agent), count=1)
+    # A key that an agent made something else of is no stream, and hides no other.
+    found = await pipeline.execute(raise_on_error=False)
+    lengths = [one for one in found[::2] if isinstance(one, int)]
+    ages = [_age(one, now) for one in found[1::2] if isinstance(one, list)]
+    return sum(lengths), max(ages, default=0.0)
+
+
+async def _memory(node: Any) -> tuple[int, int]:
+    found = await node.info("memory")
+    return int(found["used_memory"]), int(found["maxmemory"])
+
+
+def _fullness(memory: tuple[int, int]) -> tuple[float, int]:
+    used, room = memory
+    return (used / room if room else 0.0), used
+
+
+def _age(entries: list[tuple[str, Any]], now: int) -> float:
+    """Return the age of the first entry, 0 without one. Agents may make up ids of their own."""
+    return max(0, now - int(entries[0][0].partition("-")[0])) / 1000 if entries else 0.0
