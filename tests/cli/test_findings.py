@@ -50,6 +50,10 @@ def test_a_finding_in_force_is_red_and_raises_the_risk(
     assert "raised" not in agent.call("GET", f"/v1/requests/{found}")
     assert UNSEEN not in listed + shown + json.dumps(read)
     assert UNSEEN not in str(agent.call("GET", f"/v1/requests/{found}"))
+    up.run("explain", "sly", "shell", "--", "rm", "-rf", "build", code=9)  # not for all who approve
+    admin = path.read_text(encoding="utf-8").replace('"owner"\n', '"owner"\nadmin = true\n', 1)
+    path.write_text(admin, encoding="utf-8")
+    up.run("apply", str(path))
     told = up.run("explain", "sly", "shell", "--", "rm", "-rf", "build")
     assert f"risk high: {RAISED}" in told
     assert UNSEEN in told
