@@ -57,6 +57,8 @@ async def explain_outsiders(workspace: Workspace, place: SlackPlace) -> str:
             return f"{name_place(place)} belongs to another organisation" if foreign else ""
         answer = await call_repeatable(lambda: client.conversations_info(channel=channel))
     except SlackRefused as refused:
+        if refused.error != "missing_scope":
+            raise  # as a post would be refused
         said = f"whether {name_place(place)} is shared with others is not known: {refused}"
         raise DeliveryFailed(said) from refused
     return explain_shared(place, answer.get("channel") or {})
