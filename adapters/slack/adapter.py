@@ -33,6 +33,7 @@ from adapters.slack.payloads import PLATFORM, Interaction
 from adapters.slack.posting import CardPosting
 from adapters.slack.private_replies import PrivateReply
 from adapters.slack.settings import SlackSettings
+from adapters.slack.shared_channels import SharedChannels
 from adapters.slack.socket_mode import IDLE_SECONDS, PING_SECONDS, SocketConnection
 from adapters.slack.submissions import Submissions
 from adapters.slack.uploads import Uploads
@@ -104,7 +105,8 @@ class SlackAdapter:
             uploads = Uploads(desk, session)
             pace = Pace(desk.notes)
             clicked = ClickedCards(desk.notes)
-            self._posts = CardPosting(workspaces, desk.notes, pace, uploads, clicked.rank)
+            self._shared = shared = SharedChannels()
+            self._posts = CardPosting(workspaces, desk.notes, pace, uploads, clicked.rank, shared)
             directory = UserDirectory()
             self._app = app = self._build_parts(
                 desk, settings, workspaces, directory, uploads, clicked, session
@@ -155,7 +157,7 @@ class SlackAdapter:
             commands,
             home,
             homes,
-            News(desk, directory),
+            News(desk, directory, self._shared),
             reply,
         )
 

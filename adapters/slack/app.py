@@ -26,6 +26,7 @@ from adapters.slack.news import GROUP_EVENTS, LOSSES, News
 from adapters.slack.payloads import NO_COPY, Interaction, Json, Malformed
 from adapters.slack.private_replies import PrivateReply
 from adapters.slack.redacted_logs import library_logger
+from adapters.slack.shared_channels import EVENTS as SHARING
 from adapters.slack.submissions import DONE, Submissions
 from adapters.slack.workspaces_and_web_api import Workspace, Workspaces
 from gateway.errors import Conflict, GatewayError, NotFound, Unreachable
@@ -97,7 +98,7 @@ class App:
         app.event("tokens_revoked")(self._on_revoked)
         app.event("team_access_granted")(self._on_access)
         app.event("team_access_revoked")(self._on_access)
-        for event in (*GROUP_EVENTS, *LOSSES):
+        for event in (*GROUP_EVENTS, *LOSSES, *SHARING):
             app.event(event)(self._on_news)
         app.event(_ANY)(self._on_other)
         app.shortcut(_ANY)(self._on_closed)

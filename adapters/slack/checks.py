@@ -12,8 +12,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.live_check import try_channels
 from adapters.slack.manifest import BOT_SCOPES
-from adapters.slack.payloads import Malformed, SlackPlace, read_place
+from adapters.slack.payloads import Json, Malformed, SlackPlace, read_place
 from adapters.slack.settings import SlackSettings
+from adapters.slack.shared_channels import explain_shared
 from adapters.slack.workspaces_and_web_api import (
     CALL_SECONDS,
     NEEDED_SCOPES,
@@ -74,6 +75,8 @@ class _Checks:
         self._session = session
         self.found: list[Found] = []
         self.clients: dict[str, AsyncWebClient] = {}
+        self._shared: list[str] = []  # targets that others read, as their routes allow
+        self._foreign: set[SlackPlace] = set()  # those that others read, and must not
 
     def _build_client(self, token: str) -> AsyncWebClient:
         return build_client(token, self._settings.api_url, self._session)
@@ -149,12 +152,12 @@ class _Checks:
     async def check_targets(self, targets: Sequence[str], *, live: bool) -> None:
         """Check each target; with `live` also post to each channel."""
         wrong = [why for target in targets if (why := await self._explain_unreachable(target))]
-        self.found.append(("slack channels", _summarize_channels(targets, wrong)))
+        self.found.append(("slack channels", _summarize_channels(targets, wrong, self._shared)))
         if live:
             places = [
                 one
                 for one in _read_places(targets)
-                if one.team in self.clients and not _is_person(one)
+                if one.team in self.clients and not _is_person(one) and one not in self._foreign
             ]
             for finding in await try_channels(self.clients, places, self._session):
                 self.found.append(("slack live", finding))
@@ -181,9 +184,25 @@ class _Checks:
             return f"{target}: {refused.error}"
         except DeliveryFailed as failure:
             return f"{target}: {failure}"
+        return self._explain_state(target, about, person=person)
+
+    def _explain_state(self, target: str, about: Json, *, person: bool) -> str:
         if about.get("deleted") or about.get("is_archived"):
             return f"{target} is {'deactivated' if person else 'archived'}"
-        return "" if person or about.get("is_member") else f"the app is not in {target}"
+        if not person and not about.get("is_member"):
+            return f"the app is not in {target}"
+        return "" if person else self._explain_shared(target, about)
+
+    def _explain_shared(self, target: str, about: Json) -> str:
+        """Return that other organisations read there, unless the target allows it."""
+        place = read_place(target)
+        said = explain_shared(place, about)
+        if said and place.shared:
+            self._shared.append(target)
+            return ""
+        if said:
+            self._foreign.add(place._replace(thread=""))
+        return said
 
 
 def _is_person(place: SlackPlace) -> bool:
@@ -208,9 +227,12 @@ def _check_scopes(team: str, who: Any) -> Finding:
     return report_failure(said, _MANIFEST) if needed else report_doubt(said, _MANIFEST)
 
 
-def _summarize_channels(targets: Sequence[str], wrong: Sequence[str]) -> Finding:
+def _summarize_channels(
+    targets: Sequence[str], wrong: Sequence[str], shared: Sequence[str]
+) -> Finding:
     if wrong:
         return report_failure("; ".join(wrong), "invite the app: /invite @approvals in the channel")
     if not targets:
         return report_doubt("no route in force names Slack", "name slack:TEAM/CHANNEL in a route")
-    return report_ok(f"{len(targets)} reachable")
+    others = f"; other organisations read {', '.join(shared)}" if shared else ""
+    return report_ok(f"{len(targets)} reachable{others}")

@@ -38,7 +38,7 @@ class SlackGrantPosting:
 
     async def deliver(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         """Post a card. It is not sent again when Slack does not respond."""
-        workspace, place = await self._posts.find_place(target)
+        workspace, place = await self._posts.find_open_place(target)
         text, made = build_grant_message(card, nonce)
         async with self._posts.turn(place, nonce):
             answer = await post_message(workspace, place.channel, text, made, thread=place.thread)

@@ -8,6 +8,7 @@ from adapters.slack.card_blocks import count_units
 from adapters.slack.commands import COMMAND
 from adapters.slack.news import GROUP_EVENTS, LOSSES
 from adapters.slack.payloads import Json
+from adapters.slack.shared_channels import EVENTS as SHARING
 
 BOT_SCOPES = (
     "channels:read",
@@ -19,7 +20,14 @@ BOT_SCOPES = (
     "usergroups:read",
     "users:read",
 )
-EVENTS = ("app_home_opened", "app_uninstalled", "tokens_revoked", *GROUP_EVENTS, *LOSSES)
+EVENTS = (
+    "app_home_opened",
+    "app_uninstalled",
+    "tokens_revoked",
+    *GROUP_EVENTS,
+    *LOSSES,
+    *SHARING,
+)
 _ORG_EVENTS = ("team_access_granted", "team_access_revoked")
 _NAME, _COMMAND, _DESCRIPTION, _LONG, _EVENTS = 35, 32, 140, 4000, 100
 _COMMAND_WORDS, _LEAST_LONG, _HINT = 2000, 175, 1000

@@ -1,10 +1,12 @@
-"""What Slack tells of channels that are lost, and of user groups that changed."""
+"""What Slack tells of channels that are lost or shared, and of user groups that changed."""
 
 from __future__ import annotations
 
 import logging
 
 from adapters.slack.payloads import PLATFORM, Json
+from adapters.slack.shared_channels import EVENTS as SHARING
+from adapters.slack.shared_channels import SharedChannels
 from adapters.slack.users_and_rights import UserDirectory
 from gateway.ports import Desk, MessageRef, bug
 
@@ -26,15 +28,19 @@ GROUP_EVENTS = ("subteam_members_changed", "subteam_updated")
 class News:
     """Follows what Slack tells. Never raises: the next edit or click finds it out all the same."""
 
-    def __init__(self, desk: Desk, directory: UserDirectory) -> None:
+    def __init__(self, desk: Desk, directory: UserDirectory, shared: SharedChannels) -> None:
         self._desk = desk
         self._directory = directory
+        self._shared = shared
 
     async def follow(self, body: Json) -> None:
         """Follow one event."""
         event, team = body.get("event") or {}, str(body.get("team_id") or "")
         if event.get("type") in GROUP_EVENTS:
             self._directory.forget_groups(team)
+            return
+        if event.get("type") in SHARING:
+            self._shared.forget(team, str(event.get("channel")))
             return
         place = f"{team}/{event.get('channel')}"
 

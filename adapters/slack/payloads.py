@@ -19,7 +19,7 @@ Json = dict[str, Any]
 PLATFORM = "slack"
 _BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})")
 _PLACE = re.compile(
-    r"(?P<team>[A-Z0-9]{2,32})/(?P<channel>[A-Z0-9]{2,32})(/(?P<thread>[0-9]{1,12}\.[0-9]{6}))?"
+    r"(?P<shared>shared/)?(?P<team>[A-Z0-9]{2,32})/(?P<channel>[A-Z0-9]{2,32})(/(?P<thread>[0-9]{1,12}\.[0-9]{6}))?"
 )
 NO_COPY = "none"  # in buttons that belong to no posted copy
 
@@ -126,21 +126,25 @@ def build_ref(team: str, channel: str, ts: str) -> MessageRef:
 
 
 class SlackPlace(NamedTuple):
-    """Where messages go. `thread` is the timestamp of its first message, empty for none."""
+    """Where messages go. `thread` is the timestamp of its first message, empty for none; `shared`
+    says that other organisations may read there.
+    """
 
     team: str
     channel: str
     thread: str = ""
+    shared: bool = False
 
 
 def read_place(target: str) -> SlackPlace:
-    """Return the place of a target, `slack:TEAM/CHANNEL` or `slack:TEAM/CHANNEL/THREAD`, or of a
-    reference's channel. Raises Malformed.
+    """Return the place of a target, `slack:TEAM/CHANNEL` or `slack:TEAM/CHANNEL/THREAD`, with
+    `shared/` before it where others may read, or of a reference's channel. Raises Malformed.
     """
     found = _PLACE.fullmatch(target.removeprefix(f"{PLATFORM}:"))
     if found is None:
         raise Malformed(f"{target!r} is not slack:TEAM/CHANNEL")
-    return SlackPlace(found["team"], found["channel"], found["thread"] or "")
+    thread, shared = found["thread"] or "", found["shared"] is not None
+    return SlackPlace(found["team"], found["channel"], thread, shared)
 
 
 # --- what Slack sends -----------------------------------------------------------------------------

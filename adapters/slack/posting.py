@@ -11,6 +11,7 @@ from typing import Any
 from adapters.slack import card_blocks as blocks
 from adapters.slack.card_blocks import FullText, escape, fit, one_line, ours, section
 from adapters.slack.payloads import Json, Malformed, SlackPlace, build_ref, read_place
+from adapters.slack.shared_channels import SharedChannels
 from adapters.slack.uploads import Uploads
 from adapters.slack.workspaces_and_web_api import (
     NotInstalled,
@@ -67,7 +68,9 @@ class CardPosting:
         pace: Pace,
         uploads: Uploads,
         rank: RankOf,
+        shared: SharedChannels,
     ) -> None:
+        self._shared = shared
         self._rank = rank
         self._workspaces = workspaces
         self._notes = notes
@@ -78,7 +81,7 @@ class CardPosting:
         """Post a card. It is sent once more when Slack answers that it failed, and not again when
         Slack does not answer. One too many, which no click counts on, is better than none.
         """
-        workspace, place = await self.find_place(target)
+        workspace, place = await self.find_open_place(target)
         text, made = blocks.build_message(
             card, nonce, called=_build_mentions(workspace, card.calls)
         )
@@ -146,7 +149,7 @@ class CardPosting:
 
     async def tell(self, notice: Notice, card: Card) -> None:
         """Post a reminder in a card's thread, or an outcome to a target."""
-        workspace, place = await self.find_place(notice.target)
+        workspace, place = await self.find_open_place(notice.target)
         name = f"{notice.kind} {notice.nonce} {card.revision}"
         async with self.turn(place, name, rank=card.created):
             if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
@@ -182,6 +185,13 @@ class CardPosting:
         leave = _LEFT if rank >= Urgency.OTHER.rank(0) else 0
         budget = f"update {workspace.team}"
         return self._pace.slot(budget, UPDATES, name, rank=rank, leave=leave)
+
+    async def find_open_place(self, target: str) -> tuple[Workspace, SlackPlace]:
+        """Return the workspace and channel of a target that may be posted to: no other organisation
+        reads there, or the target allows it. Raises DeliveryFailed, RetryLater."""
+        workspace, place = await self.find_place(target)
+        await self._shared.refuse_outsiders(workspace, place)
+        return workspace, place
 
     async def find_place(self, target: str) -> tuple[Workspace, SlackPlace]:
         """Return the workspace and channel of a target. Raises DeliveryFailed, RetryLater."""

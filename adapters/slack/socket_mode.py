@@ -18,7 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.workspaces_and_web_api import SlackRefused, call_repeatable
 from gateway.errors import GatewayError
-from gateway.ports import DeliveryFailed
+from gateway.ports import DeliveryFailed, Limited
 
 log = logging.getLogger("adapters.slack.sockets")
 
@@ -74,6 +74,8 @@ class SocketConnection:
         )
         sdk: Any = self._handler.client
         sdk.connect_to_new_endpoint = _reconnect_once(sdk)
+        sdk.issue_new_wss_url = self._address_in_time
+        self._limited_until = 0.0  # while Slack's limit lasts, it is not asked
         self._problem = "Slack is not connected yet"
 
     @property
@@ -160,11 +162,29 @@ class SocketConnection:
         return ""
 
     async def _address(self) -> str:
-        """Return an address to connect to; it is good for one connection."""
-        opened = await call_repeatable(
-            lambda: self._client.apps_connections_open(app_token=self._token)
-        )
+        """Return an address to connect to; it is good for one connection.
+
+        Raises Limited, without asking Slack, until the time that Slack named is over.
+        """
+        now = asyncio.get_running_loop().time
+        if (left := self._limited_until - now()) > 0:
+            raise Limited(left, "Slack's rate limit")
+        try:
+            opened = await call_repeatable(
+                lambda: self._client.apps_connections_open(app_token=self._token)
+            )
+        except Limited as limit:
+            self._limited_until = now() + limit.seconds
+            raise
         return str(opened["url"])
+
+    async def _address_in_time(self) -> str:
+        """Return an address for the SDK to reconnect to, once Slack may be asked."""
+        while True:
+            try:
+                return await self._address()
+            except Limited as limit:
+                await asyncio.sleep(limit.seconds)
 
     def _say(self, problem: str) -> None:
         if problem != self._problem:

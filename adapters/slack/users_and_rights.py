@@ -66,7 +66,7 @@ class UserDirectory:
                 lambda: workspace.client.users_info(user=actor.user),
             )
         ).get("user", {})
-        if user.get("id") != actor.user or not _is_member(user, workspace):
+        if user.get("id") != actor.user or not is_member(user, workspace):
             raise Stranger(_ELSEWHERE)
         for sign, who in _NEVER.items():
             if user.get(sign) is not False:
@@ -133,7 +133,7 @@ class UserDirectory:
                 self._asking.pop(about, None)
 
 
-def _is_member(user: Json, workspace: Workspace) -> bool:
+def is_member(user: Json, workspace: Workspace) -> bool:
     """Whether a user is a member of this workspace. Users of an organisation have one home
     workspace and may be members of several."""
     if not workspace.org:

@@ -105,6 +105,29 @@ async def test_36_slack_may_be_away_at_the_start(slack: Slack, world: World, fau
         assert (await office.ended(record)).status is Status.APPROVED
 
 
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_limit_on_connecting_is_kept(slack: Slack, world: World, begun: bool) -> None:
+    """Slack says when to ask again for a connection: the adapter, and the library within it, ask no
+    sooner, at the start and after a disconnect; then it connects."""
+    tries: list[float] = []
+
+    def note(_: object) -> bool:
+        tries.append(asyncio.get_running_loop().time())
+        return True
+
+    adapter = SlackAdapter()
+    if not begun:
+        slack.faults.plan("apps.connections.open", Fault.LIMITED, times=2, fits=note)
+    async with at_work(slack, world, adapter=adapter):
+        if begun:
+            slack.faults.plan("apps.connections.open", Fault.LIMITED, times=2, fits=note)
+            await slack.sockets.disconnect("link_disabled")
+        before = slack.sockets.connected
+        await slack.until(lambda: len(tries) == 2 and slack.sockets.connected > before)
+        await until(adapter, red=False)
+    assert tries[1] - tries[0] > 0.99  # Retry-After is one second
+
+
 async def test_37_the_same_envelope_twice_has_one_effect(office: Office) -> None:
     """A click and the opening of a form, each delivered twice: one decision, one form."""
     record, message = await office.asked()

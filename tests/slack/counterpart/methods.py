@@ -208,6 +208,7 @@ def conversations_info(state: State, workspace: Workspace, arguments: Json) -> J
             "is_im": channel.direct,
             "is_archived": channel.archived,
             "is_ext_shared": channel.external,
+            "is_pending_ext_shared": channel.inviting,
             "is_member": workspace.bot_user in channel.members,
         }
     }

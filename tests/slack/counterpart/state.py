@@ -100,6 +100,7 @@ class Channel:
     archived: bool = False
     direct: bool = False
     external: bool = False
+    inviting: bool = False
     messages: dict[str, Message] = field(default_factory=dict)
 
 
