@@ -63,3 +63,12 @@ def test_it_says_what_kept_a_remembered_answer_from_covering(up: Shell) -> None:
     assert "covers it" in up.run("explain", "local", "shell", "--", "git", "log", "-n", "9")
     other = up.run("explain", "local", "shell", "--", "git", "log", "--stat")
     assert "does not cover it: `command` runs something else" in other
+
+
+def test_it_asks_the_gateway_whose_hooks_decide(up: Shell) -> None:
+    """Not this process, which may have other hooks: without a gateway there is no answer, and a
+    hooks file of the caller's changes nothing."""
+    nothing = {"GATEWAY_HOOKS_FILE": "/nonexistent/hooks.toml"}
+    found = json.loads(up.run("explain", "--json", "local", *CALL, env=nothing))
+    assert found["result"] == "people are asked"
+    assert up.call("explain", "local", *CALL, env={"GATEWAY_DATA_DIR": "/nonexistent"})[0] == 5
