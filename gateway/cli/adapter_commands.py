@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from gateway.errors import NotFound
+from gateway.errors import InvalidRequest
 from gateway.ports import HasCommands
 from gateway.server.plugins import BrokenAdapter, adapter_class, adapter_names
 
@@ -36,7 +36,9 @@ def _parser_of_adapter(name: str) -> argparse.ArgumentParser:
     except Exception as error:  # an adapter may raise anything
         raise BrokenAdapter(name, error) from error
     if not verbs.choices:
-        raise NotFound(f"the adapter {name} adds no commands; to run it: gateway adapter {name}")
+        raise InvalidRequest(
+            f"the adapter {name} adds no commands; to run it: gateway adapter {name}"
+        )
     for verb, command in verbs.choices.items():
         command.prog = f"gateway {verb} {name}"
     return parser
