@@ -340,9 +340,11 @@ async def test_the_web_session_goes_on_in_another_process(script: Script, answer
         assert record.id == waits["waits"]
         async with web_session(script, model) as url:
             assert await call_service(f"{url}/resume", **waits) == {"answer": "all done"}
-            async with aiohttp.ClientSession() as late:
-                ended = await late.post(f"{url}/resume", json=waits)
-            assert ended.status == 404
+            async with (
+                aiohttp.ClientSession() as late,
+                late.post(f"{url}/resume", json=waits) as ended,
+            ):
+                assert ended.status == 404
         assert "deleted a.txt" in model.heard
         assert len(model.told) == 3
     assert list(script.folder.glob("*.json")) == []
