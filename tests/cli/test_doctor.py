@@ -151,6 +151,7 @@ async def test_a_newer_namespace_is_named(site: Site) -> None:
         ("maxmemory-policy", "allkeys-lru", "eviction", FAIL),
         ("maxmemory", "0", "memory", WARN),
         ("maxmemory", "1mb", "memory", FAIL),
+        ("hash-max-listpack-value", "64", "memory", WARN),
         ("proto-max-bulk-len", "512mb", "message size", WARN),
     ],
 )
