@@ -314,6 +314,11 @@ def _add_operator_commands(verbs: Verbs) -> None:
     erase = _command(kinds, "erase", "audit.erase", "remove the content of an ended request")
     erase.add_argument("id", help="the request's whole id, as `gateway history` prints it")
     erase.add_argument("--by", default="operator", help="your name, for the audit")
+    archive = verbs.add_parser("archive", help="the folder that old events move to")
+    kinds = archive.add_subparsers(metavar="ACTION", required=True)
+    lost = _command(kinds, "give-up", "archive.give_up", "go on without segments that are lost")
+    lost.add_argument("--yes", action="store_true", help="they are gone for good")
+    lost.add_argument("--by", default="operator", help="your name, for the audit")
     checks = _command(verbs, "doctor", "doctor.run", "run all checks, with remedies")
     checks.add_argument("--live", action="store_true", help="let chats post and delete a test")
     for one in (call, figures, tail, checks):

@@ -373,7 +373,9 @@ async def test_the_archives_folder_is_looked_at(site: Site, tmp_path: Path) -> N
     assert await Archiver(store, Trimming(store), Pace(settled_ms=-99, longest_ms=0)).archive_all()
     assert (await found()).says.startswith("1 segments")
     assert (await found(redis_url=elsewhere)).result == FAIL
-    assert "missing" in (await found(archive=tmp_path / "other")).says
+    other = await found(archive=tmp_path / "other")
+    assert (other.result, "1 of 1 segments are missing or damaged" in other.says) == (FAIL, True)
+    assert "gateway archive give-up" in other.remedy
     mark = await redis.hget(keys.meta, "archived")
     await redis.hdel(keys.meta, "archived")
     await redis.delete(keys.seals)
