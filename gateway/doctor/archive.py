@@ -15,12 +15,16 @@ from gateway.stores.archive_reading import read_mark
 from gateway.stores.archiver import check_folder
 from gateway.stores.requests import RedisStore
 from gateway.stores.seals import find_strays, seals_of
-from gateway.stores.segments import Archive, ArchiveProblem, Mark
+from gateway.stores.segments import Archive, ArchiveProblem, Mark, name_numbers
 
 _LEAST_FREE = 1024**3  # bytes
 _LATE_MS = 2 * 3_600_000
 _NAME_ONE = "set GATEWAY_ARCHIVE to a lasting folder that all gateways share"
 _WRITABLE = "give the gateway's user the folder, on a file system with hard links"
+_LOST = (
+    "put them back from a backup, or name the right folder in GATEWAY_ARCHIVE; if they are gone "
+    "for good, `gateway archive give-up`"
+)
 _FORGOT = "keep the archive as it is: `gateway audit export` holds both; see docs/audit.md"
 
 
@@ -32,6 +36,10 @@ async def check_archive(backend: Backend) -> Finding:
         return report_failure(says, "set GATEWAY_ARCHIVE as the gateways have it")
     if store.archive is None:
         return report_doubt("the audit stays in Redis, in memory", _NAME_ONE)
+    lost, given_up = await asyncio.to_thread(_look_through, store.archive, mark)
+    if lost:
+        says = f"{len(lost)} of {len(mark.segments)} segments are missing or damaged in "
+        return report_failure(f"{says}{store.archive.folder}: {name_numbers(lost)}", _LOST)
     try:
         free = await asyncio.to_thread(_try_out, store.archive, mark)
     except ArchiveProblem as problem:
@@ -39,11 +47,13 @@ async def check_archive(backend: Backend) -> Finding:
     except OSError as error:
         says = f"{store.archive.folder} cannot be written: {error.strerror or error}"
         return report_failure(says, _WRITABLE)
-    return await _judge(store, mark, store.archive.folder, free)
+    found = await _find_fault(store, mark, store.archive.folder, free)
+    without = f", {given_up} of them given up" if given_up else ""
+    return found or report_ok(f"{len(mark.segments)} segments in {store.archive.folder}{without}")
 
 
-async def _judge(store: RedisStore, mark: Mark, folder: Path, free: int) -> Finding:
-    """Look at what is in a folder that is as it should be."""
+async def _find_fault(store: RedisStore, mark: Mark, folder: Path, free: int) -> Finding | None:
+    """Return what is wrong with a folder that is the right one, None when nothing is."""
     if strays := await find_strays(store, mark):
         numbers = ", ".join(map(str, strays))
         return report_failure(f"the audit went backwards: Redis forgot segment {numbers}", _FORGOT)
@@ -53,7 +63,19 @@ async def _judge(store: RedisStore, mark: Mark, folder: Path, free: int) -> Find
     if oldest and place_of(oldest[0])[0] < await store.now() - _LATE_MS:
         says = "sealed events have waited in Redis for over two hours"
         return report_doubt(says, "is a gateway running? its log says why nothing is archived")
-    return report_ok(f"{len(mark.segments)} segments in {folder}")
+    return None
+
+
+def _look_through(archive: Archive, mark: Mark) -> tuple[list[int], int]:
+    """Return the segments that are not there, or do not say what they hold, and how many of the
+    others were given up."""
+    lost, given_up = list[int](), 0
+    for number in mark.segments:
+        try:
+            given_up += bool(archive.head_of(number).lost)
+        except ArchiveProblem:
+            lost.append(number)
+    return lost, given_up
 
 
 def _try_out(archive: Archive, mark: Mark) -> int:

@@ -11,7 +11,7 @@ from gateway.server.production_checks import OPEN_DEFAULT
 from gateway.server.settings import Settings
 from gateway.stores.credentials import AGENT
 from gateway.stores.redis_users import user_name
-from gateway.stores.servers import Facts, facts, writes_alone
+from gateway.stores.servers import PACKED_BYTES, Facts, facts, packs_records, writes_alone
 
 _BACK = (
     "bring them back, then `gateway agent rotate NAME` for agents made meanwhile; of one that is "
@@ -20,7 +20,7 @@ _BACK = (
 _LARGEST_FIELD = 16 * 1_048_576  # bytes
 _MOST_USED = 0.8
 # What a small request takes that has ended, by `make bench`: with its events, and without them.
-_ENDED_BYTES, _ARCHIVED_BYTES = 1830, 1235
+_ENDED_BYTES, _ARCHIVED_BYTES = 1590, 995
 _FULL = "give it more, shorten GATEWAY_RETENTION_DAYS, or revoke the agent that fills it"
 _UNTOLD = (
     "after a fail-over they know no agents, and may know revoked ones: name them by Sentinel or "
@@ -112,6 +112,9 @@ def _memory(found: AllFacts) -> Finding:
         return report_failure(f"full ({where}): requests are refused", _FULL)
     if where := found.where(lambda one: one.used > _MOST_USED * one.room):
         return report_doubt(f"more than {_MOST_USED:.0%} used ({where})", _FULL)
+    if where := found.where(lambda one: not packs_records(one)):
+        says = f"a small request takes nearly half as much again as it could ({where})"
+        return report_doubt(says, f"set `hash-max-listpack-value {PACKED_BYTES}`")
     daily = min(one.room for one in found.servers.values()) / found.days
     each = _ARCHIVED_BYTES if found.archived else _ENDED_BYTES
     fits = f"room for {_round(_MOST_USED * daily / each)} small requests a day"

@@ -179,7 +179,8 @@ def check_folder(archive: Archive, mark: Mark) -> None:
     """Raise ArchiveProblem unless the folder holds the last segment that left Redis."""
     if not mark.segments:
         return
-    found = archive.head_of(mark.number)
+    # Another folder may be there since, or none.
+    found = archive.head_of(mark.number, again=True)
     if (found.last, found.head) != (mark.last, mark.head):
         raise ArchiveProblem(f"{archive.folder} is the archive of another Redis")
 

@@ -23,10 +23,28 @@ from gateway.wire.codec import JsonObject, build, plain
 log = logging.getLogger("gateway.store")
 
 # Members of the request that the hash holds as fields of their own, so that scripts can check them.
-_OWN_FIELDS = ("id", "agent", "session", "digest")
+_OWN_FIELDS = ("id", "agent", "digest")
 
+
+# Stands among the consumers for the process that asked; attach.lua knows it too.
+_ASKER = "="
 
 _COMMON = Risk(level=RiskLevel.MEDIUM)
+
+# What most requests are, which is not written. Never change a value: it would be read of all that
+# are stored.
+_USUAL: JsonObject = {
+    "route": "default",
+    "quorum": 1,
+    "risk": plain(_COMMON),
+    "owner": None,
+    "scopes": {},
+    "harmless": False,
+    "declared": {},
+    "trusted": False,
+    "asks_because": "",
+    "raised": [],
+}
 
 T = TypeVar("T")
 
@@ -69,6 +87,16 @@ def _write_gone(waiting: bool) -> str:
     return "" if waiting else "1"
 
 
+def _write_consumers(values: tuple[str | None, tuple[str, ...]]) -> str:
+    process, consumers = values
+    return " ".join(_ASKER if one == process else one for one in consumers)
+
+
+def _consumers_of(fields: dict[str, str]) -> tuple[str, ...]:
+    written = fields.get("consumer", "").split()
+    return tuple(fields["process"] if one == _ASKER else one for one in written)
+
+
 def _write_disguise(values: tuple[bool, str]) -> str:
     canary, agent = values
     return agent if canary else ""
@@ -83,26 +111,19 @@ def _about(
     values: tuple[str, int, Risk, str | None, ScopeQuorum, bool, JsonObject, bool, str, Raised],
 ) -> str:
     route, quorum, risk, owner, scopes, harmless, declared, trusted, asks_because, raised = values
-    about: JsonObject = {"route": route}
-    if quorum != 1:
-        about["quorum"] = quorum
-    if risk != _COMMON:
-        about["risk"] = plain(risk)
-    if owner is not None:
-        about["owner"] = owner
-    if wider := plain(scopes):
-        about["scopes"] = wider
-    if harmless:
-        about["harmless"] = True
-    if declared:
-        about["declared"] = declared
-    if trusted:
-        about["trusted"] = True
-    if asks_because:
-        about["asks_because"] = asks_because
-    if raised:
-        about["raised"] = plain(raised)
-    return dumps(about)
+    about: JsonObject = {
+        "route": route,
+        "quorum": quorum,
+        "risk": plain(risk),
+        "owner": owner,
+        "scopes": plain(scopes),
+        "harmless": harmless,
+        "declared": declared,
+        "trusted": trusted,
+        "asks_because": asks_because,
+        "raised": plain(raised),
+    }
+    return dumps({name: value for name, value in about.items() if value != _USUAL[name]})
 
 
 # The fields that may change over a record's life, apart from its decision and from who waits behind
@@ -132,7 +153,7 @@ _WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
     ),
     ("process", ("process",), _text),
     ("attached", ("attached",), " ".join),
-    ("consumer", ("consumers",), " ".join),
+    ("consumer", ("process", "consumers"), _write_consumers),
     ("gone", ("waiting",), _write_gone),
     ("found", ("findings",), _json_or_absent),
     ("found_at", ("finding_places",), _json_or_absent),
@@ -190,24 +211,40 @@ def changed_fields(before: Record, after: Record) -> dict[str, str]:
 
 
 def ending_of(record: Record) -> tuple[str, str]:
-    """Return a record's decision, and what the event of its ending says, both as JSON or ""."""
+    """Return a record's decision as it is stored, and what the event of its ending says, both as
+    JSON or ""."""
     if record.decision is None:
         return "", ""
     values = record.decision.values()
-    return dumps(values), dumps(summary(values, record))
+    return dumps(_without_own(values, record)), dumps(summary(values, record))
+
+
+def _own_of_decision(request_id: str, status: str, digest: str, deadline: int) -> JsonObject:
+    """Return what a decision says that its record says too. `whole` in prelude.lua knows it as
+    well."""
+    return {"request_id": request_id, "status": status, "digest": digest, "expires_at": deadline}
+
+
+def _without_own(values: JsonObject, record: Record) -> JsonObject:
+    """Return a decision without what its record says; all of it where they differ."""
+    own = _own_of_decision(record.id, record.status.value, record.digest, record.deadline)
+    if any(values[name] != own[name] for name in own):
+        return values
+    return {name: value for name, value in values.items() if name not in own}
 
 
 def record_from(request_id: str, fields: dict[str, str]) -> Record:
     """Return the record that `fields` hold. Fields of newer versions are ignored, and kept."""
-    about = json.loads(fields["about"])
+    about: JsonObject = _USUAL | json.loads(fields["about"])
     body = json.loads(fields["body"])
+    if "session" in fields:  # written by an earlier version
+        body["session"] = fields["session"]
     request = build(
         ApprovalRequest,
         {
             **body,
             "id": request_id,
             "agent": fields.get("canary") or fields["agent"],
-            "session": fields["session"],
             # An edit changes what would run, and not what was asked.
             "digest": fields.get("asked", fields["digest"]),
         },
@@ -221,25 +258,25 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         created=int(fields["created"]),
         deadline=int(fields["deadline"]),
         route=about["route"],
-        quorum=about.get("quorum", 1),
-        risk=build(Risk, about["risk"]) if "risk" in about else _COMMON,
-        owner=about.get("owner"),
-        scope_quorum=build(ScopeQuorum, about.get("scopes", {})),
-        harmless=about.get("harmless", False),
-        declared=about.get("declared", {}),
-        trusted=about.get("trusted", False),
-        asks_because=about.get("asks_because", ""),
-        raised=tuple(build(RaisedRisk, one) for one in about.get("raised", ())),
+        quorum=about["quorum"],
+        risk=_COMMON if about["risk"] is _USUAL["risk"] else build(Risk, about["risk"]),
+        owner=about["owner"],
+        scope_quorum=build(ScopeQuorum, about["scopes"]),
+        harmless=about["harmless"],
+        declared=about["declared"],
+        trusted=about["trusted"],
+        asks_because=about["asks_because"],
+        raised=tuple(build(RaisedRisk, one) for one in about["raised"]),
         process=fields.get("process"),
         attached=tuple(fields.get("attached", "").split()),
-        consumers=tuple(fields.get("consumer", "").split()),
+        consumers=_consumers_of(fields),
         waiting="gone" not in fields,
         findings=tuple(_load(fields, "found") or ()),
         finding_places=tuple(_load(fields, "found_at") or ()),
         edited=_load(fields, "edited"),
         edits=tuple(build(Edit, one) for one in _load(fields, "edits") or ()),
         votes=tuple(build(Vote, vote) for vote in _load(fields, "votes") or ()),
-        decision=_built(Decision, fields, "decision"),
+        decision=_decision_of(request_id, fields),
         note=fields.get("note", ""),
         report=_built(Report, fields, "report"),
         nonces=tuple(fields.get("nonces", "").split()),
@@ -253,6 +290,16 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         behind=fields.get("behind", ""),
         alike=int(fields.get("alike", 0)),
     )
+
+
+def _decision_of(request_id: str, fields: dict[str, str]) -> Decision | None:
+    """Return the decision; one that an earlier version stored says everything itself."""
+    kept: JsonObject | None = _load(fields, "decision")
+    if kept is None:
+        return None
+    deadline = int(fields["deadline"])
+    own = _own_of_decision(request_id, fields["status"], fields["digest"], deadline)
+    return build(Decision, own | kept)
 
 
 def event_from(event_id: str, fields: dict[str, str]) -> AuditEvent:

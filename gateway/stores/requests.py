@@ -71,7 +71,7 @@ class RedisStore:
         self._attach, self._answer = Script("attach", at), Script("answer", at)
         self._due, self._expire_process = Script("due", at), Script("expire_process", at)
         self._apply, self._note = Script("apply", at), Script("note", at)
-        self._register = Script("register", at)
+        self._register, self._schema = Script("register", at), Script("schema", at)
 
     async def together(self, *commands: Sequence[str]) -> list[Any]:
         """Send commands at once; return their answers. What others send may come between them."""
@@ -419,12 +419,13 @@ class RedisStore:
         return int(seconds) * 1000 + int(micros) // 1000
 
     async def check_schema(self) -> None:
-        """Mark a new namespace with our schema version; raises Conflict for a newer one's."""
-        found = await self.redis.hget(self.keys.meta, "schema")
-        # Only a new namespace is written to: a server without memory refuses writes.
-        if found is None and not await self.redis.hsetnx(self.keys.meta, "schema", SCHEMA_VERSION):
-            found = await self.redis.hget(self.keys.meta, "schema")  # another version was faster
-        if found is not None and int(found) > SCHEMA_VERSION:
+        """Mark a namespace with our schema version, from which on earlier ones refuse it; raises
+        Conflict for a newer one's."""
+        # Only what is new or an earlier version's is written to: a replica refuses writes.
+        found = int(await self.redis.hget(self.keys.meta, "schema") or 0)
+        if found < SCHEMA_VERSION:
+            found = int(await self._schema.run(self.redis, [self.keys.meta], [SCHEMA_VERSION]))
+        if found > SCHEMA_VERSION:
             raise Conflict(f"this namespace has schema {found}, newer than our {SCHEMA_VERSION}")
 
     async def forget_replicas(self) -> None:

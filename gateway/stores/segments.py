@@ -4,6 +4,8 @@ A segment is a file of gzip, numbered from 1. Its first line says what follows, 
 that and of the first line of the segment before; the rest are lines as `gateway audit export`
 writes them. A file is never changed. It comes into being by a link, which fails where there is one
 of its number already: of two gateways that write at once, one wins.
+
+A segment that is lost and was given up has a file too, which says so and holds nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ import json
 import os
 import secrets
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.domain.audit import GENESIS, Seal
+from gateway.domain.audit import GENESIS, Seal, missing_line
 from gateway.domain.records import AuditEvent
 from gateway.errors import InvalidRequest, Unreachable
 from gateway.stores.scripts import At, ignore_step
@@ -43,6 +45,7 @@ class SegmentHead(Wire):
 
     The seals build on the head `previous` and end with `head`. `sha256` is that of all lines but
     the first, `before` that of the first line of the segment before, empty where there is none.
+    `lost` says why there is nothing in it.
     """
 
     number: int
@@ -54,6 +57,7 @@ class SegmentHead(Wire):
     head: str
     before: str
     sha256: str
+    lost: str = ""
 
 
 class Mark(NamedTuple):
@@ -112,9 +116,10 @@ class Archive:
         """Return the file of a segment."""
         return self.folder / f"{number:0{_DIGITS}}{_SUFFIX}"
 
-    def head_of(self, number: int) -> SegmentHead:
-        """Return what a segment says of itself. Raises ArchiveProblem."""
-        if number not in self._heads:
+    def head_of(self, number: int, *, again: bool = False) -> SegmentHead:
+        """Return what a segment says of itself, read from the disk `again` although it was before.
+        Raises ArchiveProblem."""
+        if again or number not in self._heads:
             self._heads[number] = _parse_head(self.path(number), self._first_line(number))
         return self._heads[number]
 
@@ -137,9 +142,11 @@ class Archive:
         return lines
 
     def check_order(self, number: int) -> None:
-        """Raise ArchiveProblem unless a segment follows the one before, where there is one."""
+        """Raise ArchiveProblem unless a segment follows the one before, where that is there."""
         before = self.path(number - 1)
-        if before.exists() and self.head_of(number).before != _digest(self.head_of(number - 1)):
+        if not before.exists() or (known := self.head_of(number - 1)).lost:
+            return
+        if self.head_of(number).before != _digest(known):
             raise ArchiveProblem(f"{self.path(number)} does not follow {before.name}")
 
     def write(self, number: int, sealed: Sequence[Sealed]) -> None:
@@ -149,7 +156,7 @@ class Archive:
         is full or refuses.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        before = _digest(self.head_of(number - 1)) if self.path(number - 1).exists() else ""
+        before = self._head_before(number)
         events = [event for one in sealed for event in one.events]
         body = "".join(f"{json.dumps(line)}\n" for one in sealed for line in _lines(one)).encode()
         head = SegmentHead(
@@ -160,12 +167,46 @@ class Archive:
             seals=len(sealed),
             previous=sealed[0].seal.previous,
             head=sealed[-1].seal.head,
-            before=before,
+            before=_digest(before) if before else "",
             sha256=sha256_hex(body),
         )
-        first = json.dumps({"segment": plain(head)}).encode() + b"\n"
-        self._keep(self.path(number), gzip.compress(first, mtime=0) + gzip.compress(body, mtime=0))
-        self.verify(head)
+        self._write_checked(head, body)
+
+    def find_lost(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return which of these segments cannot be read, and why."""
+        lost = {}
+        for number in numbers:
+            try:
+                self.read(number)
+            except ArchiveProblem as problem:
+                lost[number] = str(problem)
+        return lost
+
+    def give_up(self, numbers: Iterable[int], mark: Mark, why: str) -> None:
+        """Put a file that says why in place of each of these segments, which are lost. What was
+        there stays beside it, under another name."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for number in sorted(numbers):
+            path, before = self.path(number), self._head_before(number)
+            if path.exists():
+                path.rename(path.with_name(f"{path.name}.{secrets.token_hex(4)}.lost"))
+            last, head = (before.last, before.head) if before else (NOTHING, GENESIS)
+            if number == mark.number:
+                last, head = mark.last, mark.head
+            body = f"{missing_line(number, why)}\n".encode()
+            told = SegmentHead(
+                number=number,
+                first=last,
+                last=last,
+                events=0,
+                seals=0,
+                previous=head,
+                head=head,
+                before=_digest(before) if before else "",
+                sha256=sha256_hex(body),
+                lost=why,
+            )
+            self._write_checked(told, body)
 
     def verify(self, head: SegmentHead) -> None:
         """Read a segment from the disk. Raises ArchiveProblem unless it is the one meant."""
@@ -186,6 +227,15 @@ class Archive:
         """Delete what gateways that died while they wrote have left behind."""
         for part in self.folder.glob(".*.part"):
             part.unlink(missing_ok=True)
+
+    def _head_before(self, number: int) -> SegmentHead | None:
+        return self.head_of(number - 1) if self.path(number - 1).exists() else None
+
+    def _write_checked(self, head: SegmentHead, body: bytes) -> None:
+        first = _first_line_of(head)
+        content = gzip.compress(first, mtime=0) + gzip.compress(body, mtime=0)
+        self._keep(self.path(head.number), content)
+        self.verify(head)
 
     def _keep(self, path: Path, content: bytes) -> None:
         part = self.folder / f".{path.name}.{secrets.token_hex(8)}.part"
@@ -214,6 +264,17 @@ class Archive:
                 return file.readline(_LONGEST_HEAD)
         except (OSError, EOFError, zlib.error) as error:
             raise _unreadable(path, error) from error
+
+
+def name_numbers(numbers: Iterable[int]) -> str:
+    """Return numbers as people write them: `1 to 4, 7`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join(" to ".join(map(str, run)) for run in runs)
 
 
 def event_of(line: JsonObject) -> AuditEvent | None:
@@ -245,5 +306,9 @@ def _unreadable(path: Path, error: Exception) -> ArchiveProblem:
     return ArchiveProblem(f"{path} cannot be read: {error}")
 
 
+def _first_line_of(head: SegmentHead) -> bytes:
+    return json.dumps({"segment": plain(head)}).encode() + b"\n"
+
+
 def _digest(head: SegmentHead) -> str:
-    return sha256_hex(json.dumps({"segment": plain(head)}).encode() + b"\n")
+    return sha256_hex(_first_line_of(head))

@@ -128,12 +128,16 @@ async def _cluster_nodes(node: Any) -> dict[str, dict[str, Any]]:
     return rows
 
 
+PACKED_BYTES = 2048
+"""How long a field of a record may be that a server is to keep packed."""
+
 _SETTINGS = (
     "append*",
     "maxmemory-policy",
     "aclfile",
     "proto-max-bulk-len",
     "min-replicas-to-write",
+    "hash-max-*-value",
 )
 
 
@@ -153,6 +157,13 @@ class Facts:
     cut: bool
     used: int
     room: int
+
+
+def packs_records(server: Facts) -> bool:
+    """Whether a server keeps a record packed, however long what is in it: half as much again is
+    what it takes otherwise. Servers know the setting by one name or two."""
+    names = ("hash-max-listpack-value", "hash-max-ziplist-value")
+    return max(int(server.settings.get(name, 0)) for name in names) >= PACKED_BYTES
 
 
 def writes_alone(servers: Collection[Facts]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -258,10 +259,9 @@ async def test_one_that_comes_while_the_line_moves_gathers_the_others(office: Of
 async def test_a_denial_is_no_more_for_those_whose_requester_differs(office: Office) -> None:
     """Whoever may not be ruled by the decision is asked for, not denied."""
     first, second = [await office.world.submit() for _ in range(2)]
-    about = await office.world.store.redis.hget(office.world.store.keys.record(second.id), "about")
-    await office.world.store.redis.hset(
-        office.world.store.keys.record(second.id), "about", about[:-1] + ',"owner":"eve"}'
-    )
+    redis, key = office.world.store.redis, office.world.store.keys.record(second.id)
+    about = json.loads(await redis.hget(key, "about")) | {"owner": "eve"}
+    await redis.hset(key, "about", json.dumps(about))
     await office.desk.requests.decide(click(first, Action.DENY))
     await settled(office)
     assert (await now(office, second)).status is Status.PENDING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ class Server:
             *("--save", "", "--appendonly", "yes", "--appendfsync", "always"),
             *("--aclfile", str(users)),
             stdout=asyncio.subprocess.DEVNULL,
+            restore_signals=False,  # as with a full disk, a file too long is an error, not the end
         )
         async with Redis(unix_socket_path=str(self.socket)) as client:
             while True:
@@ -50,6 +52,26 @@ class Server:
         assert self._process is not None
         self._process.kill()
         await self._process.wait()
+
+    def leave_room(self, more: int) -> None:
+        """Have its files grow by at most so many bytes, as on a disk that is nearly full."""
+        lengths = [path.stat().st_size for path in self._folder.glob("appendonlydir/*")]
+        self._limit(max(lengths) + more)
+
+    def free_room(self) -> None:
+        """Have its files grow again."""
+        self._limit(resource.RLIM_INFINITY)
+
+    def _limit(self, most: int) -> None:
+        assert self._process is not None
+        if self._process.returncode is None:
+            hard = resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE)[1]
+            resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (most, hard))
+
+    async def gone(self) -> int:
+        """Wait until it has ended by itself; return its exit code."""
+        assert self._process is not None
+        return await self._process.wait()
 
     async def connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect, for a proxy."""

@@ -11,6 +11,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from gateway.domain.policy_document import Budget, Mode, PolicyDocument, Route
+from gateway.domain.records import SCHEMA_VERSION
 from gateway.errors import OverBudget, Unauthorized
 from gateway.models import Action, Status
 from gateway.stores.connect import connect
@@ -71,6 +72,15 @@ async def test_the_kill_switch_and_revocations_work(full: Full) -> None:
         "policy_applied",
         "agent_revoked",
     ]
+
+
+async def test_a_new_version_starts_and_marks_what_it_changes(full: Full) -> None:
+    """Or the version before would start again, and could not read what ends meanwhile."""
+    store = full.world.store
+    await full.server.hset(store.keys.meta, "schema", 1)
+    await full.fill()
+    await store.check_schema()
+    assert int(await full.server.hget(store.keys.meta, "schema")) == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO_APPROVE])

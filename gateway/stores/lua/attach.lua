@@ -60,8 +60,9 @@ for i = 1, (#KEYS - 7) / 2 do
       reply(KEYS[4], ARGV[3], ARGV[4], id, 'error', '{"code":"conflict","detail":"too many processes wait for it"}')
     elseif over_redis then
       local consumer = found[10] and string.match(found[10], '%S+$')
+      if consumer == '=' then consumer = found[7] end
       local acts = found[2] ~= 'approved' or (consumer == ARGV[2] and not stopped)
-      local warn = acts and consumer and consumer ~= found[10]
+      local warn = acts and consumer and string.find(found[10], ' ', 1, true)
       reply(KEYS[4], ARGV[3], ARGV[4], id, 'state', state(id, found[2], revision, found[4], found[8],
         acts and found[9], acts and redis.call('GET', KEYS[7 + 2 * i]), warn))
     end

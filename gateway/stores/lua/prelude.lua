@@ -68,9 +68,20 @@ local function event(key, kind, now, agent, id, revision, data)
     'rev', revision, 'd', data)
 end
 
+-- Returns a decision as agents read it, with what it was stored without because its record says it. The
+-- signature covers all of it. What an earlier version stored is whole, and begins otherwise.
+local function whole(decision, id, status, digest, deadline)
+  local revision, why, who, rest = string.match(decision,
+    '^{("revision":%d+,)(.-)("decided_by":{.-},"decided_at":%d+)(.*)$')
+  if not revision then return decision end
+  return '{"request_id":"' .. id .. '",' .. revision .. '"status":"' .. status .. '",' .. why ..
+    '"digest":"' .. digest .. '",' .. who .. ',"expires_at":' .. deadline .. rest
+end
+
 -- What an agent is told. The decision of an approval goes only to the process that may act on it.
 local function state(id, status, revision, digest, deadline, decision, secrets, may_have_run)
-  local decided = decision and decision ~= '' and ',"decision":' .. decision or ''
+  local decided = decision and decision ~= '' and
+    ',"decision":' .. whole(decision, id, status, digest, deadline) or ''
   local secret = secrets and secrets ~= '' and ',"secrets":' .. secrets or ''
   return '{"id":"' .. id .. '","status":"' .. status .. '","revision":' .. revision .. ',"digest":"' ..
     digest .. '","deadline":' .. deadline .. decided .. secret ..

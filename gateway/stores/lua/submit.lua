@@ -78,8 +78,8 @@ keep_load(keys.load, now)
 -- What is older than its agent's name would be somebody else's, and a clock may be set back.
 local created = digits(math.max(now, tonumber(new.named)))
 local due, told = digits(deadline), new.data
-local set = {'HSET', keys.record, 'agent', agent, 'session', new.session, 'digest', new.digest, 'status',
-  status, 'created', created, 'deadline', due, 'body', new.body, unpack(new.set)}
+local set = {'HSET', keys.record, 'agent', agent, 'digest', new.digest, 'status', status,
+  'created', created, 'deadline', due, 'body', new.body, unpack(new.set)}
 if status == 'pending' then set[#set + 1], set[#set + 2] = 'size', digits(size) end
 if leads then set[#set + 1], set[#set + 2] = 'leads', leads end
 redis.call(unpack(set))
