@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from adapters.discord.custom_ids import PLATFORM
 from adapters.discord.grant_cards import DiscordGrantPosting
 from adapters.discord.http_endpoint import PATH, Endpoint
 from adapters.discord.losses import Losses
+from adapters.discord.mention_checks import check_mentions
 from adapters.discord.permissions import add_commands
 from adapters.discord.posting import Posting
 from adapters.discord.settings import DiscordSettings, read_settings
@@ -85,6 +86,12 @@ class DiscordAdapter:
     ) -> Sequence[tuple[str, Finding]]:
         """Check settings, token, endpoint and each channel."""
         return await run_checks(targets, live=live)
+
+    async def check_mentions(
+        self, called: Mapping[str, Sequence[str]]
+    ) -> Sequence[tuple[str, Finding]]:
+        """Check whether the roles that routes call are notified."""
+        return await check_mentions(called)
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway invite discord` and `gateway check discord`."""

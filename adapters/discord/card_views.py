@@ -16,10 +16,19 @@ import discord
 from discord import ui
 
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.markup import count_units, escape_line, escape_with_mentions, fence, quote
+from adapters.discord.markup import (
+    count_units,
+    escape_line,
+    escape_with_mentions,
+    fence,
+    mention_others,
+    quote,
+)
 from gateway.models import Action, RiskLevel, Status
 from gateway.ports import HIDDEN, LABEL_CHARS, Card, Control, FullView, Style
 
+NOBODY = discord.AllowedMentions.none()
+"""Whom an edit may notify. discord.py leaves that out of edits, whatever the client's default."""
 MOST_TEXT = 4000
 CARD_LINES = 25
 CARD_CHARS = 1500
@@ -343,7 +352,8 @@ def _render_outcome(card: Card, budget: _TextBudget) -> str:
     if card.outcome is not None:
         when = f" <t:{card.decided_at // 1000}:R>" if card.decided_at else ""
         said = escape_with_mentions(card.outcome.text, budget.room(500), card.people)
-        lines.append(f"**{card.icon} {said}**{when}")
+        others = mention_others(card.deciders, said)
+        lines.append(f"**{card.icon} {said}**{when}{f' · {others}' if others else ''}")
     if card.paused is not None:
         lines.append(f"⏸️ Until <t:{card.paused // 1000}:f> (<t:{card.paused // 1000}:R>)")
     if card.note is not None:

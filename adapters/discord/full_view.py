@@ -8,7 +8,7 @@ from functools import partial
 import discord
 
 from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_full_view, page_fits
-from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.custom_ids import PLATFORM, DiscordButton
 from adapters.discord.identities import read_identity, refuse_stranger
 from adapters.discord.responses import InteractionReply
 from gateway.ports import Card, Desk, Record, card_of, draw, weight_of
@@ -25,7 +25,10 @@ class FullViewPages:
 
     async def build_card(self, record: Record) -> Card:
         """Return the card at the size for channels."""
-        return await draw(partial(_build_card, record, CARD_LINES, CARD_CHARS), *weight_of(record))
+        build = partial(_build_card, record, CARD_LINES, CARD_CHARS)
+        card = await draw(build, *weight_of(record))
+        deciders = await self._desk.requests.deciders(record, PLATFORM)
+        return replace(card, deciders=deciders)
 
     async def build_whole_card(self, record: Record) -> Card:
         """Return the card without a size limit, and so with every control."""

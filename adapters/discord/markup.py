@@ -39,6 +39,12 @@ def escape_with_mentions(text: str, budget: int, people: Collection[str]) -> str
     return _PERSON.sub(mention, escape_line(text, budget))
 
 
+def mention_others(users: Sequence[str], said: str) -> str:
+    """Return mentions of those users whom what is said does not mention already."""
+    told = (f"<@{one}>" for one in users if one.isdecimal())
+    return " ".join(one for one in told if one not in said)
+
+
 def quote(text: str, budget: int) -> str:
     """Return text as a block quote."""
     lines = text.split("\n")

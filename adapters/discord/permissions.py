@@ -117,6 +117,17 @@ async def _check_channel(client: discord.Client, place: DiscordPlace) -> Finding
     return report_ok("the bot may post here")
 
 
+async def read_permissions(client: discord.Client, place: DiscordPlace) -> discord.Permissions:
+    """Return what the bot may do in a channel or a thread. Raises discord's errors."""
+    guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
+    channel: Any = await guild.fetch_channel(int(place.channel or 0))
+    if isinstance(channel, discord.Thread):
+        channel = await guild.fetch_channel(channel.parent_id)
+    member = await guild.fetch_member(client.user.id if client.user else 0)
+    held: discord.Permissions = channel.permissions_for(member)
+    return held
+
+
 @asynccontextmanager
 async def _log_in() -> AsyncIterator[discord.Client]:
     settings = read_settings()

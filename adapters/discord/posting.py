@@ -12,7 +12,7 @@ import aiohttp
 import discord
 from discord.abc import Messageable
 
-from adapters.discord.card_views import MessageContent, build_card_view
+from adapters.discord.card_views import NOBODY, MessageContent, build_card_view
 from adapters.discord.custom_ids import PLATFORM, DiscordPlace, read_target
 from adapters.discord.losses import remember_card
 from adapters.discord.markup import escape_line, escape_with_mentions
@@ -89,8 +89,7 @@ class Posting:
 
     async def post(self, target: str, view: View, nonce: str) -> MessageRef:
         """Post a message without mentions; if moderation refuses it, without the agent's text."""
-        allowed = discord.AllowedMentions.none()
-        return await self._post(_find_place(target), view, nonce, rank=0, allowed=allowed)
+        return await self._post(_find_place(target), view, nonce, rank=0, allowed=NOBODY)
 
     async def _post(
         self,
@@ -137,13 +136,13 @@ class Posting:
             channel = self._client().get_partial_messageable(int(ref.channel))
             message = channel.get_partial_message(int(ref.message))
             try:
-                await message.edit(view=view(False).view)
+                await message.edit(view=view(False).view, allowed_mentions=NOBODY)
             except discord.HTTPException as error:
                 if error.code == MODERATED:
-                    await message.edit(view=view(True).view)
+                    await message.edit(view=view(True).view, allowed_mentions=NOBODY)
                 elif error.code == ARCHIVED:
                     await self._wake(int(ref.channel))
-                    await message.edit(view=view(False).view)
+                    await message.edit(view=view(False).view, allowed_mentions=NOBODY)
                 else:
                     raise
 
@@ -167,7 +166,7 @@ class Posting:
             message = channel.get_partial_message(int(ref.message))
             await message.reply(
                 text[:1900],
-                allowed_mentions=discord.AllowedMentions.none(),
+                allowed_mentions=NOBODY,
                 suppress_embeds=True,
                 nonce=nonce,
             )

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import discord
 
-from adapters.discord.card_views import MessageContent, build_text_view
+from adapters.discord.card_views import NOBODY, MessageContent, build_text_view
 from adapters.discord.markup import escape_line
 from gateway.errors import (
     Conflict,
@@ -135,9 +135,11 @@ async def _send(interaction: discord.Interaction, answer: InteractionReply) -> N
         # Keep the file attached while the pages of a full view are turned.
         kept = interaction.message.attachments if shown.attached is not None else []
         if response.is_done():
-            await interaction.edit_original_response(view=shown.view, attachments=kept)
+            await interaction.edit_original_response(
+                view=shown.view, attachments=kept, allowed_mentions=NOBODY
+            )
         else:
-            await response.edit_message(view=shown.view, attachments=kept)
+            await response.edit_message(view=shown.view, attachments=kept, allowed_mentions=NOBODY)
         if answer.word is not None:
             await interaction.followup.send(view=answer.word.view, ephemeral=True)
     elif not response.is_done():

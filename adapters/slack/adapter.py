@@ -104,7 +104,7 @@ class SlackAdapter:
             await workspaces.start()
             uploads = Uploads(desk, session)
             pace = Pace(desk.notes)
-            clicked = ClickedCards(desk.notes)
+            clicked = ClickedCards(desk)
             self._shared = shared = SharedChannels()
             self._posts = CardPosting(workspaces, desk.notes, pace, uploads, clicked.rank, shared)
             directory = UserDirectory()

@@ -19,11 +19,11 @@ from slack_bolt.middleware.async_middleware import AsyncMiddleware
 
 from adapters.slack import modals, payloads
 from adapters.slack.actions_and_replies import OPENS_MODAL, ButtonActions
-from adapters.slack.commands import SlackCommands
+from adapters.slack.commands import COMMAND, SlackCommands
 from adapters.slack.home_tab import HomeTab
 from adapters.slack.live_homes import LiveHomes
 from adapters.slack.news import GROUP_EVENTS, LOSSES, News
-from adapters.slack.payloads import NO_COPY, Interaction, Json, Malformed
+from adapters.slack.payloads import ANSWER_SHORTCUT, NO_COPY, Interaction, Json, Malformed
 from adapters.slack.private_replies import PrivateReply
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.shared_channels import EVENTS as SHARING
@@ -35,6 +35,7 @@ from gateway.ports import DeliveryFailed, bug, render_safe
 log = logging.getLogger("adapters.slack.app")
 
 GONE = "This is no longer available."
+NO_REQUEST = f"This message is no request. {COMMAND} list shows what waits for you."
 NOT_RECORDED = "Not recorded: the gateway cannot reach its store. Try again in a moment."
 UNSURE = (
     "Not recorded, as far as we know: something went wrong. If the card still waits, try again."
@@ -101,6 +102,7 @@ class App:
         for event in (*GROUP_EVENTS, *LOSSES, *SHARING):
             app.event(event)(self._on_news)
         app.event(_ANY)(self._on_other)
+        app.message_shortcut(ANSWER_SHORTCUT)(self._on_shortcut)
         app.shortcut(_ANY)(self._on_closed)
         app.options(_ANY)(self._on_closed)
         app.error(self._on_error)
@@ -137,6 +139,10 @@ class App:
     async def _on_command(self, ack: Any, body: Json) -> None:
         await ack()
         self._hand_over(self._run_command(body))
+
+    async def _on_shortcut(self, ack: Any, body: Json) -> None:
+        await ack()
+        self._hand_over(self._run_shortcut(body))
 
     async def _on_home(self, body: Json) -> None:
         self._hand_over(self._open_home(body))
@@ -186,6 +192,15 @@ class App:
 
     async def _run_command(self, body: Json) -> None:
         await self._run_work(payloads.read_command, body, self._commands.run)
+
+    async def _run_shortcut(self, body: Json) -> None:
+        async def work(workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
+            if did.value:
+                await self._acts.run(workspace, did, reply)
+            else:
+                await reply.tell(NO_REQUEST)
+
+        await self._run_work(payloads.read_shortcut, body, work)
 
     async def _run_work(
         self,

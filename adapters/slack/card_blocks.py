@@ -228,13 +228,14 @@ class FullText(StrEnum):
 def build_message(
     card: Card, copy: str, full: FullText = FullText.FITS, called: str = ""
 ) -> tuple[str, list[Json]]:
-    """Return the top-level text and the blocks of a card. `called` are mentions of approvers."""
+    """Return the top-level text and the blocks of a card. `called` are mentions: of the approvers
+    while it waits, then of who decided."""
     shown = sum(
         count_units(block.text.text) + count_units(block.label)
         for block in card.blocks[:MOST_PARTS]
     )
     budget = TextBudget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
-    blocks = [header(card.title), *_render_state(card, budget), _render_body(card, budget)]
+    blocks = [header(card.title), *_render_state(card, budget, called), _render_body(card, budget)]
     blocks += render_because(card, budget)
     blocks += [*render_findings(card, budget), *_render_warnings(card, full)]
     blocks.append(context(plain(_render_fingerprint(card))))
@@ -253,8 +254,8 @@ def render_notification(summary: str) -> str:
     return escape(fit(one_line(summary), 300))
 
 
-def _render_state(card: Card, budget: TextBudget) -> Iterator[Json]:
-    """Return the outcome, or the risk while pending."""
+def _render_state(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:
+    """Return the outcome with mentions of who decided, or the risk while pending."""
     if not card.final:
         reasons = "; ".join(one_line(reason.text) for reason in card.reasons)
         risk = _RISKS[card.risk] + (f": {reasons}" if reasons else "")
@@ -267,7 +268,7 @@ def _render_state(card: Card, budget: TextBudget) -> Iterator[Json]:
     if card.paused is not None:
         yield context(ours(f"Until {moment(card.paused)}"))
     if card.decided_at is not None:
-        yield context(ours(moment(card.decided_at)))
+        yield context(ours(" · ".join(filter(None, (moment(card.decided_at), named)))))
     if card.result is not None:
         yield context(plain(budget.take(one_line(card.result.text), _OUTCOME_UNITS)))
 

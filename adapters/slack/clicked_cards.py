@@ -7,15 +7,18 @@ it too, and has the last word.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, build_message
 from adapters.slack.grant_cards import build_grant_message
-from adapters.slack.payloads import Interaction
+from adapters.slack.payloads import PLATFORM, Interaction
+from adapters.slack.posting import mention_people
 from adapters.slack.private_replies import PrivateReply
 from gateway.ports import (
     Card,
+    Desk,
     GrantCard,
     MessageRef,
-    Notes,
     Record,
     Urgency,
     card_of,
@@ -31,8 +34,9 @@ _FIRST, _SHOWN = "first", "shown"
 class ClickedCards:
     """Replaces clicked cards, and says how urgent an edit still is."""
 
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._notes = desk.notes
 
     async def expect(self, ref: MessageRef | None) -> None:
         """Have the edit that shows the end on this card go first, before somebody decides."""
@@ -49,7 +53,9 @@ class ClickedCards:
         card = await draw(
             lambda: card_of(record, lines=CARD_LINES, chars=CARD_CHARS), *weight_of(record)
         )
-        done = await reply.replace(*build_message(card, did.form().copy))
+        card = replace(card, deciders=await self._desk.requests.deciders(record, PLATFORM))
+        named = mention_people(did.actor.team, card)
+        done = await reply.replace(*build_message(card, did.form().copy, called=named))
         await self._notes.put(_name(did.ref), _SHOWN if done else _FIRST, seconds=_NOTE_SECONDS)
         return done
 

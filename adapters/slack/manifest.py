@@ -7,7 +7,7 @@ from typing import Any
 from adapters.slack.card_blocks import count_units
 from adapters.slack.commands import COMMAND
 from adapters.slack.news import GROUP_EVENTS, LOSSES
-from adapters.slack.payloads import Json
+from adapters.slack.payloads import ANSWER_SHORTCUT, Json
 from adapters.slack.shared_channels import EVENTS as SHARING
 
 BOT_SCOPES = (
@@ -29,6 +29,13 @@ EVENTS = (
     *SHARING,
 )
 _ORG_EVENTS = ("team_access_granted", "team_access_revoked")
+SHORTCUT = {
+    "name": "Answer this request",
+    "type": "message",
+    "callback_id": ANSWER_SHORTCUT,
+    "description": "Opens everything about the request on this card, with your answers",
+}
+_SHORTCUT, _CALLBACK, _SHORT = 24, 255, 150
 _NAME, _COMMAND, _DESCRIPTION, _LONG, _EVENTS = 35, 32, 140, 4000, 100
 _COMMAND_WORDS, _LEAST_LONG, _HINT = 2000, 175, 1000
 _LONG_DESCRIPTION = (
@@ -73,6 +80,7 @@ def build_manifest(public_url: str | None = None, *, org: bool = False) -> Json:
             },
             "bot_user": {"display_name": "approvals", "always_online": True},
             "slash_commands": [command],
+            "shortcuts": [SHORTCUT],
         },
         "oauth_config": oauth,
         "settings": {
@@ -106,6 +114,11 @@ def find_problems(found: Json) -> list[str]:
         limit(f"{path}.command", _COMMAND, 2)
         limit(f"{path}.description", _COMMAND_WORDS)
         limit(f"{path}.usage_hint", _HINT)
+    for number in range(len(_get_path(found, "features.shortcuts") or [])):
+        path = f"features.shortcuts.{number}"
+        limit(f"{path}.name", _SHORTCUT)
+        limit(f"{path}.callback_id", _CALLBACK)
+        limit(f"{path}.description", _SHORT)
     events = _get_path(found, "settings.event_subscriptions.bot_events") or []
     if len(events) > _EVENTS:
         wrong.append(f"at most {_EVENTS} bot events")

@@ -21,6 +21,7 @@ _BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})")
 _PLACE = re.compile(
     r"(?P<shared>shared/)?(?P<team>[A-Z0-9]{2,32})/(?P<channel>[A-Z0-9]{2,32})(/(?P<thread>[0-9]{1,12}\.[0-9]{6}))?"
 )
+ANSWER_SHORTCUT = "answer_request"
 NO_COPY = "none"  # in buttons that belong to no posted copy
 
 
@@ -268,6 +269,39 @@ def read_command(body: Json) -> Interaction:
         channel=_read_text(body, "channel_id"),
         text=str(body.get("text") or "")[:3000],
     )
+
+
+def read_shortcut(body: Json) -> Interaction:
+    """Return the use of our shortcut on a message as a press of the card's *Details*; raises
+    Malformed. On a message that is no card of ours, `value` is empty.
+
+    What stands on the message only says which request is meant: the right to see it is checked.
+    """
+    actor, message = _read_actor(body), body.get("message") or {}
+    trigger = _read_text(body, "trigger_id")
+    return Interaction(
+        actor=actor,
+        app_id=_read_text(body, "api_app_id"),
+        nonce=_build_nonce("shortcut", actor, trigger),
+        trigger_id=trigger,
+        response_url=str(body.get("response_url") or ""),
+        channel=_read_text(body.get("channel"), "id"),
+        message=_read_text(message, "ts"),
+        act=Act.DETAILS,
+        value=_find_request(message),
+    )
+
+
+def _find_request(message: Json) -> str:
+    """Return the value of a card's buttons, or one for the request that its metadata names."""
+    rows = [one for one in message.get("blocks") or () if isinstance(one, dict)]
+    for element in (one for block in rows for one in block.get("elements") or ()):
+        value = element.get("value") if isinstance(element, dict) else None
+        if isinstance(value, str) and _BUTTON.fullmatch(value):
+            return value
+    payload = (message.get("metadata") or {}).get("event_payload") or {}
+    value = SlackButton(str(payload.get("request")), 1, NO_COPY).encode()
+    return value if _BUTTON.fullmatch(value) else ""
 
 
 def _read_actor(body: Json) -> Actor:

@@ -82,9 +82,7 @@ class CardPosting:
         Slack does not answer. One too many, which no click counts on, is better than none.
         """
         workspace, place = await self.find_open_place(target)
-        text, made = blocks.build_message(
-            card, nonce, called=_build_mentions(workspace, card.calls)
-        )
+        text, made = blocks.build_message(card, nonce, called=mention_people(workspace.team, card))
         about = {"event_type": "approval", "event_payload": {"request": card.request_id}}
 
         async def send() -> Json:
@@ -131,7 +129,7 @@ class CardPosting:
     async def _edit(
         self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str, full: FullText
     ) -> None:
-        text, made = blocks.build_message(card, nonce, full, _build_mentions(workspace, card.calls))
+        text, made = blocks.build_message(card, nonce, full, mention_people(workspace.team, card))
         await edit_message(workspace, ref, text, made)
 
     async def _note_progress(self, workspace: Workspace, ref: MessageRef, card: Card) -> None:
@@ -153,7 +151,7 @@ class CardPosting:
         name = f"{notice.kind} {notice.nonce} {card.revision}"
         async with self.turn(place, name, rank=card.created):
             if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
-                lead = _build_mentions(workspace, notice.mentions)
+                lead = _build_mentions(workspace.team, notice.mentions)
                 said = f"{lead} This still waits for an answer.".strip()
                 await self._reply(workspace, notice.ref, said, [section(ours(said))])
                 return
@@ -254,12 +252,17 @@ def _thread_note(ref: MessageRef) -> str:
     return f"thread {ref.channel} {ref.message}"
 
 
-def _build_mentions(workspace: Workspace, wanted: tuple[str, ...]) -> str:
-    """Return mentions of the approvers of this workspace, by id."""
+def mention_people(team: str, card: Card) -> str:
+    """Return mentions of those whom a card calls, or who decided it. Edits notify nobody."""
+    return _build_mentions(team, card.deciders if card.final else card.calls)
+
+
+def _build_mentions(team: str, wanted: tuple[str, ...]) -> str:
+    """Return mentions of people and groups of this workspace, by id."""
     found = []
     for one in wanted:
         place, _, name = one.partition("/")
-        if place == workspace.team and _MENTION.fullmatch(name):
+        if place == team and _MENTION.fullmatch(name):
             found.append(f"<!subteam^{name}>" if name[0] == "S" else f"<@{name}>")
     return " ".join(found[:_MOST_MENTIONS])
 

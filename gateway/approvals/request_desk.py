@@ -10,7 +10,17 @@ from gateway.approvals.decisions import ClickJudge
 from gateway.approvals.grant_creation import GrantCreation, may_pass
 from gateway.approvals.posted_copies import PostedCopies, Stood, shorten
 from gateway.approvals.writer import FOLLOWUPS, Writer
-from gateway.domain.records import Claim, Click, Identity, Outcome, Page, Person, Query, Record
+from gateway.domain.records import (
+    Claim,
+    Click,
+    Identity,
+    Outcome,
+    Page,
+    Person,
+    Query,
+    Record,
+    deciders_of,
+)
 from gateway.domain.store import Store, Transition
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
@@ -70,6 +80,10 @@ class RequestDesk:
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""
         return (await self._writer.policy()).person_of(identity)
+
+    async def deciders(self, record: Record, platform: str) -> tuple[str, ...]:
+        """Return who decided a request, as identities of a platform; see `Card.deciders`."""
+        return (await self._writer.policy()).accounts_of(deciders_of(record), platform)
 
     async def may_pass(self, identity: Identity, record: Record) -> bool:
         """Whether this identity may give the request's session a pass."""

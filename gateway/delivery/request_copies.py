@@ -196,7 +196,8 @@ class RequestCopies:
             *weight_of(record),
         )
         self._sizes.remember_fit(record, lines, chars, card.complete)
-        return card
+        deciders = await self._requests.deciders(record, self._adapter.name)
+        return replace(card, deciders=deciders)
 
 
 def mentions(policy: PolicyDocument, route: Route, platform: str) -> tuple[str, ...]:

@@ -10,14 +10,16 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.delivery.request_copies import mentions
 from gateway.doctor.archive import check_archive
 from gateway.doctor.hosts import check_hosts
 from gateway.doctor.policy_and_agents import STORED_DATA_CHECKS
 from gateway.doctor.reachability import REACHABILITY_CHECKS, gateway_url
 from gateway.doctor.redis_servers import SERVER_CHECKS, read_all_facts
+from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.redaction import mask
 from gateway.errors import Conflict, GatewayError
-from gateway.ports import HasChecks
+from gateway.ports import HasChecks, HasMentionChecks
 from gateway.ports.checks import FAIL, OK, WARN, Finding, report_doubt, report_failure, report_ok
 from gateway.server.connections import Backend
 from gateway.server.plugins import adapter_class
@@ -86,7 +88,8 @@ async def _check_redis(settings: Settings, backend: Backend) -> list[Check]:
 
 
 async def _check_adapters(settings: Settings, store: RedisStore, *, live: bool) -> list[Check]:
-    places = (await store.policy()).places()
+    policy = await store.policy()
+    places = policy.places()
     found: list[Check] = []
     looked = False
     for name in settings.adapters:
@@ -97,6 +100,9 @@ async def _check_adapters(settings: Settings, store: RedisStore, *, live: bool) 
                 looked = True
                 made = await adapter.checks(ours, RedisNotes(store, name), live=live)
                 found += [_label(*one) for one in made]
+            if isinstance(adapter, HasMentionChecks):
+                told = await adapter.check_mentions(_list_called(policy, name))
+                found += [_label(*one) for one in told]
         except Exception as error:  # an adapter may raise anything; the other checks go on
             says = str(error) if isinstance(error, GatewayError) else _describe_error(error)
             remedy = "see GATEWAY_ADAPTERS, and the adapter's own page"
@@ -106,6 +112,20 @@ async def _check_adapters(settings: Settings, store: RedisStore, *, live: bool) 
             _label("live", report_doubt("no chat was tried: there is none here", _NO_CHAT))
         )
     return found
+
+
+def _list_called(policy: PolicyDocument, adapter: str) -> dict[str, tuple[str, ...]]:
+    """Return whom the cards and reminders in each target of an adapter call."""
+    called: dict[str, tuple[str, ...]] = {}
+    for route in policy.routes:
+        if route.mention or route.remind_after:
+            for target in route.places(len(route.escalations)):
+                if target.startswith(f"{adapter}:"):
+                    known = called.get(target, ())
+                    called[target] = tuple(
+                        dict.fromkeys((*known, *mentions(policy, route, adapter)))
+                    )
+    return called
 
 
 def _describe_error(error: Exception) -> str:

@@ -212,6 +212,20 @@ class PolicyDocument(Rulebook):
         """Return all by which a route may admit an identity, its person's name first."""
         return (self.name_of(identity), identity.written, *identity.groups)
 
+    def accounts_of(self, names: Iterable[str], platform: str) -> tuple[str, ...]:
+        """Return the identities of people on a platform, without its name: of each person one for
+        each place, such as a workspace. An identity that is nobody's stands for itself."""
+        known = {person.name: person.identities for person in self.people}
+        prefix = f"{platform}:"
+        found: list[str] = []
+        for name in names:
+            written = [one for one in known.get(name, (name,)) if one.startswith(prefix)]
+            places: dict[str, str] = {}
+            for account in (one.removeprefix(prefix) for one in written):
+                places.setdefault(account.rpartition("/")[0], account)
+            found += places.values()
+        return tuple(found)
+
     def is_admin(self, identity: Identity) -> bool:
         """Whether an identity is an admin's."""
         person = self.person_of(identity)

@@ -465,6 +465,14 @@ def approved_by(record: Record) -> tuple[str, ...]:
     return tuple(vote.person for vote in record.votes)
 
 
+def deciders_of(record: Record) -> tuple[str, ...]:
+    """Return the people who decided a request, by name; nobody where none did."""
+    decision = record.decision
+    if decision is None or decision.decided_by.kind is not DeciderKind.PERSON:
+        return ()
+    return approved_by(record) or (decision.decided_by.name,)
+
+
 def outcome_of(decision: Decision) -> Outcome:
     """Return the outcome by which another request ends as this one was decided."""
     return Outcome(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -83,3 +83,14 @@ class HasChecks(Protocol):
         """Return what is found, by name. `targets` are those of the routes in force that are this
         adapter's, `notes` are what it keeps. With `live` it may post, and takes away what it
         posted."""
+
+
+@runtime_checkable
+class HasMentionChecks(Protocol):
+    """An adapter whose platform may show a called group by name and notify nobody."""
+
+    async def check_mentions(
+        self, called: Mapping[str, Sequence[str]]
+    ) -> Sequence[tuple[str, Finding]]:
+        """Return what is found, by name, for `gateway doctor`. `called` says by target whom its
+        cards or reminders call, as the platform's identities and groups."""

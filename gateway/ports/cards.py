@@ -117,7 +117,8 @@ class Card:
     `progress` counts a quorum and says who is missing. `outcome` says who decided and why, `result`
     what became of it since, and who says so. `editable` is the text to edit, None when it may not
     be shown.
-    `calls` are who is called by name, as the platform's identities and groups. One that does not
+    `calls` are who is called by name, as the platform's identities and groups, and `deciders` who
+    decided it, as far as the platform knows them: named there, and not notified. One that does not
     `ask` stands for requests without cards, or says until when an agent is `paused`; people go on
     at `inbox`, an address. `people` are whom the gateway itself names on it: nobody else becomes
     a mention, whatever a text says. One that `disarms` replaces a card with buttons that do
@@ -168,6 +169,7 @@ class Card:
     people: frozenset[str] = frozenset()
     remembers: frozenset[Action] = frozenset()
     calls: tuple[str, ...] = ()
+    deciders: tuple[str, ...] = ()
     disarms: bool = False
 
     @property

@@ -118,6 +118,9 @@ class RequestCalls(Protocol):
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""
 
+    async def deciders(self, record: Record, platform: str) -> tuple[str, ...]:
+        """Return who decided a request, as identities of a platform; see `Card.deciders`."""
+
     async def may_pass(self, identity: Identity, record: Record) -> bool:
         """Whether this identity may give the request's session a pass.
 

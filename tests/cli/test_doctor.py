@@ -19,6 +19,7 @@ from gateway.approvals.writer import FOLLOWUPS
 from gateway.doctor import FAIL, OK, WARN, Check, examine, gateway_url
 from gateway.domain.audit import GENESIS, seal_events, seal_line
 from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import Escalation, Route
 from gateway.domain.records import REVIEWS, AuditEvent
 from gateway.domain.store import REROUTING
 from gateway.errors import InvalidRequest, NotFound
@@ -40,6 +41,9 @@ from gateway.ports.checks import report_ok
 class Kind:
     async def checks(self, targets, notes, *, live):
         return [("kind", report_ok("all is well"))]
+
+    async def check_mentions(self, called):
+        return [(f"kind {target}", report_ok(" ".join(who))) for target, who in called.items()]
 """
 RUDE = """
 class Rude:
@@ -263,6 +267,29 @@ async def test_an_adapter_that_cannot_be_looked_at_is_named(
     assert [found[name].result for name in names] == [OK, FAIL, FAIL, FAIL, OK]
     assert "no adapter 'slakc'" in found["adapter slakc"].says
     assert found["adapter rude"].says.startswith("KeyError: 'password=⟨secret of 11 characters")
+
+
+async def test_adapters_are_told_whom_their_cards_call(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the routes that call or remind, in each of their places: its own identities and groups."""
+    folder = tmp_path / "site"
+    install(folder, "kind", KIND, {"kind": "kind:Kind"})
+    monkeypatch.syspath_prepend(str(folder))
+    store = site.gateway.backend.store
+    policy = await store.policy()
+    step = Escalation(after=9, targets=("kind:b",))
+    routes = (
+        Route(
+            approvers=("kind:1/2",), targets=("kind:a", "web"), mention=True, escalations=(step,)
+        ),
+        Route(approvers=("kind:3", "chat:4"), targets=("kind:a",), remind_after=(5,)),
+        Route(approvers=("kind:5",), targets=("kind:c",)),
+    )
+    await store.apply(replace(policy, routes=routes), by="test")
+    found = await site.checks(adapters=("kind",))
+    called = {name: one.says for name, one in found.items() if name.startswith("kind ")}
+    assert called == {"kind kind:a": "1/2 3", "kind kind:b": "1/2"}
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o660])

@@ -191,7 +191,8 @@ class Board:
             self.old_edits -= 1
 
     def revise(self, channel: Channel, message: Json, body: Json, uploads: list[Upload]) -> Json:
-        """Change a message in place; editing never notifies anyone."""
+        """Change a message in place. Discord's clients notify nobody of an edit; whom it permits to
+        be notified counts here all the same."""
         draft = {**message, **{one: body[one] for one in _EDITABLE if body.get(one) is not None}}
         draft["flags"] = message["flags"] | (body.get("flags") or 0)  # neither can be taken back
         known = {one["id"]: one for one in message["attachments"]}
@@ -205,6 +206,9 @@ class Board:
         draft["components"] = _numbered(draft["components"])
         self._link_files(draft)
         message.update(draft, edited_timestamp=self.calendar.iso())
+        if "components" in body:
+            pinged = self._pings(message, body, human=False)
+            self.pinged[message["id"]] = self.pinged.get(message["id"], set()) | pinged
         if message["id"] in channel.messages:
             self.town.tell("MESSAGE_UPDATE", message, channel)
         return message

@@ -13,7 +13,7 @@ from gateway.models import Execution, Reason, Report, Status
 from gateway.ports.cards import Card, card_of
 from tests.discord.furnished import Server
 from tests.discord.ground import Ground
-from tests.discord.interactions import DEFERRED_UPDATE, UPDATE, Interaction
+from tests.discord.interactions import COMPONENT, DEFERRED_UPDATE, UPDATE, Interaction
 from tests.discord.messages import buttons
 from tests.discord.stage import Stage, labels, private_text, told_privately
 from tests.discord.town import Json
@@ -175,6 +175,33 @@ async def test_13_two_processes_on_one_token_make_one_decision(
         assert len(await stage.events("approved")) == 1
         assert not await stage.events("refused")
         await stage.shows(card, "Approved", "ann")
+
+
+async def test_13_a_tap_that_comes_again_is_answered_as_the_one_that_won(stage: Stage) -> None:
+    """The line is cut between the decision and the answer, and Discord delivers the tap again: the
+    card shows the end, and nobody is told that somebody else was faster."""
+    server = stage.server
+    record, card = await stage.asked()
+    data = {
+        "custom_id": buttons(card)["Approve"]["custom_id"],
+        "component_type": 2,
+        "id": 1,
+    }
+    tap, payload = server.discord.desk.start(
+        server.app, server.ann.user, server.channel, COMPONENT, data, card
+    )
+    cut = server.discord.rest.stage("POST", "/callback", refuse=True)
+    await server.discord.deliver(server.app, payload)
+    await cut.reached.wait()
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await server.discord.deliver(server.app, payload)
+    await stage.seen(lambda: tap.answer)
+    assert tap.answer == UPDATE
+    await stage.shows(card, "Approved", "ann")
+    # A word of its own would have come before this one is asked, shown and opened.
+    _, another = await stage.asked(arguments={"command": "another"})
+    await stage.click(server.ann, another, "Details")
+    assert tap.followups == []
 
 
 async def test_14_clicks_on_what_has_ended_are_told_the_truth(stage: Stage) -> None:

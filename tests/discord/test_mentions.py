@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from adapters.discord.card_views import build_card_view, build_outcome_view
-from gateway.domain.records import Claim, Record
+from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.records import Claim, Identity, Person, Record
 from gateway.models import Context, DecidedBy, DeciderKind, Decision, Origin, Reason, Status
 from gateway.ports.cards import card_of
+from tests.discord.stage import Stage
 from tests.grants.making import asked
+from tests.world import click
 
 STRANGER, DECIDER = "discord:111111111111111111", "discord:222222222222222222"
 TRICKS = (STRANGER, f"<@{STRANGER[8:]}>", f"approved by {STRANGER}", f"{STRANGER}: yes")
@@ -65,3 +68,31 @@ def test_who_decides_or_looks_is_mentioned_and_nobody_else(trick: str) -> None:
     looking = replace(record, claim=Claim(person=DECIDER, at=1))
     assert mentions(looking) == {DECIDER[8:]}
     assert mentions(ended(record, Reason.PERSON, ann, trick)) == {DECIDER[8:]}
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+async def test_who_decided_is_named_as_discord_names_people(stage: Stage, where: str) -> None:
+    """Known by another name or deciding elsewhere, they are a mention on the card, and notified by
+    nothing: neither the answer to the tap nor the edit permits a mention."""
+    await stage.policy(stage.route())
+    record, card = await stage.asked()
+    ann = stage.server.ann
+    if where == "here":
+        await stage.click(ann, card, "Approve")
+    else:
+        who = Identity(platform="discord", id=ann.id)
+        await stage.core.requests.decide(replace(click(record), identity=who))
+    await stage.shows(card, "approved by ann", f"<@{ann.id}>")
+    assert stage.server.discord.board.pinged[card["id"]] == set()
+
+
+def test_one_account_of_a_person_is_named_once() -> None:
+    """The first of theirs in each place; who is nobody's stands for themselves; others are left
+    out."""
+    people = (
+        Person(name="ann", identities=("slack:T1/U1", "slack:T1/U2", "slack:T2/U3", "discord:4")),
+        Person(name="bob", identities=("token:bob",)),
+    )
+    policy = PolicyDocument(people=people)
+    assert policy.accounts_of(("ann", "bob", "slack:T1/U9"), "slack") == ("T1/U1", "T2/U3", "T1/U9")
+    assert policy.accounts_of(("ann", "bob"), "discord") == ("4",)

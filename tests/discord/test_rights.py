@@ -111,11 +111,43 @@ async def found(server: Server, *targets: str, live: bool = False) -> dict[str, 
     return {name: (one.result, f"{one.says} → {one.remedy}") for name, one in checks}
 
 
+async def mentioned(server: Server, target: str, *called: str) -> dict[str, tuple[str, str]]:
+    """Return what `gateway doctor` says of those whom the cards of a target call."""
+    environment = pytest.MonkeyPatch()
+    environment.setenv("GATEWAY_DISCORD_TOKEN", server.app.token)
+    try:
+        checks = await DiscordAdapter().check_mentions({target: called})
+    finally:
+        environment.undo()
+    return {name: (one.result, f"{one.says} → {one.remedy}") for name, one in checks}
+
+
+async def test_doctor_names_a_role_that_is_called_and_not_notified(server: Server) -> None:
+    """Neither is it mentionable, nor may the bot mention everyone in that channel; either mends it.
+    People, and roles of another server, need no look; a role that is gone is said."""
+    town, guild = server.discord.town, server.guild
+    target, role = f"discord:{guild.id}/{server.channel.id}", town.role(guild, "deciders")
+    name = f"{guild.id}/{role}"
+    assert await mentioned(server, target, server.ann.id, "1/2") == {}
+    result, said = (await mentioned(server, target, name))["discord mentions"]
+    assert (result, "nobody is notified" in said, "mentionable" in said) == (WARN, True, True)
+    server.channel.overwrites[guild.id] = (1 << 17, 0)
+    assert (await mentioned(server, target, name))["discord mentions"][0] == OK
+    server.channel.overwrites.clear()
+    guild.roles[role]["mentionable"] = True
+    assert (await mentioned(server, target, name))["discord mentions"][0] == OK
+    del guild.roles[role]
+    assert (await mentioned(server, target, name))["discord mentions"][0] == FAIL
+
+
 async def test_doctor_says_what_is_well(server: Server) -> None:
     """Settings, token, endpoint, channel, and a message that goes away again; each check stands on
     the page."""
     target = f"discord:{server.guild.id}/{server.channel.id}"
+    role = server.discord.town.role(server.guild, "deciders")
+    server.guild.roles[role]["mentionable"] = True
     told = await found(server, target, live=True)
+    told |= await mentioned(server, target, f"{server.guild.id}/{role}")
     assert {result for result, _ in told.values()} == {OK}
     assert not server.channel.messages
     page = (Path(__file__).parents[2] / "docs" / "discord.md").read_text(encoding="utf-8")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from gateway.domain.policy_document import Route
 from gateway.models import Status
 from gateway.ports import Rate
 from tests.slack.counterpart.faults import Fault
-from tests.slack.office import BUTTONS, Office, form, labels, shown, told, use_up
-from tests.world import click, identity
+from tests.slack.counterpart.slack import Slack
+from tests.slack.office import BUTTONS, Office, at_work, form, labels, shown, told, use_up
+from tests.world import World, click, identity
 
 
 async def test_a_clicked_card_changes_at_once_in_a_burst(office: Office) -> None:
@@ -76,3 +80,21 @@ async def test_a_denial_in_a_modal_goes_first(
     edited = [call["ts"] for call in office.slack.state.called("chat.update")]
     assert edited[0] == message.ts
     assert "Denied by ann" in shown(message)
+
+
+async def test_who_decided_is_named_as_slack_names_people(slack: Slack, world: World) -> None:
+    """On the pressed card at once and after the edit, one account of theirs; wherever they decided,
+    and nobody who is not known to Slack. Nothing new is posted that could notify them."""
+    route = Route(approvers=("ann", "bob", "root"), targets=("slack:T1/C1",))
+    async with at_work(slack, world, route) as office:
+        for who, named in (("ann", True), ("root", False)):
+            record, message = await office.asked(arguments={"command": who})
+            await office.desk.requests.decide(replace(click(record), identity=identity(who)))
+            await office.card_says(message, f"Approved by {who}")
+            assert ("<@UANN>" in shown(message)) is named
+        _, message = await office.asked()
+        await use_up(office)
+        await office.bob.click(message, "Approve")
+        await office.card_says(message, "<@UBOB>")
+        assert "<@UBOB2>" not in shown(message)
+    assert not any("<@" in str(one) for one in slack.state.called("chat.postMessage"))

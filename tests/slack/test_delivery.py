@@ -246,7 +246,10 @@ async def test_a_thread_takes_the_card_its_file_and_its_replies(slack: Slack, wo
             click(await office.desk.requests.get(record.id), identity=identity("bob"))
         )
         await office.card_says(card, "Approved by")
-        assert "<@UANN>" not in shown(card)
+        # Nobody is called any more: these two decided.
+        assert "<@UANN> <@UBOB>" in shown(card)
+        assert "<@UBOB2>" not in shown(card)
+        assert "<!subteam" not in shown(card)
         assert slack.messages("C1") == [root]
 
 

@@ -55,15 +55,17 @@ async def test_a_limit_is_used_at_once_and_never_passed(notes: RedisNotes) -> No
 
 
 async def test_the_line_is_by_rank_whoever_came_first(notes: RedisNotes) -> None:
-    """What a person decided goes before what ended by itself, and that before everything else."""
+    """What a person decided goes before what ended by itself, and that before everything else;
+    neither who came first nor a name's place in the alphabet counts."""
     pace = Pace(notes)
     for name in "abc":
         await wait_of(pace, name)
-    for place, urgency in enumerate((Urgency.OTHER, Urgency.ENDED, Urgency.DECIDED)):
-        await wait_of(pace, urgency.name, rank=urgency.rank(place))
+    line = {"x": Urgency.OTHER, "y": Urgency.ENDED, "z": Urgency.DECIDED}
+    for place, (name, urgency) in enumerate(line.items()):
+        await wait_of(pace, name, rank=urgency.rank(place))
     wider = Rate(RATE.most + 1, RATE.seconds)
-    for urgency in (Urgency.OTHER, Urgency.ENDED, Urgency.DECIDED):
-        waits = await wait_of(pace, urgency.name, wider, rank=urgency.rank(0))
+    for name, urgency in line.items():
+        waits = await wait_of(pace, name, wider, rank=urgency.rank(0))
         assert (waits == 0) == (urgency is Urgency.DECIDED)
 
 

@@ -62,6 +62,22 @@ class Payloads:
             "actions": [self._action(block, element, option)],
         }
 
+    def on_shortcut(self, channel: str, message: Message, callback: str) -> Json:
+        """A shortcut of the app used on a message."""
+        answers = views.new_response_url(
+            self.state, self.workspace, channel, self.user.id, message.ts
+        )
+        return {
+            **self._common("message_action"),
+            "callback_id": callback,
+            "action_ts": self.state.stamp(),
+            "trigger_id": views.new_trigger(self.state, self.workspace, self.user.id),
+            "response_url": answers,
+            "channel": {"id": channel, "name": "ops"},
+            "message_ts": message.ts,
+            "message": shown(message, self.workspace),
+        }
+
     def on_view(self, view: View, block: Json, element: Json) -> Json:
         """A click on a button of a modal or the Home tab."""
         return {

@@ -110,6 +110,11 @@ class Human:
                     )
         raise NotShown(f"no menu entry {label!r}")
 
+    async def shortcut(self, message: Message, callback: str) -> Ack:
+        """Use a shortcut of the app from a message's menu."""
+        channel = self.sees(message)
+        return await self._act(self.payloads.on_shortcut(channel.id, message, callback))
+
     async def click_home(self, label: str, number: int = 0) -> Ack:
         """Click the n-th button with this label in the Home tab."""
         view = self.workspace.homes[self.user.id]
