@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from collections import OrderedDict
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from gateway.domain.redaction import mask
 from gateway.server.settings import Settings
@@ -15,6 +18,9 @@ _MOST_KNOWN = 1000
 _MEMBERS = ("event", "request_id", "caller", "agent", "milliseconds")
 
 _Key = tuple[str, int, str, str]
+
+if TYPE_CHECKING:
+    from logging import _SysExcInfoType
 
 
 def configure_log(settings: Settings) -> None:
@@ -74,7 +80,17 @@ class CountingHandler(logging.StreamHandler[TextIO]):
         super().emit(told)
 
 
-class LineFormatter(logging.Formatter):
+class _ExceptionFormatter(logging.Formatter):
+    """Says in one line that a server is away: its traceback is the same each time, and long."""
+
+    def formatException(self, ei: _SysExcInfoType) -> str:
+        """Return the traceback, or type and text of the error of a connection."""
+        if isinstance(ei[1], RedisConnectionError | RedisTimeoutError | ConnectionError):
+            return f"{type(ei[1]).__name__}: {ei[1]}"
+        return super().formatException(ei)
+
+
+class LineFormatter(_ExceptionFormatter):
     """Formats a record as one line, with its traceback below. Secrets are masked, because the text
     of a library's exception may hold one."""
 
@@ -86,7 +102,7 @@ class LineFormatter(logging.Formatter):
         return str(mask(super().format(record)))
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_ExceptionFormatter):
     """Formats a record as one JSON object: time, level, logger, and the members of the event
     where given. Secrets are masked."""
 
