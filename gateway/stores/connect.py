@@ -77,7 +77,7 @@ def _connect(url: str, blocking: bool) -> Any:
     if parts.scheme == "redis+cluster":
         nodes = [ClusterNode(host, port) for host, port in hosts_of(parts, DEFAULT_PORT)]
         cluster = _Cluster(startup_nodes=nodes, **login_of(parts), **options)
-        return _use_bounded_parser(cluster) if blocking else cluster
+        return _prepare(cluster, blocking)
     if blocking:
         options["parser_class"] = BoundedParser
         pool = redis.asyncio.ConnectionPool.from_url(url, max_connections=_READERS, **options)
@@ -119,13 +119,32 @@ class _Cluster(redis.asyncio.RedisCluster):
             return await super().execute_command(*args, **kwargs)
 
 
-def _use_bounded_parser(cluster: _Cluster) -> _Cluster:
-    """Have a cluster's connections use our parser, which its constructor takes no name for."""
-    every = [cluster.get_connection_kwargs()]
-    every += [node.connection_kwargs for node in cluster.startup_nodes]
-    for options in every:
-        options["parser_class"] = BoundedParser
+def _prepare(cluster: _Cluster, blocking: bool) -> _Cluster:
+    """Have a cluster's connections be ours, and use our parser if they are `blocking`: its
+    constructor takes no name for either."""
+    cluster.get_connection_kwargs()["connection_class"] = _Connection
+    for node in cluster.startup_nodes:
+        node.connection_class = _Connection
+    if blocking:
+        for one in (
+            cluster.get_connection_kwargs(),
+            *(n.connection_kwargs for n in cluster.startup_nodes),
+        ):
+            one["parser_class"] = BoundedParser
     return cluster
+
+
+class _Connection(redis.asyncio.Connection):
+    """A connection that another task closes while one waits to write to it, as that of a cluster's
+    node may be, is lost like any other."""
+
+    async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            await super().send_packed_command(*args, **kwargs)
+        except AttributeError as error:
+            if error.name != "writelines" or error.obj is not None:
+                raise
+            raise NoConnection("the connection was closed") from error
 
 
 @contextmanager

@@ -17,7 +17,17 @@ from pydantic_core import to_json
 from gateway.domain.records import AuditEvent, Claim, Edit, Record, ScopeQuorum, Vote, summary
 from gateway.domain.redaction import bug
 from gateway.domain.risk_rules import RaisedRisk
-from gateway.models import ApprovalRequest, Decision, Report, Risk, RiskLevel, Status
+from gateway.models import (
+    Action,
+    ApprovalRequest,
+    DeciderKind,
+    Decision,
+    Reason,
+    Report,
+    Risk,
+    RiskLevel,
+    Status,
+)
 from gateway.wire.codec import JsonObject, build, plain
 
 log = logging.getLogger("gateway.store")
@@ -216,21 +226,37 @@ def ending_of(record: Record) -> tuple[str, str]:
     if record.decision is None:
         return "", ""
     values = record.decision.values()
-    return dumps(_without_own(values, record)), dumps(summary(values, record))
+    return dumps(_short(values, record) or values), dumps(summary(values, record))
 
 
-def _own_of_decision(request_id: str, status: str, digest: str, deadline: int) -> JsonObject:
-    """Return what a decision says that its record says too. `whole` in prelude.lua knows it as
-    well."""
-    return {"request_id": request_id, "status": status, "digest": digest, "expires_at": deadline}
+def _short(values: JsonObject, record: Record) -> list[Any] | None:
+    """Return what the record does not say of an approval by one person, as most decisions are, or
+    None for any other. `whole` in prelude.lua reads it as well."""
+    if values["decided_by"]["kind"] != DeciderKind.PERSON or "signature" not in values:
+        return None
+    who = values["decided_by"]["name"]
+    short = [values["revision"], who, values["decided_at"], values["signature"]]
+    own = (record.id, record.status.value, record.digest, record.deadline)
+    return short if _whole(short, *own) == values else None
 
 
-def _without_own(values: JsonObject, record: Record) -> JsonObject:
-    """Return a decision without what its record says; all of it where they differ."""
-    own = _own_of_decision(record.id, record.status.value, record.digest, record.deadline)
-    if any(values[name] != own[name] for name in own):
-        return values
-    return {name: value for name, value in values.items() if name not in own}
+def _whole(
+    short: list[Any], request_id: str, status: str, digest: str, deadline: int
+) -> JsonObject:
+    """Return the decision of which `_short` left this."""
+    revision, who, decided_at, signature = short
+    return {
+        "request_id": request_id,
+        "revision": revision,
+        "status": status,
+        "action": Action.APPROVE.value,
+        "reason": Reason.PERSON.value,
+        "digest": digest,
+        "decided_by": {"kind": DeciderKind.PERSON.value, "name": who},
+        "decided_at": decided_at,
+        "expires_at": deadline,
+        "signature": signature,
+    }
 
 
 def record_from(request_id: str, fields: dict[str, str]) -> Record:
@@ -293,13 +319,14 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
 
 
 def _decision_of(request_id: str, fields: dict[str, str]) -> Decision | None:
-    """Return the decision; one that an earlier version stored says everything itself."""
-    kept: JsonObject | None = _load(fields, "decision")
+    """Return the decision, whichever way it is stored."""
+    kept: JsonObject | list[Any] | None = _load(fields, "decision")
     if kept is None:
         return None
-    deadline = int(fields["deadline"])
-    own = _own_of_decision(request_id, fields["status"], fields["digest"], deadline)
-    return build(Decision, own | kept)
+    if isinstance(kept, list):
+        deadline = int(fields["deadline"])
+        kept = _whole(kept, request_id, fields["status"], fields["digest"], deadline)
+    return build(Decision, kept)
 
 
 def event_from(event_id: str, fields: dict[str, str]) -> AuditEvent:

@@ -68,14 +68,14 @@ local function event(key, kind, now, agent, id, revision, data)
     'rev', revision, 'd', data)
 end
 
--- Returns a decision as agents read it, with what it was stored without because its record says it. The
--- signature covers all of it. What an earlier version stored is whole, and begins otherwise.
+-- Returns a decision as agents read it. Of an approval by one person only that is stored which its record
+-- does not say: [revision, "name", when, "signature"]. The signature covers all of it.
 local function whole(decision, id, status, digest, deadline)
-  local revision, why, who, rest = string.match(decision,
-    '^{("revision":%d+,)(.-)("decided_by":{.-},"decided_at":%d+)(.*)$')
+  local revision, name, at, signature = string.match(decision, '^%[(%d+),(".*"),(%d+),("[^"]*")%]$')
   if not revision then return decision end
-  return '{"request_id":"' .. id .. '",' .. revision .. '"status":"' .. status .. '",' .. why ..
-    '"digest":"' .. digest .. '",' .. who .. ',"expires_at":' .. deadline .. rest
+  return '{"request_id":"' .. id .. '","revision":' .. revision .. ',"status":"' .. status ..
+    '","action":"approve","reason":"person","digest":"' .. digest .. '","decided_by":{"kind":"person","name":' ..
+    name .. '},"decided_at":' .. at .. ',"expires_at":' .. deadline .. ',"signature":' .. signature .. '}'
 end
 
 -- What an agent is told. The decision of an approval goes only to the process that may act on it.
