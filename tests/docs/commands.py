@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
 from functools import cache
+from io import StringIO
 from typing import NamedTuple
 
+from gateway.cli import main
+from gateway.cli.completion import commands_and_words
 from tests.frame.tree import ROOT
 
-TABLE_OF_COMMANDS = "docs/cli.md"
-"""The page whose tables print commands without the word `gateway`."""
-_PROGRAMS = r"gateway|make|curl|python3?|redis-cli|pip|pytest|docker compose|\S+/python|\.ci/run"
+SHORT = "docs/cli.md"
+"""The page that prints our commands without the word `gateway`."""
+_PROGRAMS = (
+    r"gateway|make|curl|python3?|redis-cli|pip|pipx|pytest|docker compose|kill(?= -)"
+    r"|\S+/python|\.ci/run"
+)
 _COMMAND = re.compile(rf"(?:^|\$\(|[&|;(] )(?:[A-Z_]+=\S+ )*(?:{_PROGRAMS})(?= |$|\))")
-_NAMES = re.compile(rf"(?!make$)(?:{_PROGRAMS})$")
+_WHOLE_ALONE = {"make", ".ci/run"}
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _SETTING = re.compile(rf'"((?:{_PROGRAMS}) [^"]+)"')
-_ROW = re.compile(r"^\| (.*?) \| .* \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (.*?) (?<!\\)\| (.*) \|$", re.MULTILINE)
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _COMMENT = re.compile(r"(?:^|\s)# .*$", re.MULTILINE)
+_HELPED = ("hook", "bridge dexto", "bridge gptme-server", "convert saiki", "manifest slack")
+"""Commands whose options are known to their own help only."""
+_OF_ADAPTERS = ("manifest", "invite", "check")
 
 
-class Command(NamedTuple):
-    """One command and the page that prints it."""
+class Row(NamedTuple):
+    """A row of the table of commands: what is typed, and the options that it names."""
 
-    page: str
-    text: str
+    forms: list[str]
+    options: set[str]
 
 
 @cache
@@ -37,32 +48,69 @@ def pages() -> dict[str, str]:
     return {name: text for name, text in texts.items() if not name.startswith("docs/adr/")}
 
 
-def commands_of(page: str, text: str) -> Iterator[Command]:
-    """Yield each command of a page: of its blocks, its sentences and its table of commands."""
+@cache
+def printed() -> dict[str, list[str]]:
+    """Return each command that a document prints, with the documents."""
+    found = defaultdict(list)
+    for page, text in pages().items():
+        for command in dict.fromkeys(commands_of(text, short=page == SHORT)):
+            found[command].append(page)
+    return dict(found)
+
+
+def commands_of(text: str, *, short: bool = False) -> Iterator[str]:
+    """Yield each command of a page: of its blocks, its sentences and its table of commands.
+
+    A program that is named without any words is no command. A page may print ours in short.
+    """
     for block in _FENCE.finditer(text):
-        for line in _lines(block[2], block[3]):
-            if _COMMAND.search(line):
-                yield Command(page, line)
-    prose = _FENCE.sub("", text)
-    for span in spans(prose):
-        if _COMMAND.search(span) and not _NAMES.match(span):
-            yield Command(page, span)
-    if page == TABLE_OF_COMMANDS:
-        table = prose[: prose.index("\n## ")]
-        for row in _ROW.finditer(table.replace(r"\|", "\0")):
-            for span in spans(row[1]):
-                if not span.startswith("--"):
-                    yield Command(page, f"gateway {span}".replace("\0", "|"))
+        yield from filter(_COMMAND.search, _lines(block[2], block[3]))
+    for span in spans(text):
+        words = span.split()
+        if short and words[0] in our_commands() and len(words) > 1:
+            yield f"gateway {span}"
+        elif _COMMAND.search(span) and (len(words) > 1 or span in _WHOLE_ALONE):
+            yield span
+    for row in table(text) if short else []:
+        yield from row.forms
 
 
-def spans(prose: str) -> list[str]:
-    """Return what stands in backquotes, each on one line."""
-    return [" ".join(found.split()) for found in _SPAN.findall(prose)]
+def spans(text: str) -> list[str]:
+    """Return what stands in backquotes, each on one line; of a table without its escapes."""
+    found = (" ".join(one.split()) for one in _SPAN.findall(_FENCE.sub("", text)))
+    return [one.replace("\\|", "|") for one in found]
+
+
+def table(text: str) -> list[Row]:
+    """Return the rows of the first table."""
+    head = text[: text.index("\n## ")]
+    rows = [(row[1], row[0]) for row in _ROW.finditer(head)]
+    return [
+        Row(
+            [f"gateway {span}" for span in spans(first) if not span.startswith("-")],
+            set(_OPTION.findall(" ".join(spans(whole)))),
+        )
+        for first, whole in rows
+    ]
+
+
+@cache
+def our_commands() -> dict[str, set[str]]:
+    """Return the first word of each command of ours, with all options below it."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path, words in commands_and_words():
+        found[" ".join(path.split()[1:2])] |= {word for word in words if word.startswith("--")}
+    for line in _HELPED:
+        with redirect_stdout(StringIO()) as said, suppress(SystemExit):
+            main([*line.split(), "--help"])
+        found[line.split()[0]] |= set(_OPTION.findall(said.getvalue()))
+    found |= {name: found[name] for name in _OF_ADAPTERS}
+    return dict(found)
 
 
 def options_of(text: str) -> set[str]:
-    """Return the options that a page names by themselves, or in a row of a table."""
-    found = (_OPTION.match(span) for span in spans(_FENCE.sub("", text)))
+    """Return the options that a page names by themselves."""
+    found = (_OPTION.match(span) for span in spans(text))
     return {option[0] for option in found if option}
 
 

@@ -70,6 +70,33 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway ask --human": Line(
         "approved by owner", typed="gateway ask --human shell -- ls", answer="approve"
     ),
+    "gateway ask --json": Line(
+        '(?s)"arguments":.*"command": "ls"',
+        typed="gateway ask --json shell -- ls",
+        answer="approve",
+    ),
+    "gateway ask --file PATH": [
+        Line(
+            "approved by owner",
+            typed="gateway ask shell --file deploy.sh -- ls",
+            answer="approve --yes",
+        ),
+    ],
+    "gateway ask --cwd DIR": [
+        Line(
+            "approved by owner",
+            typed="gateway ask shell --cwd build -- make",
+            answer="approve",
+            then=("gateway history --limit 1 | grep 'in the folder \"[^ ]*/build\"'",),
+        ),
+    ],
+    "gateway ask --role NAME=ROLE": [
+        Line(
+            "approved by owner",
+            typed="gateway ask post --arg text=done --role text=data",
+            answer="approve",
+        ),
+    ],
     "gateway ask --no-wait … && run": Line(
         r"(?s)\A(?!.*run)\{\"id\"", code=6, typed="gateway ask --no-wait shell -- ls && run"
     ),
@@ -98,6 +125,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway show": NAMED,
     "gateway show ID": Line("ls -l"),
     "gateway history": Line("denied by owner", first=("gateway deny ID",)),
+    "gateway approve ID@REVISION": Line("@2  approved .* by owner"),
     "gateway approve ID": Line("approved by owner"),
     "gateway approve $ID": Line("approved by owner"),
     "gateway approve ID…": [
@@ -173,6 +201,8 @@ COMMANDS: dict[str, Line | list[Line]] = {
     ),
     # Agents and people.
     "gateway agent add": NAMED,
+    "gateway agent rotate": NAMED,
+    "gateway agent revoke": NAMED,
     "gateway agent add NAME": Line("(?s)token +agw_.*redis user"),
     **{
         f"gateway agent add {name}": Line(rf"(?s)token +agw_.*GATEWAY_AGENT={name}")
@@ -186,9 +216,8 @@ COMMANDS: dict[str, Line | list[Line]] = {
         Line("token +agw_", typed="gateway agent rotate NAME"),
         Line("is revoked", typed="gateway agent revoke NAME"),
     ],
-    "gateway agent paused": Line("no agent is paused"),
-    "gateway agent lift NAME": Line("was not paused", first=("gateway agent add NAME",)),
     "gateway approver add": NAMED,
+    "gateway approver revoke": NAMED,
     "gateway approver add NAME": Line("token +agw_"),
     "gateway approver add ana": Line("token +agw_", first=ADMIN),
     "gateway approver add ann": Line("token +agw_"),
@@ -246,9 +275,14 @@ COMMANDS: dict[str, Line | list[Line]] = {
     ],
     "gateway audit tail": Line("policy_applied|submitted", first=ASKED),
     "gateway audit export audit.jsonl": Line("lines written", then=("grep seal audit.jsonl",)),
+    "gateway audit export": NAMED,
     "gateway audit verify": NAMED,
+    "gateway audit erase": NAMED,
     "gateway audit verify audit.jsonl": Line(
-        "nothing is wrong", first=("gateway audit export audit.jsonl",)
+        "nothing is wrong",
+        first=("gateway audit export audit.jsonl",),
+        typed="GATEWAY_DATA_DIR=none REDIS_URL=redis://127.0.0.1:1 "
+        "gateway audit verify audit.jsonl",
     ),
     "gateway audit erase ID": Line("keeps its digest", first=("gateway deny ID",)),
     "gateway audit tail [--lines N]|export FILE|verify FILE|erase ID": [
@@ -263,6 +297,10 @@ COMMANDS: dict[str, Line | list[Line]] = {
     ],
     "gateway stop-all": Line("whatever comes is denied", then=("gateway resume",)),
     "gateway resume": Line("Requests are asked about again", first=("gateway stop-all",)),
+    "gateway bridge gptme-server --url http://127.0.0.1:5700": Line(
+        "gateway: http://127.0.0.1:\\d+ does not answer", code=5
+    ),
+    "gateway manifest slack": Line('"redirect_urls"|"features"'),
     "gateway manifest slack --http https://your.host": Line("https://your.host/slack/events"),
     # Over HTTP.
     'curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8787/v1/requests': Line(
@@ -299,6 +337,16 @@ ELSEWHERE = {
     "gateway NAME": "cli/test_adapters.py::test_an_adapter_adds_commands",
     "gateway COMMAND NAME": "cli/test_adapters.py::test_an_adapter_adds_commands",
     "gateway test pager ana": "docs/test_commands.py::test_the_pager_of_the_page_adds_its_command",
+    "gateway show ID --reveal": (
+        "cli/test_answering.py::test_secrets_are_shown_to_who_asks_for_them"
+    ),
+    "kill -HUP": "cli/test_policy_file.py::test_it_is_read_again_on_sighup",
+    "gateway agent paused": (
+        "cli/test_cli.py::test_who_asks_too_much_is_refused_with_a_code_of_its_own"
+    ),
+    "gateway agent lift NAME": (
+        "cli/test_cli.py::test_who_asks_too_much_is_refused_with_a_code_of_its_own"
+    ),
     "gateway approver add owner": (
         "docs/test_commands.py::test_a_first_start_with_a_policy_file_makes_no_owner"
     ),
@@ -331,9 +379,6 @@ ELSEWHERE = {
     "gateway bridge gptme-server": (
         "hosts/test_bridges.py::test_a_bridge_names_the_host_that_does_not_answer"
     ),
-    "gateway bridge gptme-server --url http://127.0.0.1:5700": (
-        "hosts/test_bridges.py::test_a_bridge_names_the_host_that_does_not_answer"
-    ),
     "gateway convert saiki FILE --agent AGENT [--approver NAME]": (
         "saiki/test_configuration.py::test_the_command_prints_the_route"
     ),
@@ -345,6 +390,9 @@ ELSEWHERE = {
     ),
     "gateway audit verify audit.jsonl && grep -Fxf head.jsonl audit.jsonl": (
         "docs/test_audit_page.py::test_a_kept_head_tells_that_the_end_is_missing"
+    ),
+    "pip install dist/approval_gateway_agent-*.whl": (
+        "frame/test_agent_distribution.py::test_it_works_without_the_server"
     ),
     "python agent.py": "docs/test_tutorial.py::test_the_first_script_does_what_the_page_says",
     **dict.fromkeys(
@@ -372,9 +420,9 @@ NOT_HERE = {
         "make test-hosts",
         "make test-hosts HOSTS=gptme",
         "make test-hosts HOSTS=udspy",
-        "make agent-wheel",
         "pip install 'gptme[server]'",
-        "pip install dist/approval_gateway_agent-*.whl",
+        "pipx inject gptme dist/approval_gateway_agent-*.whl",
+        ".ci/run",
     ],
     "runs tests or checks within a test": [
         "make quick",
@@ -390,6 +438,7 @@ NOT_HERE = {
     ],
     "measures for minutes": ["make bench", "python -m benchmarks click_to_wake"],
     "writes into the checkout": [
+        "make agent-wheel",
         "make format",
         "make screenshots",
         "python -m tests.discord.pictures",

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.cli.shell import Shell
+from tests.ports import free_port
 
 POLICY = """
 trust_declarations = ["*"]
@@ -46,12 +47,14 @@ class Reader:
         announced = json.loads((folder / "state" / "gateway.json").read_text(encoding="utf-8"))
         self._places: dict[str, Callable[[], str]] = {
             "http://127.0.0.1:8787": lambda: str(announced["url"]),
+            "http://127.0.0.1:5700": lambda: f"http://127.0.0.1:{free_port()}",
             "5a82e156737e42ae": self._offer,
             "3f9c2a71": lambda: self.fill("ID")[:8],
             "$TOKEN": self._token,
             "$ID": lambda: self.fill("ID"),
             "ID": self._request,
             "ID2": self._request,
+            "REVISION": lambda: "1",
             "OFFER": self._offer,
             "CODE": lambda: self.type("gateway login owner")[1].strip().partition("#code=")[2],
             "NAME": lambda: f"n{next(self._numbers)}",

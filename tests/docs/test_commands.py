@@ -7,17 +7,22 @@ import os
 import re
 import shutil
 import subprocess
-from contextlib import redirect_stdout
-from io import StringIO
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from gateway.cli import main
-from gateway.cli.completion import commands_and_words
 from tests.cli.shell import Shell
 from tests.cli.test_adapters import install
-from tests.docs.commands import TABLE_OF_COMMANDS, commands_of, options_of, pages
+from tests.docs.commands import (
+    SHORT,
+    commands_of,
+    options_of,
+    our_commands,
+    pages,
+    printed,
+    table,
+)
 from tests.docs.documented import COMMANDS, ELSEWHERE, NOT_HERE, START, Line
 from tests.docs.reader import POLICY, Reader
 from tests.docs.test_examples import blocks
@@ -26,7 +31,6 @@ from tests.frame.tree import ROOT
 
 pytestmark = pytest.mark.xdist_group("commands")  # one gateway for all of them
 
-PRINTED = {command.text for page, text in pages().items() for command in commands_of(page, text)}
 TESTS = re.compile(r"(?:\w+=\w+ )?(?:\S*python -m )?pytest (.*)")
 """A command that runs tests, which are its proof."""
 OTHERS = {"--dry-run", "--fix"}
@@ -52,17 +56,17 @@ def here(reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rea
     return reader
 
 
-@pytest.mark.parametrize("printed", COMMANDS)
-def test_a_command_does_what_its_page_says(here: Reader, printed: str) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_does_what_its_page_says(here: Reader, command: str) -> None:
     """Typed as it is printed, it ends with that code and says that; what comes after shows it."""
-    for program in PROGRAMS & set(printed.split()):
+    for program in PROGRAMS & set(command.split()):
         if shutil.which(program) is None and os.environ.get("CI") != "true":
             pytest.skip(f"{program} is not installed; under CI=true this is a failure")
-    for line in lines_of(COMMANDS[printed]):
+    for line in lines_of(COMMANDS[command]):
         for before in line.first:
             code, said = here.type(before)
             assert code == (6 if "--no-wait" in before else 0), said
-        typed = line.typed or printed
+        typed = line.typed or command
         code, said = here.ask(typed, line.answer) if line.answer else here.type(typed)
         assert code == line.code, (typed, said)
         assert re.search(line.says, said, re.MULTILINE), (typed, said)
@@ -74,30 +78,72 @@ def test_a_command_does_what_its_page_says(here: Reader, printed: str) -> None:
 def test_every_command_of_the_pages_is_proven() -> None:
     """In exactly one place; and no place has one that is printed nowhere."""
     reasons = [command for commands in NOT_HERE.values() for command in commands]
-    tests = [command for command in PRINTED if TESTS.fullmatch(command)]
-    proven = sorted([*COMMANDS, *ELSEWHERE, *reasons, *tests, START])
-    assert proven == sorted(PRINTED)
+    tests = [command for command in printed() if TESTS.fullmatch(command)]
+    proven = Counter([*COMMANDS, *ELSEWHERE, *reasons, *tests, START])
+    assert {command: where for command, where in printed().items() if command not in proven} == {}
+    assert proven.keys() - printed().keys() == set()
+    assert [command for command, times in proven.items() if times > 1] == []
+
+
+SAMPLE = """
+Run `make`, or in short
+`gateway new
+ID`; `gateway`, `curl` and `a command` are none.
+
+```sh
+export A=b
+A=b gateway up       # a comment
+curl -d @- "$URL" \\
+     -H x <<END
+{"a": 1}
+END
+```
+ ```console
+ $ x=$(gateway ask a) && b
+ gateway: said
+ ```
+```json
+{"command": "gateway ask --hook x", "n": "gateway"}
+```
+"""
+
+
+def test_a_command_is_found_wherever_it_is_printed() -> None:
+    """In blocks, after a prompt, in settings, in sentences and in rows; nothing else is."""
+    found = set(commands_of(SAMPLE))
+    assert found == {
+        "make",
+        "gateway new ID",
+        "A=b gateway up",
+        'curl -d @- "$URL" -H x <<END',
+        "x=$(gateway ask a) && b",
+        "gateway ask --hook x",
+    }
+    page = "| `up`, `grant list\\|new` | `--x`, `grant show` |\n\n## Next\n`apply` `apply F`\n"
+    short = set(commands_of(page, short=True))
+    assert short - found == {
+        f"gateway {one}" for one in ("up", "grant list|new", "grant show", "apply F")
+    }
 
 
 def test_what_is_typed_for_a_form_has_all_of_its_words() -> None:
     """A form in brackets is typed with each of its options and in each of its ways."""
-    for printed, entry in COMMANDS.items():
+    for form, entry in COMMANDS.items():
         if not isinstance(entry, list):
             continue
         typed = " ".join(line.typed for line in entry)
-        words = set(re.split(r"[][|… ]+", printed)) - {""}
-        assert {word for word in words if not OPEN.fullmatch(word)} <= set(typed.split()), printed
+        words = set(re.split(r"[][|… ]+", form)) - {""}
+        assert {word for word in words if not OPEN.fullmatch(word)} <= set(typed.split()), form
 
 
 def test_every_option_that_a_page_names_is_ours() -> None:
     """Of some command of the gateway, or of an adapter; the few of other programs are listed."""
-    ours = {word for _, words in commands_and_words() for word in words}
-    for line in ("hook", "bridge dexto", "convert saiki", "manifest slack"):
-        with redirect_stdout(StringIO()) as said, pytest.raises(SystemExit):
-            main([*line.split(), "--help"])
-        ours |= set(re.findall(r"--[a-z-]+", said.getvalue()))
+    ours = set().union(*our_commands().values())
     named = {option for text in pages().values() for option in options_of(text)}
     assert named - ours == OTHERS
+    for row in table(pages()[SHORT]):
+        below = set().union(*(our_commands().get(form.split()[1], set()) for form in row.forms))
+        assert row.options <= below, row
 
 
 def test_the_other_tests_are_there() -> None:
@@ -108,7 +154,7 @@ def test_the_other_tests_are_there() -> None:
 
 def test_the_tests_that_pages_run_are_there() -> None:
     """The files are, and what `-k` names is in one of them."""
-    for command in sorted(PRINTED):
+    for command in printed():
         found = TESTS.fullmatch(command)
         words = found[1].split() if found else []
         paths = [ROOT / word for word in words if word.startswith("tests/")]
@@ -121,7 +167,7 @@ def test_the_tests_that_pages_run_are_there() -> None:
 
 def test_make_knows_its_targets() -> None:
     """A dry run of each command for make reads its rules, and runs none."""
-    lines = [one for one in sorted(PRINTED) if re.match("make |make$", one)]
+    lines = [one for one in printed() if re.match("make |make$", one)]
     targets = {word for line in lines for word in line.partition(" &&")[0].split()[1:]}
     assert targets
     done = subprocess.run(
@@ -132,7 +178,7 @@ def test_make_knows_its_targets() -> None:
 
 def test_the_pager_of_the_page_adds_its_command(here: Reader, tmp_path: Path) -> None:
     """Installed as the page says, it is called as the page says."""
-    ((_, module),) = blocks(TABLE_OF_COMMANDS)
+    ((_, module),) = blocks(SHORT)
     install(tmp_path / "site", "the_module", module, {"pager": "the_module:PagerAdapter"})
     code, said = here.type(f"PYTHONPATH={tmp_path / 'site'} gateway test pager ana")
     assert (code, said) == (0, "a test message went to ana\n")
