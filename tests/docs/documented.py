@@ -124,15 +124,28 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway pending": Line("ls -l", first=ASKED),
     "gateway show": NAMED,
     "gateway show ID": Line("ls -l"),
-    "gateway history": Line("denied by owner", first=("gateway deny ID",)),
+    "gateway history": [
+        Line("denied by owner", typed="gateway history", first=("gateway deny ID ID2",)),
+        Line("gateway history --limit 1 --after", typed="gateway history --limit 1"),
+        Line(
+            "denied by owner",
+            typed="gateway history --limit 1 "
+            "--after $(gateway history --limit 1 2>&1 | sed -n 's/.*--after //p')",
+        ),
+    ],
     "gateway approve ID@REVISION": Line("@2  approved .* by owner"),
     "gateway approve ID": Line("approved by owner"),
     "gateway approve $ID": Line("approved by owner"),
     "gateway approve ID…": [
         Line("(?s)approved by owner.*approved by owner", typed="gateway approve ID ID2"),
+        Line("approved by owner", typed="gateway approve REQUEST --yes"),
     ],
     "gateway deny ID… --reason": [
         Line("(?s)denied by owner.*denied by owner", typed="gateway deny ID ID2 --reason why"),
+        Line(
+            "asks for another plan",
+            typed="gateway deny REQUEST --reason why --feedback",
+        ),
     ],
     'gateway deny ID --reason "why"': Line("denied by owner", then=("gateway show ID | grep why",)),
     'gateway deny ID --reason "not during the sale"': Line(
@@ -150,7 +163,15 @@ COMMANDS: dict[str, Line | list[Line]] = {
     ),
     # What is remembered.
     "gateway grant offers ID": Line("approve  [0-9a-f]{16}  exactly this"),
-    "gateway grant add AGENT --like ID": Line("choose one with --offer ID", code=2),
+    "gateway grant add AGENT --like ID": [
+        Line("choose one with --offer ID", code=2, typed="gateway grant add AGENT --like ID"),
+        Line(
+            "deny .* default .* used 0 of 2 .*in 59 min.*exactly this",
+            typed="gateway grant add AGENT --like ID --offer OFFER "
+            "--deny --session SESSION --for 1h --uses 2",
+        ),
+        Line("1 revoked", typed="gateway grant revoke --agent AGENT --session SESSION"),
+    ],
     "gateway grant add AGENT --tool T --arguments JSON [--kind] [--cwd] [--host]": [
         Line(
             "choose one with --offer ID",
@@ -246,6 +267,8 @@ COMMANDS: dict[str, Line | list[Line]] = {
             first=("gateway approver add NAME",),
         ),
         Line("in force on every replica", typed="gateway apply FILE --by NAME"),
+        Line("--yes", code=2, typed="gateway apply empty.toml"),
+        Line("in force on every replica", typed="gateway apply empty.toml --yes", then=ADMIN),
     ],
     "gateway policy": Line('"people"'),
     "gateway tool declare": NAMED,

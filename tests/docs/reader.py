@@ -54,6 +54,7 @@ class Reader:
             "$ID": lambda: self.fill("ID"),
             "ID": self._request,
             "ID2": self._request,
+            "REQUEST": self._request,
             "REVISION": lambda: "1",
             "OFFER": self._offer,
             "CODE": lambda: self.type("gateway login owner")[1].strip().partition("#code=")[2],
@@ -77,6 +78,7 @@ class Reader:
         for place in (folder, folder / "build"):
             (place / "Makefile").write_text(MAKEFILE, encoding="utf-8")
         (folder / "policy.toml").write_text(POLICY, encoding="utf-8")
+        (folder / "empty.toml").touch()
         script = folder / "deploy.sh"
         script.write_text("#!/bin/sh\necho deployed\n", encoding="utf-8")
         script.chmod(0o755)

@@ -137,13 +137,23 @@ def test_what_is_typed_for_a_form_has_all_of_its_words() -> None:
 
 
 def test_every_option_that_a_page_names_is_ours() -> None:
-    """Of some command of the gateway, or of an adapter; the few of other programs are listed."""
+    """Of some command of the gateway, or of an adapter; the few of other programs are listed. Those
+    in a row of the table of commands are typed with one of the row's, unless another test does."""
     ours = set().union(*our_commands().values())
     named = {option for text in pages().values() for option in options_of(text)}
     assert named - ours == OTHERS
     for row in table(pages()[SHORT]):
-        below = set().union(*(our_commands().get(form.split()[1], set()) for form in row.forms))
-        assert row.options <= below, row
+        verbs = {form.split()[1] for form in row.forms}
+        below = set().union(*(our_commands().get(verb, set()) for verb in verbs))
+        assert row.options <= (below if ELSEWHERE.keys() & row.forms else below & typed_with(verbs))
+
+
+def typed_with(verbs: set[str]) -> set[str]:
+    """Return the options with which one of these commands is typed here."""
+    lines = [(form, line) for form, entry in COMMANDS.items() for line in lines_of(entry)]
+    typed = [one for form, line in lines for one in (line.typed or form, *line.then)]
+    parts = re.findall(r"gateway (\S+)([^|&;\n]*)", "\n".join(typed))
+    return {word for verb, rest in parts if verb in verbs for word in re.findall("--[a-z-]+", rest)}
 
 
 def test_the_other_tests_are_there() -> None:
