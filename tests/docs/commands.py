@@ -109,9 +109,8 @@ def our_commands() -> dict[str, set[str]]:
 
 
 def options_of(text: str) -> set[str]:
-    """Return the options that a page names by themselves."""
-    found = (_OPTION.match(span) for span in spans(text))
-    return {option[0] for option in found if option}
+    """Return the options that a page names without a command."""
+    return {one for span in spans(text) if span.startswith("--") for one in _OPTION.findall(span)}
 
 
 def _lines(kind: str, block: str) -> list[str]:

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -34,12 +35,15 @@ def _started(command: str, folder: Path) -> Iterator[dict[str, str]]:
     env = {**os.environ, "GATEWAY_DATA_DIR": str(folder / "state"), "GATEWAY_PORT": "0"}
     env["GATEWAY_DENIAL_MINUTES"] = "0"  # every page asks the same, and answers it anew
     env["PATH"] = path_of_ours()
-    gateway = subprocess.Popen(
-        ["sh", "-c", f"exec env {command}"], env=env, stderr=subprocess.PIPE, text=True
-    )
-    assert gateway.stderr is not None
-    while "Answer in the browser" not in (line := gateway.stderr.readline()):
-        assert line
-    yield env
-    gateway.terminate()
-    gateway.communicate(timeout=20)
+    words = ["sh", "-c", f"exec env {command}"]
+    with subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True) as gateway:
+        assert gateway.stderr is not None
+        while "Answer in the browser" not in (line := gateway.stderr.readline()):
+            assert line
+        # A full pipe would hold the gateway up.
+        draining = Thread(target=gateway.stderr.read)
+        draining.start()
+        yield env
+        gateway.terminate()
+        draining.join(timeout=20)
+    assert gateway.returncode == 0

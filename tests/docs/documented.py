@@ -159,7 +159,8 @@ COMMANDS: dict[str, Line | list[Line]] = {
         ),
     ],
     "gateway deny ID --remember": Line(
-        "denied by owner", then=("gateway grant list | grep 'deny .*exactly this'", *FORGET)
+        "denied by owner",
+        then=("gateway grant list | grep 'deny .*in 59 min.*exactly this'", *FORGET),
     ),
     # What is remembered.
     "gateway grant offers ID": Line("approve  [0-9a-f]{16}  exactly this"),

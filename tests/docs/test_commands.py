@@ -37,8 +37,6 @@ OTHERS = {"--dry-run", "--fix"}
 """Options of programs that agents run."""
 PROGRAMS = {"curl", "make"}
 """What a machine may lack; under CI it has everything."""
-
-
 OPEN = re.compile(r"[A-Z]+(=[A-Z]+)?")
 """A word of a form for which something else is typed."""
 
