@@ -43,7 +43,8 @@ class Row(NamedTuple):
 @cache
 def pages() -> dict[str, str]:
     """Return the documents for readers by name; decision records are no instructions."""
-    names = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    first = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+    names = [*first, *sorted(ROOT.glob("docs/**/*.md"))]
     texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in names}
     return {name: text for name, text in texts.items() if not name.startswith("docs/adr/")}
 
