@@ -88,13 +88,21 @@ class RedisCredentials:
         """Return whom the token belongs to; None for anything unknown, malformed or revoked, and
         for a person whom the policy knows no more."""
         match = _TOKEN.fullmatch(token)
-        entry = (await self._entries()).get(match[1]) if match else None
+        entry = await self._entry(match[1]) if match else None
         known = entry["sha256"] if entry else "0" * 64
         if not hmac.compare_digest(known, sha256_hex(token.encode())) or entry is None or not match:
             return None
         if entry["kind"] == APPROVER and not await self._is_known(entry["name"]):
             return None
         return _credential(match[1], entry)
+
+    async def _entry(self, key_id: str) -> JsonObject | None:
+        """Return what is kept of a token; one that another process made just now is there too."""
+        found = (await self._entries()).get(key_id)
+        if found is None:
+            row = await self._redis.hget(self._keys.credentials, key_id)
+            found = json.loads(row) if row else None
+        return found
 
     async def _is_known(self, name: str) -> bool:
         login = Identity(platform="token", id=name)

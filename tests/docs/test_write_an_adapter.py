@@ -189,3 +189,17 @@ def test_cards_are_true_after_the_gateway_was_killed(site: Site) -> None:
     again = site.start()
     assert site.card("approved by ana") == card
     stop(again)
+
+
+def test_the_toy_runs_as_a_process_of_its_own(site: Site) -> None:
+    """The gateway does without it; `gateway adapter folder` posts the card and hears the answer."""
+    site.env["GATEWAY_ADAPTERS"] = '["web"]'
+    gateway = site.start()
+    adapter = site.run("adapter", "folder")
+    asking = site.run("ask", "shell", "--", "make", "deploy")
+    site.card("Approve").with_suffix(".answer").write_text("approve")
+    asking.communicate(timeout=30)
+    assert asking.returncode == 0
+    for process in (adapter, gateway):
+        stop(process)
+        assert process.returncode == 0

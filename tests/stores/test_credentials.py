@@ -214,3 +214,16 @@ async def test_the_token_of_somebody_the_policy_dropped_opens_nothing(world: Wor
     assert await world.credentials.authenticate(made.token) is None
     await world.store.apply(replace(before, generation=generation), by="test")
     assert await world.credentials.authenticate(made.token) is not None
+
+
+async def test_a_token_works_from_the_moment_it_is_printed(
+    store: RedisStore, credentials: RedisCredentials
+) -> None:
+    """Also where another process made it, and this one had read all tokens just before."""
+    here, there = RedisCredentials(store, SystemClock()), credentials
+    assert await here.authenticate(f"agw_{'0' * 8}_{'x' * 43}") is None
+    made = [await there.add_agent("bot"), await there.add_approver("ann")]
+    found = [await here.authenticate(one.token) for one in made]
+    assert [one and one.name for one in found] == ["bot", "ann"]
+    replaced = await there.rotate_agent("bot")
+    assert await here.authenticate(replaced.token) is not None
