@@ -30,6 +30,7 @@ from gateway.integrations.dexto_messages import (
     refuse,
     write_answer,
 )
+from gateway.integrations.host_http import tell_ready
 from gateway.models import ApprovalRequest, Execution, Reason
 from gateway.wire.codec import JsonObject
 
@@ -273,9 +274,11 @@ async def _run(options: argparse.Namespace) -> None:
             own = f"http://{host}:{listener.server_address[1]}/"
             webhook = Registration(dexto, bridge, options.webhook_url or own, secret)
             await webhook.register()
-            print(f"gateway: asks for {options.url}", flush=True)  # noqa: T201 (a command)
-            following = asyncio.create_task(webhook.follow())
-            await stop.wait()
-            following.cancel()
-            await webhook.remove()
-            await bridge.close()
+            try:
+                await tell_ready(client, options.url)
+                following = asyncio.create_task(webhook.follow())
+                await stop.wait()
+                following.cancel()
+            finally:
+                await webhook.remove()
+                await bridge.close()

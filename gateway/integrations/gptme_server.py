@@ -23,7 +23,7 @@ from urllib.parse import quote
 from gateway.client import AsyncClient, Outcome, OutcomeKind, session_name
 from gateway.errors import GatewayError, Unreachable
 from gateway.integrations.gptme import arguments_of, details_of, text_of
-from gateway.integrations.host_http import HostApi
+from gateway.integrations.host_http import HostApi, tell_ready
 from gateway.models import ApprovalRequest, Context, Execution, Origin, Reason
 from gateway.wire.codec import JsonObject
 
@@ -390,7 +390,7 @@ async def _run(url: str) -> None:
     async with AsyncClient.from_env() as client:
         bridge = Bridge(client, api)
         await bridge.look()
-        print(f"gateway: asks for {url}", flush=True)  # noqa: T201 (a command)
+        await tell_ready(client, url)
         following = asyncio.create_task(bridge.follow())
         await stop.wait()
         following.cancel()

@@ -1,4 +1,4 @@
-"""The HTTP API of a host that a bridge runs beside: calls, and a stream of events."""
+"""What bridges share: the HTTP API of the host that one runs beside, and the gateway's readiness."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from gateway.errors import InvalidRequest, Misconfigured
+from gateway.client import AsyncClient
+from gateway.errors import InvalidRequest, Misconfigured, NotFound
+from gateway.models import new_id
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
 
 _MOST_BODY = 4 * 1024 * 1024
 _CALL_SECONDS = 10.0
 _OK = 200
+
+
+async def tell_ready(client: AsyncClient, host: str) -> None:
+    """Print for whom a bridge asks, once the gateway knows its agent. Raises GatewayError."""
+    try:
+        await client.fetch(new_id())
+    except NotFound:  # it answers, and takes the token
+        pass
+    print(f"gateway: {client.agent} asks for {host}", flush=True)  # noqa: T201 (a command)
 
 
 class HostApi:
