@@ -194,14 +194,14 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway grant list --suspended": Line("nothing is suspended"),
     "gateway grant revoke ID": Line(
         "is revoked",
-        typed="gateway grant revoke "
-        "$(gateway approve ID --remember >/dev/null && gateway grant list | cut -c 1-32)",
+        first=("gateway approve ID --remember",),
+        typed="gateway grant revoke GRANT",
     ),
     "gateway grant list [--suspended]|show ID|revoke ID": [
         Line("exactly this", typed="gateway grant list", first=("gateway approve ID --remember",)),
         Line("nothing is suspended", typed="gateway grant list --suspended"),
-        Line("everywhere|default", typed="gateway grant show $(gateway grant list | cut -c 1-32)"),
-        Line("is revoked", typed="gateway grant revoke $(gateway grant list | cut -c 1-32)"),
+        Line("everywhere|default", typed="gateway grant show GRANT"),
+        Line("is revoked", typed="gateway grant revoke GRANT"),
     ],
     "gateway grant pass AGENT SESSION --edits --hours 2": Line(
         "creating, changing and moving files .*not deleting", then=FORGET

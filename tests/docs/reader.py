@@ -28,6 +28,8 @@ approvers = ["owner", "ana"]
 """
 MAKEFILE = "all:\n\t@echo made\ndeploy release:\n\t@echo deployed\n"
 _SHELL_SYNTAX = re.compile(r"[$`&|;<>*?~()\\]|^(?!gateway )")
+_TOLD = re.compile(r"gateway approve ([0-9a-f]{32})$")
+"""How whoever waits is told what to answer."""
 
 
 def path_of_ours() -> str:
@@ -55,6 +57,7 @@ class Reader:
             "ID": self._request,
             "ID2": self._request,
             "REQUEST": self._request,
+            "GRANT": lambda: str(json.loads(self.type("gateway grant list --json")[1])["id"]),
             "REVISION": lambda: "1",
             "OFFER": self._offer,
             "CODE": lambda: self.type("gateway login owner")[1].strip().partition("#code=")[2],
@@ -104,14 +107,17 @@ class Reader:
 
     def ask(self, line: str, answer: str) -> tuple[int, str]:
         """Type a line that waits for a person, who answers so; return its code and words."""
-        line = self.fill(line)
-        before = self._waiting()
-        asking = self._popen(line)
-        while not (new := self._waiting() - before):
-            assert asking.poll() is None, asking.communicate()
-        code, refused = self.type(f"gateway {answer} {' '.join(new)}")
-        assert code == 0, refused
-        said, _ = asking.communicate(timeout=60)
+        with self._popen(self.fill(line)) as asking:
+            assert asking.stdout is not None
+            said = told = ""
+            while (waits := _TOLD.search(told)) is None:
+                told = asking.stdout.readline()
+                assert told, said
+                said += told
+            verb, *words = answer.split()
+            code, refused = self.type(f"gateway {verb} {waits[1]} {' '.join(words)}")
+            assert code == 0, refused
+            said += asking.stdout.read()
         return asking.returncode, said
 
     def _popen(self, line: str) -> subprocess.Popen[str]:
@@ -123,11 +129,6 @@ class Reader:
             stderr=subprocess.STDOUT,
             text=True,
         )
-
-    def _waiting(self) -> set[str]:
-        _, said = self.type("gateway pending --json")
-        lines = (json.loads(line) for line in said.splitlines() if line.startswith("{"))
-        return {str(line["request"]["id"]) for line in lines}
 
     def _request(self) -> str:
         """Ask as an agent; return the id of what waits then."""
