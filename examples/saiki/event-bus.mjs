@@ -9,6 +9,7 @@ export class AgentEventBus {
   #shown = new Set();
   #pause = 250;
   #closed = false;
+  #away = false;
 
   // `url` is ws(s)://HOST/api/tool-confirmation; `token` is what signing in returned.
   constructor(url, { token } = {}) {
@@ -21,9 +22,13 @@ export class AgentEventBus {
     this.#handlers.set(name, [...(this.#handlers.get(name) ?? []), handler]);
   }
 
-  // Throws while there is no connection: an answer that was not sent must not look like one.
+  // An answer that could not be sent is told as `saiki:error`; its request is handed out again.
   emit(name, data) {
-    if (this.socket.readyState !== WebSocket.OPEN) throw new Error('the gateway is not connected');
+    if (this.socket.readyState !== WebSocket.OPEN) {
+      this.#shown.delete(data.executionId);
+      this.#tell('saiki:error', { error: 'not sent: the gateway is away', executionId: data.executionId });
+      return;
+    }
     this.socket.send(JSON.stringify({ type: name.slice(PREFIX.length), data }));
   }
 
@@ -34,11 +39,17 @@ export class AgentEventBus {
 
   #connect() {
     this.socket = new WebSocket(this.url, ...this.options);
-    this.socket.onopen = () => { this.#pause = 250; };
+    let opened = false, ended = false;
+    this.socket.onopen = () => { opened = true; this.#away = false; this.#pause = 250; };
     this.socket.onmessage = ({ data }) => this.#receive(JSON.parse(data));
-    this.socket.onerror = () => {}; // `close` follows
-    this.socket.onclose = () => {
-      if (this.#closed) return;
+    // Node tells an error alone, browsers tell both, where no connection could be made.
+    this.socket.onerror = this.socket.onclose = () => {
+      if (ended || this.#closed) return;
+      ended = true;
+      if (!opened && !this.#away) {
+        this.#away = true;
+        this.#tell('saiki:error', { error: `${this.url}: the gateway is away, or refuses the token` });
+      }
       setTimeout(() => this.#closed || this.#connect(), this.#pause);
       this.#pause = Math.min(2 * this.#pause, LONGEST_PAUSE);
     };
@@ -53,6 +64,12 @@ export class AgentEventBus {
     } else if (type === 'toolConfirmationResponse') {
       this.#shown.delete(data.executionId);
     }
-    for (const handler of this.#handlers.get(PREFIX + type) ?? []) handler(data);
+    this.#tell(PREFIX + type, data);
+  }
+
+  #tell(name, data) {
+    const handlers = this.#handlers.get(name) ?? [];
+    if (name === 'saiki:error' && !handlers.length) console.error(`${name}: ${data.error}`);
+    for (const handler of handlers) handler(data);
   }
 }

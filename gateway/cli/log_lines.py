@@ -7,11 +7,9 @@ import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING, TextIO
 
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
-
 from gateway.domain.redaction import mask
 from gateway.server.settings import Settings
+from gateway.stores.connect import AWAY
 
 _REPEAT_SECONDS = 60.0
 _MOST_KNOWN = 1000
@@ -85,7 +83,7 @@ class _ExceptionFormatter(logging.Formatter):
 
     def formatException(self, ei: _SysExcInfoType) -> str:
         """Return the traceback, or type and text of the error of a connection."""
-        if isinstance(ei[1], RedisConnectionError | RedisTimeoutError | ConnectionError):
+        if isinstance(ei[1], AWAY):
             return f"{type(ei[1]).__name__}: {ei[1]}"
         return super().formatException(ei)
 

@@ -1,4 +1,4 @@
-"""What bridges share: the HTTP API of the host that one runs beside, and the gateway's readiness."""
+"""What bridges share: the HTTP API of a host that one runs beside, and the gateway's readiness."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,10 +25,8 @@ _OK = 200
 
 async def tell_ready(client: AsyncClient, host: str) -> None:
     """Print for whom a bridge asks, once the gateway knows its agent. Raises GatewayError."""
-    try:
+    with suppress(NotFound):  # it answers, and takes the token
         await client.fetch(new_id())
-    except NotFound:  # it answers, and takes the token
-        pass
     print(f"gateway: {client.agent} asks for {host}", flush=True)  # noqa: T201 (a command)
 
 

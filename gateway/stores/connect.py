@@ -13,6 +13,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisClusterException
+from redis.exceptions import TimeoutError as NoAnswer
 
 from gateway.errors import GatewayError
 from gateway.stores.ingress import MOST_BYTES, BoundedParser
@@ -24,6 +25,9 @@ from gateway.wire.redis_address import (
     sentinel_client,
 )
 from gateway.wire.redis_multiplexer import Multiplexer
+
+AWAY: tuple[type[BaseException], ...] = (NoConnection, NoAnswer, ConnectionError)
+"""What is raised where a server is away, which is no fault of the gateway's."""
 
 _COMMAND_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0

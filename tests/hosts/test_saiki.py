@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gateway.models import Status
+from tests.faults.proxy import Proxy
 from tests.saiki.site import site, token_of
-from tests.web.inbox import Inbox
 
 ROOT = Path(__file__).parents[2]
 NODE = ROOT / "build/hosts/saiki/node_modules/.bin/node"
@@ -54,12 +54,12 @@ class NodeUi:
 
 
 @asynccontextmanager
-async def node(box: Inbox, token: str) -> AsyncIterator[NodeUi]:
+async def node(url: str, token: str) -> AsyncIterator[NodeUi]:
     """Run the user interface, signed in."""
     bus = (ROOT / "examples/saiki/event-bus.mjs").as_uri()
     script = str(ROOT / "tests/hosts/saiki_ui.mjs")
     process = await asyncio.create_subprocess_exec(
-        *(str(NODE), script, bus, box.gateway.url, token),
+        *(str(NODE), script, bus, url, token),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -80,7 +80,7 @@ async def test_a_user_interface_made_for_the_document_works(tmp_path: Path) -> N
     decide nothing by either way."""
     async with site(tmp_path) as box:
         token = await token_of(box, "ann")
-        async with node(box, token) as page:
+        async with node(box.gateway.url, token) as page:
             first = await box.ask(**CALL)
             line = await page.hear("asked")
             event = line["asked"]
@@ -120,3 +120,35 @@ async def test_a_user_interface_made_for_the_document_works(tmp_path: Path) -> N
             page.say("answer", {"executionId": execution, "approved": True})
             refusal = (await page.hear("refused"))["refused"]
             assert refusal["error"] == "Confirmation not found or expired"
+
+
+async def test_a_user_interface_connects_again(tmp_path: Path) -> None:
+    """It says that the gateway is away, goes on trying, and hands out again what it could not
+    answer meanwhile."""
+    async with site(tmp_path) as box:
+        token = await token_of(box, "ann")
+        up = asyncio.Event()
+        up.set()
+
+        async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            if not up.is_set():
+                raise ConnectionRefusedError
+            port = int(box.gateway.url.rpartition(":")[2])
+            return await asyncio.open_connection("127.0.0.1", port)
+
+        async with Proxy(connect).running() as between:
+            url = f"http://127.0.0.1:{between.port}"
+            async with node(url, token) as page:
+                record = await box.ask(**CALL)
+                event = (await page.hear("asked"))["asked"]
+                up.clear()
+                between.cut()
+                assert "away" in (await page.hear("refused"))["refused"]["error"]
+                page.say("answer", {"executionId": event["executionId"], "approved": True})
+                said = (await page.hear("refused"))["refused"]
+                assert said["error"] == "not sent: the gateway is away"
+                up.set()
+                assert (await page.hear("asked"))["asked"] == event
+                page.say("answer", {"executionId": event["executionId"], "approved": True})
+                assert (await page.hear("ended"))["ended"]["approved"] is True
+                assert (await box.get(record)).status is Status.APPROVED
