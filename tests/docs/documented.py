@@ -107,6 +107,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
         "denied by owner: no", code=1, answer="deny --reason no"
     ),
     "gateway ask shell -- make release && echo released": Line("^released$", answer="approve"),
+    "gateway ask shell -- touch x && touch x": Line("approved by owner", answer="approve"),
     "gateway ask shell --cwd build -- make && (cd build && make)": Line("^made$", answer="approve"),
     'cmd=$(gateway ask shell --edit -- make deploy) && eval "$cmd"': Line(
         "^deployed$", answer="approve"
@@ -338,6 +339,17 @@ COMMANDS: dict[str, Line | list[Line]] = {
         '"token": ?"',
         typed="curl -s http://127.0.0.1:8787/api/tool-confirmation-login "
         """-H 'Content-Type: application/json' -d '{"code":"CODE"}'""",
+    ),
+    "curl -s http://127.0.0.1:8787/api/tool-confirmation/ID.1 "
+    """-H "Authorization: Bearer $TOKEN" """
+    """-H 'Content-Type: application/json' -d '{"approved":true}'""": Line(
+        '"success": ?true',
+        typed="S=$(curl -s http://127.0.0.1:8787/api/tool-confirmation-login "
+        """-H 'Content-Type: application/json' -d '{"code":"CODE"}' | """
+        """python -c "import json, sys; print(json.load(sys.stdin)['token'])") && """
+        "curl -s http://127.0.0.1:8787/api/tool-confirmation/ID.1 "
+        """-H "Authorization: Bearer $S" """
+        """-H 'Content-Type: application/json' -d '{"approved":true}'""",
     ),
 }
 
