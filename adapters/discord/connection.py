@@ -325,4 +325,4 @@ def _describe_error(error: Exception) -> str:
         return f"Discord closed the connection ({error.code})"
     if isinstance(error, GatewayError):
         return str(error)
-    return f"no connection to Discord ({type(error).__name__})"
+    return f"Discord cannot be reached from here ({type(error).__name__}): see network and proxy"

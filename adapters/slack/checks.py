@@ -20,6 +20,7 @@ from adapters.slack.workspaces_and_web_api import (
     NEEDED_SCOPES,
     NotInstalled,
     SlackRefused,
+    Unavailable,
     Workspaces,
     build_client,
     call_for_response,
@@ -39,6 +40,7 @@ from gateway.ports import (
 
 _LARGEST_GAP_SECONDS = 60
 _MANIFEST = "make the app from `gateway manifest slack`, and install it again"
+_NETWORK = "see this machine's network, proxy and firewall, and Slack's status page"
 _BOT_TOKEN = "copy GATEWAY_SLACK_BOT_TOKEN from OAuth & Permissions of the app's page"
 _INSTALL = "its admin installs the app at /slack/install of GATEWAY_PUBLIC_URL"
 _APP_TOKEN = "make an app-level token with connections:write on the app's page"
@@ -105,9 +107,10 @@ class _Checks:
             who = await call_for_response(client.auth_test)
         except DeliveryFailed as error:
             said = f"the bot token{f' of {team}' if team else ''}: {error}"
-            self.found.append(
-                ("slack tokens", report_failure(said, _INSTALL if team else _BOT_TOKEN))
+            remedy = (
+                _NETWORK if isinstance(error, Unavailable) else _INSTALL if team else _BOT_TOKEN
             )
+            self.found.append(("slack tokens", report_failure(said, remedy)))
             return
         first = not self.clients
         team = team or who["team_id"]

@@ -454,7 +454,8 @@ class TerminalApp(App[None]):
         if record is not None:
             shown = render_card(self._build_card(record), now_ms=self._clock.now_ms())
             if refusal := self._refusals.get(record.id):
-                shown = Group(shown, Text(f"  You may only look: {refusal}.", style="dim"))
+                look = f"  You may only look: {refusal}.\n  You answer as {self._who.written}."
+                shown = Group(shown, Text(look, style="dim"))
         base.query_one("#card", Static).update(shown)
 
     def _top(self) -> Text:

@@ -51,7 +51,7 @@ def _print_changes(changes: Sequence[str], taken_back: Sequence[str], lost: Sequ
     for line in changes:
         print(line)
     if taken_back:
-        print(f"takes back what was declared from a card about {', '.join(taken_back)};")
+        print(f"takes back what was declared while it ran about {', '.join(taken_back)};")
         print("to keep it, add to the file what `gateway tool list` prints about them")
     for sentence in lost:
         print(sentence)

@@ -35,6 +35,7 @@ RUDE = TOY.replace("greet = ", 'raise RuntimeError("no"); greet = ').replace("To
 @pytest.fixture
 def toys(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     """Install three distributions beside the gateway, as an installer lays them out."""
+    forget_toys()
     site = tmp_path / "site"
     install(site, "toy", TOY, {"toy": "toy:ToyAdapter", "approve": "toy:ToyAdapter"})
     install(site, "broken", BROKEN, {"broken": "broken:Any"})
@@ -42,7 +43,12 @@ def toys(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     shell.env["PYTHONPATH"] = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
     monkeypatch.syspath_prepend(site)
     yield shell
-    for name in ("toy", "broken", "rude"):
+    forget_toys()
+
+
+def forget_toys() -> None:
+    """Have the next test import its own adapters, not those of the same name that were."""
+    for name in ("toy", "broken", "rude", "kind"):
         sys.modules.pop(name, None)
 
 

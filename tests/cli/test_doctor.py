@@ -32,7 +32,7 @@ from gateway.stores.outbox import RedisOutbox
 from gateway.stores.seals import Sealer
 from gateway.wire.local_discovery import FILE_NAME, write_private
 from tests.cli.shell import Shell
-from tests.cli.test_adapters import install
+from tests.cli.test_adapters import forget_toys, install
 from tests.ports import free_port
 
 KIND = """
@@ -261,6 +261,7 @@ async def test_an_adapter_that_cannot_be_looked_at_is_named(
     install(folder, "broken", "import a_library_that_is_not_installed", {"broken": "broken:Any"})
     install(folder, "rude", RUDE, {"rude": "rude:Rude"})
     install(folder, "kind", KIND, {"kind": "kind:Kind"})
+    forget_toys()
     monkeypatch.syspath_prepend(str(folder))
     found = await site.checks(adapters=("slakc", "broken", "rude", "kind"))
     names = ("redis", "adapter slakc", "adapter broken", "adapter rude", "kind")
@@ -275,6 +276,8 @@ async def test_adapters_are_told_whom_their_cards_call(
     """Of the routes that call or remind, in each of their places: its own identities and groups."""
     folder = tmp_path / "site"
     install(folder, "kind", KIND, {"kind": "kind:Kind"})
+    forget_toys()
+    forget_toys()
     monkeypatch.syspath_prepend(str(folder))
     store = site.gateway.backend.store
     policy = await store.policy()

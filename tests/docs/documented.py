@@ -56,6 +56,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     ),
     # What agents ask.
     "gateway ask": Line("name the tool", code=2),
+    "gateway ask --no-wait": Line("name the tool", code=2),
     "gateway wait": NAMED,
     "gateway ask TOOL [--hint WHY] [-- COMMAND]": [
         Line("approved by owner", typed="gateway ask TOOL", answer="approve"),
