@@ -17,6 +17,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## install everything into .venv, once
+	@echo "Everything is in $(VENV): . $(VENV)/bin/activate"
 
 demo: $(READY) ## try the product: an agent asks, you answer in the browser
 	$(VENV)/bin/gateway demo

@@ -31,7 +31,7 @@ def main() -> int:
             decided_at[str(request.arguments["command"])] = time.time()  # noqa: TID251 (across processes)
 
     why = {command: hint for hint, command in COMMANDS}
-    client = Client.from_env("demo-agent", on_event=note)
+    client = Client.from_env("demo-agent", on_event=note, say=None)
 
     @requires_approval(
         tool="shell",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
 from dataclasses import replace
 
 import pytest
@@ -11,6 +14,7 @@ from gateway.models import Status
 from gateway.ports import Rate
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
+from tests.slack.counterpart.state import Message
 from tests.slack.office import BUTTONS, Office, at_work, form, labels, shown, told, use_up
 from tests.world import World, click, identity
 
@@ -27,6 +31,34 @@ async def test_a_clicked_card_changes_at_once_in_a_burst(office: Office) -> None
     assert office.ann.private() == []
     assert office.slack.state.called("chat.update") == []
     assert (await office.ended(record)).status is Status.APPROVED
+
+
+@pytest.mark.slow
+async def test_two_dozen_clicked_cards_change_at_once(office: Office) -> None:
+    """24 cards are approved at once, at Slack's own limits: each loses its buttons without waiting
+    for them. Prints the counts for docs/verification.md."""
+    cards = [await office.asked(arguments={"n": number}) for number in range(24)]
+    now = asyncio.get_running_loop().time
+    office.slack.rates.refused.clear()
+    before = len(office.slack.state.called("chat.update"))
+    began = now()
+
+    async def decide(message: Message) -> float:
+        await office.ann.click(message, "Approve")
+        await office.card_says(message, "Approved by ann")
+        assert labels(office.ann, message) == []
+        return now() - began
+
+    took = await asyncio.gather(*(decide(message) for _, message in cards))
+    counts = {
+        "cards": len(took),
+        "first_s": round(min(took), 1),
+        "last_s": round(max(took), 1),
+        "edits": len(office.slack.state.called("chat.update")) - before,
+        "refused": len(office.slack.rates.refused),
+    }
+    sys.stdout.write(f"burst of Slack: {json.dumps(counts)}\n")
+    assert counts["refused"] == 0
 
 
 async def test_who_cannot_be_shown_the_card_is_told(office: Office) -> None:
