@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -45,6 +44,8 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _content(path: str) -> str:
+    import hashlib  # noqa: PLC0415 (slow to load, and few calls bind files)
+
     digest = hashlib.sha256()
     try:
         with open(path, "rb", opener=_without_waiting) as file:

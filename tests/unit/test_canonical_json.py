@@ -1,5 +1,6 @@
 """The strict way into JSON and the canonical way out."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest
-from gateway.wire.canonical_json import canonical, parse
+from gateway.wire.canonical_json import canonical, parse, sha256_hex
 
 _text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 _numbers = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(-(2**53) + 1, 2**53 - 1)
@@ -94,3 +95,10 @@ def test_rfc_8785_number_and_key_order() -> None:
     """The example properties of the standard: ES6 numbers, keys by UTF-16 code units."""
     value = {"b": 1e30, "a": 4.50, "\ufb33": 1, "\U0001f600": 2}
     assert canonical(value) == '{"a":4.5,"b":1e+30,"\U0001f600":2,"\ufb33":1}'.encode()
+
+
+@pytest.mark.parametrize("length", [0, 1, 64, 16_384, 16_385, 1_000_000])
+def test_small_and_large_data_have_the_same_hash(length: int) -> None:
+    """Small data is hashed without OpenSSL, which `gateway ask` need not load then."""
+    data = bytes(range(256)) * (length // 256 + 1)
+    assert sha256_hex(data[:length]) == hashlib.sha256(data[:length]).hexdigest()
