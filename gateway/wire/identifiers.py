@@ -23,6 +23,6 @@ def told_verb(verb: str) -> str:
 def digest_process(process: str) -> str:
     """Return what is kept of a process token in the audit: it tells two processes apart, and nobody
     takes an approval with it."""
-    import hashlib  # noqa: PLC0415 (the gateway's side alone needs it)
+    import hashlib  # noqa: PLC0415 (the gateway alone needs it; `sha256_hex` lies above)
 
     return hashlib.sha256(process.encode()).hexdigest()[:_DIGEST_CHARS]

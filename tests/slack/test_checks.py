@@ -69,6 +69,16 @@ async def test_wrong_settings_are_named(
     assert said in found[check][1]
 
 
+async def test_a_slack_that_is_away_asks_for_no_other_token(slack: Slack) -> None:
+    """Another token does not mend a network."""
+    slack.faults.plan("auth.test", Fault.UNAVAILABLE, times=100)
+    notes: Any = None
+    with environment(slack):
+        found = dict(await SlackAdapter().checks(CHANNEL, notes, live=False))
+    assert found["slack tokens"].result == FAIL
+    assert "network" in found["slack tokens"].remedy
+
+
 async def test_channels_are_looked_at(slack: Slack) -> None:
     """Not invited, unknown, archived, deactivated, of another workspace: each is said."""
     slack.channel("C2").members.clear()
