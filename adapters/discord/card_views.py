@@ -21,6 +21,7 @@ from adapters.discord.markup import (
     escape_line,
     escape_with_mentions,
     fence,
+    inline_code,
     mention_others,
     quote,
 )
@@ -37,6 +38,7 @@ FILE_NAME = "request.txt"
 READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
 CONFIRMED = "sure"
 ROW = 5  # buttons in one row
+_HEAD = 400
 _FACT, _FACTS, _ALL_FACTS = 160, 600, 1500  # the last is the longest possible sum of all facts
 _BECAUSE = 300
 _CHANGED_BY = 300
@@ -47,12 +49,12 @@ _TURN = "Approve is on the last."
 _SPACE = 120  # for separators, and differences in Discord's counting
 
 _COLOURS = {
-    Status.PENDING: 0xF0A020,
     Status.APPROVED: 0x2EA043,
     Status.DENIED: 0xDA3633,
     Status.EXPIRED: 0x8B949E,
     Status.CANCELLED: 0x8B949E,
 }
+_FOUND, _FOUND_HIGH, _NEUTRAL = 0xF0A020, 0xDA3633, 0x8B949E
 _RISKS = {RiskLevel.LOW: "🟢 Low", RiskLevel.MEDIUM: "🟡 Medium", RiskLevel.HIGH: "🔴 High"}
 _STYLES = {
     Style.PRIMARY: discord.ButtonStyle.success,
@@ -100,13 +102,13 @@ def build_card_view(
     """
     budget = _TextBudget()
     budget.take(called)
-    head = budget.take(_render_title(card))
+    head = budget.take(_render_head(card, silent=silent))
     foot = budget.take(_render_footer(card))
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in card.notices))
     risk = budget.take(_render_risk(card, budget))
     found = budget.take(_render_findings(card, budget.room(500)))
     ended = budget.take(_render_outcome(card, budget))
-    who, named = _render_facts(card, budget.room(_FACTS))
+    who, named = ("", False) if silent else _render_facts(card, budget.room(_FACTS))
     budget.take(who)
     because = "" if silent else budget.take(_render_because(card, budget.room(_BECAUSE)))
     blocks, whole = ("", False) if silent else _render_blocks(card, budget)
@@ -117,10 +119,11 @@ def build_card_view(
     preview = "" if silent else budget.take(_render_preview(card, budget))
     complete = card.complete and named and whole
     size = budget.take(_render_size_notice(card, complete=complete, silent=silent))
-    above = (head, who, because, risk, found, says, notices)
-    below = (blocks, size, changed, preview, fields)
+    runs = (head, blocks, size, changed, fields)
+    about = (risk, found, notices, because, who, says, preview)
     rows = _build_final_rows(card) if card.final else _build_rows(card, copy, complete=complete)
-    view = _build_layout(card, above, below, (ended, foot), rows)
+    shown = ((ended,), runs, about, (foot,)) if card.final else (runs, about, (ended, foot))
+    view = _build_layout(card, shown, rows)
     return MessageContent(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
 
 
@@ -153,7 +156,7 @@ def build_full_view(
     more = not last and any(one.action is Action.APPROVE for one in card.controls)
     said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
     told = (
-        _render_title(card),
+        _render_head(card),
         _render_findings(card, 250),
         _render_facts(card, _ALL_FACTS)[0],
         _render_because(card, _BECAUSE),
@@ -177,7 +180,7 @@ def build_full_view(
     below: list[Any] = [ui.TextDisplay(file)]
     if fits:
         below.append(ui.File(f"attachment://{FILE_NAME}"))
-    container: ui.Container[Any] = ui.Container(accent_colour=_COLOURS[card.status])
+    container: ui.Container[Any] = ui.Container(accent_colour=_choose_colour(card))
     for one in (*map(ui.TextDisplay, head), ui.TextDisplay(text), *below, *rows):
         container.add_item(one)
     return MessageContent(_build_view(container), raw if fits else None)
@@ -186,8 +189,8 @@ def build_full_view(
 def build_outcome_view(card: Card) -> MessageContent:
     """Return a short message with a request's state or outcome, without what would run."""
     budget = _TextBudget()
-    above = (_render_title(card), _render_outcome(card, budget))
-    return MessageContent(_build_layout(card, above, (), (_render_footer(card),), []))
+    above = (_render_outcome(card, budget), _render_head(card))
+    return MessageContent(_build_layout(card, (above, (_render_footer(card),)), []))
 
 
 def build_text_view(text: str) -> MessageContent:
@@ -197,13 +200,11 @@ def build_text_view(text: str) -> MessageContent:
 
 def _build_layout(
     card: Card,
-    above: Sequence[str],
-    below: Sequence[str],
-    foot: Sequence[str],
+    parts: Sequence[Sequence[str]],
     rows: Sequence[ui.ActionRow[Any]],
 ) -> ui.LayoutView:
-    container: ui.Container[Any] = ui.Container(accent_colour=_COLOURS[card.status])
-    groups = [[part for part in group if part] for group in (above, below, foot)]
+    container: ui.Container[Any] = ui.Container(accent_colour=_choose_colour(card))
+    groups = [[part for part in group if part] for group in parts]
     for number, group in enumerate(one for one in groups if one):
         if number:
             container.add_item(ui.Separator())
@@ -221,11 +222,28 @@ def _build_view(item: ui.Item[Any]) -> ui.LayoutView:
     return view
 
 
+def _choose_colour(card: Card) -> int | None:
+    """Return the colour of the edge: how it ended, or that something was found; else none."""
+    if card.final:
+        return _COLOURS.get(card.status, _NEUTRAL)
+    if card.risk is RiskLevel.HIGH:
+        return _FOUND_HIGH
+    return _FOUND if card.reasons or card.findings else None
+
+
 # --- parts ------------------------------------------------------------------------------------
 
 
-def _render_title(card: Card) -> str:
-    return f"### {card.icon} {card.word} · {escape_line(card.tool.text, 250)}"
+def _render_head(card: Card, *, silent: bool = False) -> str:
+    """Return what happens, in one sentence, with its names in code style; where it is `silent`,
+    only the state."""
+    if silent or not card.head:
+        return f"### {card.icon} {card.word}"
+    said = (
+        inline_code(part.text.text) if part.named else escape_line(part.text.text, _HEAD)
+        for part in card.head
+    )
+    return f"### {''.join(said)}"
 
 
 def _render_facts(card: Card, room: int) -> tuple[str, bool]:
@@ -253,7 +271,8 @@ def _render_undeclared(view: FullView) -> str:
 
 
 def _render_risk(card: Card, budget: _TextBudget) -> str:
-    if not card.asks:
+    """Return the risk where something was found: that it is high, or why it is not low."""
+    if not card.asks or not (card.reasons or card.risk is RiskLevel.HIGH):
         return ""
     reasons = "; ".join(reason.text for reason in card.reasons)
     said = f": {escape_line(reasons, budget.room(350))}" if reasons else ""
@@ -349,11 +368,14 @@ def _render_fields(card: Card, budget: _TextBudget) -> str:
 
 def _render_outcome(card: Card, budget: _TextBudget) -> str:
     lines: list[str] = []
+    state = f"**{card.icon} {card.word}**"
     if card.outcome is not None:
         when = f" <t:{card.decided_at // 1000}:R>" if card.decided_at else ""
         said = escape_with_mentions(card.outcome.text, budget.room(500), card.people)
         others = mention_others(card.deciders, said)
-        lines.append(f"**{card.icon} {said}**{when}{f' · {others}' if others else ''}")
+        lines.append(f"{state} · {said}{when}{f' · {others}' if others else ''}")
+    elif card.final:
+        lines.append(state)
     if card.paused is not None:
         lines.append(f"⏸️ Until <t:{card.paused // 1000}:f> (<t:{card.paused // 1000}:R>)")
     if card.note is not None:
@@ -368,11 +390,8 @@ def _render_outcome(card: Card, budget: _TextBudget) -> str:
 
 
 def _render_footer(card: Card) -> str:
-    ends = (
-        ""
-        if card.final
-        else f"expires <t:{card.deadline // 1000}:R> (<t:{card.deadline // 1000}:f>) · "
-    )
+    at = card.deadline // 1000
+    ends = "" if card.final else f"{card.icon} {card.word} · expires <t:{at}:R> (<t:{at}:f>) · "
     if not card.digest:
         return ""
     return f"-# {ends}id {card.short_id} · sha256 {card.digest[:16]}…"

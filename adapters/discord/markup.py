@@ -45,6 +45,12 @@ def mention_others(users: Sequence[str], said: str) -> str:
     return " ".join(one for one in told if one not in said)
 
 
+def inline_code(text: str) -> str:
+    """Return a name in code style, on one line; a backtick in it is spelled out."""
+    line = text.replace("\n", " ⏎ ").replace("`", "⟨U+0060⟩")
+    return f"`{line or ' '}`"
+
+
 def quote(text: str, budget: int) -> str:
     """Return text as a block quote."""
     lines = text.split("\n")

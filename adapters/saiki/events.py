@@ -70,6 +70,7 @@ def build_response(execution: str, record: Record) -> JsonObject:
 def _describe(card: Card) -> Iterator[str]:
     """Say what the arguments do not: who asks, where, why it is asked, and what else would run."""
     yield card.summary
+    yield f"{card.word}, {card.risk.value} risk"
     yield from (f"{fact.label}: {fact.text.text}" for fact in card.facts)
     if card.risk is RiskLevel.HIGH:
         yield _HIGH

@@ -235,9 +235,11 @@ def build_message(
         for block in card.blocks[:MOST_PARTS]
     )
     budget = TextBudget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
-    blocks = [header(card.title), *_render_state(card, budget, called), _render_body(card, budget)]
-    blocks += render_because(card, budget)
+    blocks = [*_render_ending(card, budget, called), render_head(card, budget)]
+    blocks.append(_render_calls(card, budget))
+    blocks += [*_render_risk(card, budget), *render_because(card, budget)]
     blocks += [*render_findings(card, budget), *_render_warnings(card, full)]
+    blocks.append(_render_words(card, budget))
     blocks.append(context(plain(_render_fingerprint(card))))
     if not card.final:
         blocks += [section(ours(called))] if called else []
@@ -250,18 +252,38 @@ def build_message(
 
 
 def render_notification(summary: str) -> str:
-    """Return the text for lock screens and screen readers: a summary, no arguments."""
+    """Return the text for lock screens and screen readers: who asks, and the head."""
     return escape(fit(one_line(summary), 300))
 
 
-def _render_state(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:
-    """Return the outcome with mentions of who decided, or the risk while pending."""
-    if not card.final:
-        reasons = "; ".join(one_line(reason.text) for reason in card.reasons)
-        risk = _RISKS[card.risk] + (f": {reasons}" if reasons else "")
-        sign = "🔴 " if card.risk is RiskLevel.HIGH else ""
-        yield context(plain(sign + budget.take(risk, _OUTCOME_UNITS)))
+def render_head(card: Card, budget: TextBudget) -> Json:
+    """Return what happens, in one sentence, with its names in code style."""
+    return rich("head", [line(*_head_elements(card, budget))])
+
+
+def _head_elements(card: Card, budget: TextBudget) -> Iterator[Json]:
+    for part in card.head:
+        said = one_line(budget.take(part.text.text, _FACT_UNITS))
+        element = words(said, bold=True)
+        yield {**element, "style": {"bold": True, "code": True}} if part.named else element
+
+
+def _render_risk(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Return the risk of what waits where something was found: that it is high, or why it is not
+    low."""
+    reasons = "; ".join(one_line(reason.text) for reason in card.reasons)
+    high = card.risk is RiskLevel.HIGH
+    if card.final or not (high or reasons):
         return
+    risk = _RISKS[card.risk] + (f": {reasons}" if reasons else "")
+    yield context(plain(("🔴 " if high else "") + budget.take(risk, _OUTCOME_UNITS)))
+
+
+def _render_ending(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:
+    """Return the outcome with mentions of who decided; nothing while it waits."""
+    if not card.final:
+        return
+    yield header(f"{card.icon} {card.word}")
     if card.outcome is not None:
         said = budget.take(one_line(card.outcome.text), _OUTCOME_UNITS)
         yield section(plain(said[:1].upper() + said[1:]))
@@ -273,12 +295,9 @@ def _render_state(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:
         yield context(plain(budget.take(one_line(card.result.text), _OUTCOME_UNITS)))
 
 
-def _render_body(card: Card, budget: TextBudget) -> Json:
-    """Return who asks, what would run, and the agent's statement; the same before and after."""
-    facts = [
-        (fact.label, budget.take(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts
-    ]
-    parts = [label_pairs(facts)] if facts else []
+def _render_calls(card: Card, budget: TextBudget) -> Json:
+    """Return what would run; the same before and after."""
+    parts: list[Json] = []
     for block in card.blocks[:MOST_PARTS]:
         if block.text.text:
             parts += [label(block.label), exact(block.text.text)]
@@ -291,11 +310,20 @@ def _render_body(card: Card, budget: TextBudget) -> Json:
     if card.changed_by is not None:
         parts.append(label(budget.take(one_line(card.changed_by.text), _WORDS_UNITS)))
         parts.append(exact(budget.take(render_diff(card), _DIFF_UNITS)))
+    return rich("body", parts or [label("Nothing but the question itself")])
+
+
+def _render_words(card: Card, budget: TextBudget) -> Json:
+    """Return who asks, and what the agent and the decider say."""
+    facts = [
+        (fact.label, budget.take(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts
+    ]
+    parts = [label_pairs(facts)] if facts else []
     parts += _render_unverified(card, budget)
     if card.note is not None:
         note = budget.take(card.note.text, _OUTCOME_UNITS)
         parts += [label("Note for the record"), quote(note)]
-    return rich("body", parts or [label("Nothing but the question itself")])
+    return rich("words", parts or [label("Nobody says more")])
 
 
 def _render_unverified(card: Card, budget: TextBudget) -> Iterator[Json]:
@@ -339,7 +367,7 @@ def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
 
 
 def _render_deadline(card: Card) -> Iterator[Json]:
-    told = [ours(f"Waits until {moment(card.deadline)}")]
+    told = [ours(f"{card.icon} {card.word} · waits until {moment(card.deadline)}")]
     told += [plain(one_line(text), 200) for text in (card.progress, card.claimed) if text]
     yield context(*told)
 

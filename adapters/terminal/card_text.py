@@ -28,6 +28,7 @@ _SIGNS = {"+": "green", "-": "red", "@": "cyan"}
 _LEXERS = {"shell": "bash", "json": "json"}
 _WARNING = "bold yellow"
 _ALARM = "bold red"
+_NAME = "underline"
 _MINUTE, _HOUR = 60, 3600
 
 HELP = f"""\
@@ -44,9 +45,16 @@ High risk needs a confirmation. A shortened request is approved from its full te
 
 def render_card(card: Card, *, now_ms: int) -> RenderableType:
     """Return a card as a panel."""
-    title = Text(f" {card.title} ", style="bold")
+    title = Text(f" {card.icon} {card.word} ", style="bold")
     return Panel(
-        Group(*_render_facts(card), *_render_content(card)),
+        Group(
+            *_render_outcome(card),
+            _indent(render_head(card)),
+            *_render_found(card),  # a screen ends below
+            *_render_calls(card),
+            *_render_facts(card),
+            *_render_unverified(card),
+        ),
         title=title,
         title_align="left",
         subtitle=Text(f" {_render_footer(card, now_ms)} "),
@@ -62,6 +70,17 @@ def render_text(visible: Visible, style: str = "") -> Text:
     for part, escape in visible.segments:
         text.append(part, style=ESCAPE if escape else None)
     return text
+
+
+def render_head(card: Card) -> Text:
+    """Return what happens, in one sentence, with its names underlined in quotes."""
+    head = Text(style="bold")
+    for part in card.head:
+        if part.named:
+            head.append('"').append_text(render_text(part.text, _NAME)).append('"')
+        else:
+            head.append(part.text.text)
+    return head
 
 
 def render_diff(changes: Iterable[Change]) -> Text:
@@ -87,30 +106,38 @@ def _render_footer(card: Card, now_ms: int) -> str:
     return f"{card.short_id} · {card.digest[:12]}{progress}{left}"
 
 
-def _render_facts(card: Card) -> Iterator[RenderableType]:
+def _render_outcome(card: Card) -> Iterator[RenderableType]:
     if card.outcome is not None:
         yield _indent(render_text(card.outcome, "bold"))
     if card.result is not None:
         yield _indent(render_text(card.result))
-    facts = Text()
-    for fact in card.facts:
-        facts.append(f"{fact.label} ", style="dim").append_text(render_text(fact.text)).append(
-            "   "
-        )
-    yield _indent(facts)
-    if card.asks_because is not None:
-        yield _indent(render_text(card.asks_because, "dim"))
-    yield Text(f"{card.risk.value} risk", style=_RISK[card.risk])
+
+
+def _render_found(card: Card) -> Iterator[RenderableType]:
+    """Yield what was found, in its colour, and what keeps it from being approved here."""
+    if card.reasons or card.risk is RiskLevel.HIGH:
+        yield Text(f"{card.risk.value} risk", style=_RISK[card.risk])
     yield from (_indent(render_text(reason)) for reason in card.reasons)
     yield from map(_indent, render_findings(card))
-    if card.claimed:
-        yield Text(f"👀 {card.claimed}", style="cyan")
     if not card.complete:
         yield Text(
             f"✂ {card.size}: press f to read all of it; only there it can be approved", "bold"
         )
     for notice in card.notices:
         yield Text(f"⚠ {notice}", style=_WARNING)
+
+
+def _render_facts(card: Card) -> Iterator[RenderableType]:
+    if card.asks_because is not None:
+        yield _indent(render_text(card.asks_because, "dim"))
+    facts = Text()
+    for fact in card.facts:
+        facts.append(f"{fact.label} ", style="dim").append_text(render_text(fact.text)).append(
+            "   "
+        )
+    yield _indent(facts)
+    if card.claimed:
+        yield Text(f"👀 {card.claimed}", style="cyan")
 
 
 def render_findings(card: Card) -> Iterator[Text]:
@@ -120,12 +147,7 @@ def render_findings(card: Card) -> Iterator[Text]:
         yield Text(sign, style=style).append_text(render_text(one, style))
 
 
-def _render_content(card: Card) -> Iterator[RenderableType]:
-    if card.says is not None:
-        yield Rule(
-            Text("the agent's own words, unverified", style="dim"), align="left", style="dim"
-        )
-        yield _indent(render_text(card.says, "italic"))
+def _render_calls(card: Card) -> Iterator[RenderableType]:
     for field in card.fields:
         yield _indent(Text("• ").append_text(render_text(field.text)))
     for block in card.blocks:
@@ -135,6 +157,14 @@ def _render_content(card: Card) -> Iterator[RenderableType]:
         yield Rule(style="dim")
         yield render_text(card.changed_by, "bold")
         yield _indent(render_diff(card.changed))
+
+
+def _render_unverified(card: Card) -> Iterator[RenderableType]:
+    if card.says is not None:
+        yield Rule(
+            Text("the agent's own words, unverified", style="dim"), align="left", style="dim"
+        )
+        yield _indent(render_text(card.says, "italic"))
     if card.preview is not None:
         yield Rule(Text("the agent's preview, unverified", style="dim"), align="left", style="dim")
         yield _indent(_render_code(card.preview))

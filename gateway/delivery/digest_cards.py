@@ -16,6 +16,7 @@ from gateway.domain.safe_text import Segment, Visible
 from gateway.models import Kind, RiskLevel, Status
 from gateway.ports.blocks import Block, headline, quote_name, warnings
 from gateway.ports.cards import Card, Fact
+from gateway.ports.heads import our_head
 from gateway.ports.outgoing import Copy, CopyState, Lists, Posts
 
 _LISTED = 5
@@ -129,6 +130,7 @@ def digest_card(crowd: AgentGroup, inbox: str, command: str) -> Card:
         icon=icon,
         word=word,
         tool=agent,
+        head=our_head(said),
         summary=said,
         headline=render_safe(said),
         facts=(Fact("Agent", agent),),

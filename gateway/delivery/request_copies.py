@@ -22,7 +22,7 @@ from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route
 from gateway.domain.records import GROUP_MARK, MessageRef, Record
 from gateway.errors import NotFound
 from gateway.ports.blocks import draw, weight_of
-from gateway.ports.cards import Card, card_of
+from gateway.ports.cards import Card, card_of, discreet_summary
 from gateway.ports.outgoing import (
     Copy,
     CopyState,
@@ -98,7 +98,8 @@ class RequestCopies:
         called = mentions(policy, route, adapter.name) if route.mention else ()
 
         async def card() -> Card:
-            return replace(await self._card(record), calls=() if record.final else called)
+            drawn = await self._card(record, discreet=route.discreet)
+            return replace(drawn, calls=() if record.final else called)
 
         async def deliver(target: str, nonce: str) -> MessageRef:
             return await adapter.deliver(target, await card(), nonce)
@@ -109,7 +110,7 @@ class RequestCopies:
 
         async def remind(copy: Copy) -> None:
             reminder = self._reminder(copy, policy, route)
-            await adapter.tell(reminder, await self._card(record))
+            await adapter.tell(reminder, await self._card(record, discreet=route.discreet))
 
         return Subject(
             id=record.id,
@@ -189,7 +190,7 @@ class RequestCopies:
         about = {"request_id": record.id}
         await self._posted.note(event, record.holder, about, copy, why)
 
-    async def _card(self, record: Record) -> Card:
+    async def _card(self, record: Record, *, discreet: bool = False) -> Card:
         lines, chars = self._adapter.card_lines, self._adapter.card_chars
         card = await draw(
             lambda: card_of(record, lines=lines, chars=chars, proofs=self._proofs),
@@ -197,7 +198,8 @@ class RequestCopies:
         )
         self._sizes.remember_fit(record, lines, chars, card.complete)
         deciders = await self._requests.deciders(record, self._adapter.name)
-        return replace(card, deciders=deciders)
+        summary = discreet_summary(record) if discreet else card.summary
+        return replace(card, deciders=deciders, summary=summary)
 
 
 def mentions(policy: PolicyDocument, route: Route, platform: str) -> tuple[str, ...]:

@@ -95,7 +95,8 @@ class Route(Wire):
     requests, such as `web`. With `mention` the card calls the approvers when it is posted. `notify`
     are told the outcome; `requester` stands for the agent's owner. With `self_approval` off, a
     requester may never decide; high risk always behaves so. `canaries_per_day` is how often the
-    gateway itself asks for something dangerous that never runs, to see whether people look.
+    gateway itself asks for something dangerous that never runs, to see whether people look. With
+    `discreet`, notifications name the agent and the risk, and not what would run.
     """
 
     name: str = "default"
@@ -114,6 +115,7 @@ class Route(Wire):
     escalations: tuple[Escalation, ...] = ()
     notify: tuple[str, ...] = ()
     canaries_per_day: float = 0.0
+    discreet: bool = False
 
     def places(self, tier: int) -> tuple[str, ...]:
         """Return the targets in use after `tier` escalations, each once, in order."""

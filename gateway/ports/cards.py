@@ -41,6 +41,7 @@ from gateway.ports.blocks import (
     warnings,
     why_asked,
 )
+from gateway.ports.heads import Head, discreet_notice, head_of, notice_of
 from gateway.ports.open_values import say_undeclared
 from gateway.ports.paging import Fits, paginate
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
@@ -105,8 +106,9 @@ class Field:
 class Card:
     """One request as it stands, for people.
 
-    `icon` and `word` name the state, `title` is both with the tool. `summary` is one line of our
-    own words for lock screens and lists, without arguments. `blocks` are what would run, as far as
+    `head` says in one sentence what happens, and stands first. `icon` and `word` name the state,
+    `title` is both with the tool. `summary` is what notifications say, one line with the agent and
+    the head, secrets masked. `blocks` are what would run, as far as
     it fits; `complete` says that they are all of it and nothing was cut. Without it there is no
     control to approve: the full view has it. Nor is there one anywhere where a mask `hides` what
     could act: only the inbox has it, once the card is revealed. `notices` are warnings in our
@@ -134,6 +136,7 @@ class Card:
     icon: str
     word: str
     tool: Visible
+    head: Head
     summary: str
     headline: Visible
     facts: tuple[Fact, ...]
@@ -244,11 +247,10 @@ def card_of(
     `reader`, or for many where it is empty; `proofs` remember what masks hide."""
     request = record.request
     whole = blocks_of(record, reveal=reveal)
-    blocks = cut(whole, lines=lines, chars=chars)
-    complete = same(blocks, whole)
+    complete = same(blocks := cut(whole, lines=lines, chars=chars), whole)
     hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
     icon, word = _state(record)
-    tool = call_name(request.tool, reveal=reveal)
+    tool, head = call_name(request.tool, reveal=reveal), head_of(record)
     standing = standing_of(record, reader)
     return Card(
         request_id=record.id,
@@ -259,7 +261,8 @@ def card_of(
         icon=icon,
         word=word,
         tool=tool,
-        summary=f'{word}: "{request.agent}" · {tool.text} · {record.risk.level.value} risk',
+        head=head,
+        summary=notice_of(request.agent, head, record.risk.level, word if record.final else ""),
         headline=headline(record, HEADLINE_CHARS),
         facts=_facts(record, reveal=reveal),
         risk=record.risk.level,
@@ -291,6 +294,12 @@ def card_of(
         asks_because=why_asked(record),
         remembers=frozenset() if hidden else _remembers(record, standing, complete=complete),
     )
+
+
+def discreet_summary(record: Record) -> str:
+    """Return what notifications say where they must not tell what would run."""
+    ended = _state(record)[1] if record.final else ""
+    return discreet_notice(record.request.agent, ended, record.risk.level)
 
 
 def _people(record: Record) -> frozenset[str]:
@@ -356,6 +365,7 @@ def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
     plain = [Fact(label, render_safe(text, reveal=reveal)) for label, text in ours if text]
     named = (
         ("Agent", request.agent),
+        ("Tool", request.tool),
         ("On behalf of (says the agent)", origin.sender or None),
         ("Chat (says the agent)", _chat(origin)),
         ("Parent agent", origin.parent_agent or None),

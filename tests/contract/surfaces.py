@@ -33,10 +33,11 @@ from tests.slack.counterpart.blocks import check_message as check_blocks
 from tests.slack.counterpart.views import checked_view
 
 COPY = "0" * 22
+_NAMED = ("tool", "host", "folder")
 ALL = 10**9
 WIDTH = 4000
 _FENCE = re.compile(r"```(?:bash|diff|json)?\n(.*?)\n```", re.DOTALL)
-_DISCORD_FACT = re.compile(r'\*\*(Host|Folder)\*\* (".*?)(?= · \*\*|\Z)', re.DOTALL)
+_DISCORD_FACT = re.compile(r'\*\*(Tool|Host|Folder)\*\* (".*?)(?= · \*\*|\Z)', re.DOTALL)
 _DISCORD_LABEL = re.compile(r"(?:\A|\n)\*\*(.*?)\*\*(.*)\n")
 _APPROVES = {"approve", "approve_confirmed", "edit", "respond", "remember"}
 _LETS_RUN = {"Approve", "Edit", "Respond instead", "Remember…"}
@@ -58,13 +59,13 @@ def read_slack(record: Record, reader: Reader) -> list[Read]:
     check_blocks(made, card_blocks.MOST_UNITS)
     entry = build_request_entry(record)
     return [
-        _read_slack_blocks(made, reader, title=made[0]["text"]["text"]),
+        _read_slack_blocks(made, reader),
         _read_slack_blocks(entry, reader),
         _read_slack_pages(record, reader),
     ]
 
 
-def _read_slack_blocks(made: list[Json], reader: Reader, title: str = "") -> Read:
+def _read_slack_blocks(made: list[Json], reader: Reader) -> Read:
     """Read the labelled boxes and the facts of a message."""
     offers = bool(_APPROVES & _actions(made))
     parts = [part for one in made if one["type"] == "rich_text" for part in one["elements"]]
@@ -78,12 +79,12 @@ def _read_slack_blocks(made: list[Json], reader: Reader, title: str = "") -> Rea
         if after.get("type") == "rich_text_preformatted" and not _is_ours(label):
             sections.append((label, after["elements"][0]["text"]))
         elif label.startswith("⏳ "):
-            title = label.rsplit(" · ", 1)[0]
+            facts["tool"] = label.rsplit(" · ", 1)[0].split(" · ", 1)[1]
         elif label.startswith("Agent "):
-            facts = _slack_facts(said)
+            facts |= _slack_facts(said)
         elif label.startswith("Not shown here: ") or label.endswith(" more: not shown here"):
             return Read(None, offers)
-    return Read(gather(sections, {"tool": title.split(" · ", 1)[1], **facts}, reader), offers)
+    return Read(gather(sections, facts, reader), offers)
 
 
 def _is_ours(label: str) -> bool:
@@ -93,7 +94,7 @@ def _is_ours(label: str) -> bool:
 def _slack_facts(said: list[Json]) -> Json:
     pairs = zip(said[::2], said[1::2], strict=True)
     facts = {name["text"].strip(" ·").lower(): text["text"] for name, text in pairs}
-    return {name: text for name, text in facts.items() if name in ("host", "folder")}
+    return {name: text for name, text in facts.items() if name in _NAMED}
 
 
 def gather(sections: list[Section], facts: Json, reader: Reader) -> Json | None:
@@ -118,8 +119,7 @@ def _read_slack_pages(record: Record, reader: Reader) -> Read:
         boxes = {one.get("block_id"): one for one in view["blocks"]}
         pages += boxes["page"]["elements"][0]["elements"][0]["text"]
         if page == 0:
-            title = view["blocks"][0]["elements"][0]["text"].split(" · ", 1)[1]
-            facts = {"tool": title, **_slack_facts(boxes["about"]["elements"][0]["elements"])}
+            facts = _slack_facts(boxes["about"]["elements"][0]["elements"])
         offers = bool(_APPROVES & _actions(view["blocks"]))
     return Read(gather(reader.full(pages), facts, reader), offers, promised=True)
 
@@ -161,9 +161,8 @@ def _read_discord_card(message: Json, reader: Reader) -> Read:
 
 
 def _discord_facts(said: list[str]) -> Json:
-    facts = {"tool": _unmarked(said[0].split(" · ", 1)[1])}
     line = next((one for one in said if one.startswith("**Agent**")), "")
-    return facts | {one[1].lower(): _unmarked(one[2]) for one in _DISCORD_FACT.finditer(line + "")}
+    return {one[1].lower(): _unmarked(one[2]) for one in _DISCORD_FACT.finditer(line + "")}
 
 
 def _unmarked(text: str) -> str:
@@ -239,7 +238,9 @@ def _check_terminal_card(card: Any) -> None:
     """Only headings of ours begin where ours do, and below each stands its text."""
     rows = [row[2:-2].rstrip() for row in printed(render_card(card, now_ms=0)).split("\n")[1:-2]]
     headings = [row.rstrip("─ ") for row in rows if row.endswith("──") and not row.startswith("  ")]
-    assert headings[-len(card.blocks) :] == [one.label for one in card.blocks]
+    labels = [one.label for one in card.blocks]
+    begin = headings.index(labels[0]) if labels else 0
+    assert headings[begin : begin + len(labels)] == labels
     inside = "".join(row for row in rows if row.startswith("  ") or not row)
     for block in card.blocks:
         assert _squeezed(block.text.text) in _squeezed(inside)

@@ -33,6 +33,7 @@ from tests.world import request
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"…?')
 _NUMBER = re.compile(r"\b[0-9a-f]*\d[0-9a-f]*…?(?:[ :]\d+)*")
 _FENCE = re.compile(r"```.*?\n```", re.DOTALL)
+_CODE = re.compile(r"(?<!\\)`[^`\n]*`")
 _MADE_FROM_NAMES = "The same each time, as nobody declared"
 
 
@@ -56,7 +57,8 @@ def slack(record: Record) -> Iterator[str]:
     """Return our words on the card, in the list, and in Details."""
     card = card_of(record, lines=card_blocks.CARD_LINES, chars=card_blocks.CARD_CHARS)
     text, made = card_blocks.build_message(card, COPY)
-    yield text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    notice = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    yield from _QUOTED.split(notice.replace("…", ""))
     yield from _slack_words(made)
     yield from _slack_words(build_request_entry(record))
     full = full_view(record, fits=modals.page_fits)
@@ -74,11 +76,16 @@ def _slack_words(value: Any) -> Iterator[str]:
         "rich_text_preformatted",
         "rich_text_quote",
     ):
-        if isinstance(value.get("text"), str):
+        if isinstance(value.get("text"), str) and not _is_code(value):
             yield value["text"]
         for one in value.values():
             if isinstance(one, dict | list):
                 yield from _slack_words(one)
+
+
+def _is_code(value: dict[str, Any]) -> bool:
+    """Whether a text stands in code style, in which nothing is ours."""
+    return isinstance(value.get("style"), dict) and bool(value["style"].get("code"))
 
 
 def discord(record: Record) -> Iterator[str]:
@@ -90,14 +97,16 @@ def discord(record: Record) -> Iterator[str]:
     for shown in (build_card_view(card, COPY), full):
         for one in walk(sent(shown)["components"]):
             if one["type"] == TEXT:
-                parts = re.split(r"(?<!\\)\*\*|\n", _FENCE.sub("", one["content"]))
+                said = _CODE.sub("", _FENCE.sub("", one["content"]))
+                parts = re.split(r"(?<!\\)\*\*|\n", said)
                 yield from (re.sub(r"\\([^A-Za-z0-9\s])", r"\1", part) for part in parts)
 
 
 def inbox(record: Record) -> Iterator[str]:
     """Return our words in what the page gets: title, labels, facts, notices."""
     view = build_row(record)
-    yield view["summary"]
+    yield from _QUOTED.split(view["summary"].replace("…", ""))
+    yield from (text for text, is_name in view["head"] if not is_name)
     for text in (view["tool"], *(one for pair in view["facts"] for one in pair)):
         yield text if isinstance(text, str) else "".join(part for part, _ in text)
     yield from (one["label"] for one in view["blocks"])
@@ -111,7 +120,8 @@ def terminal(record: Record) -> Iterator[str]:
     yield rows[0].strip("╭╮─ ")
     inside = [row[2:-2].rstrip() for row in rows[1:-2]]
     yield from (row.rstrip("─ ") for row in inside if not row.startswith("  "))
-    yield from re.split(r"   (?=[A-Z])", inside[0].strip())
+    facts = next(row for row in inside if row.startswith("  Agent "))
+    yield from re.split(r"   (?=[A-Z])", facts.strip())
 
 
 def command_line(record: Record) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -33,6 +34,22 @@ async def test_01_every_target_gets_a_copy_whose_place_is_kept(slack: Slack, wor
             assert copy.ref is not None
             (message,) = slack.messages(channel)
             assert (copy.ref.channel, copy.ref.message) == (f"T1/{channel}", message.ts)
+
+
+async def test_a_discreet_route_notifies_without_what_would_run(slack: Slack, world: World) -> None:
+    """The notification has the agent and the risk, the card what would run; another route's has
+    the head."""
+    slack.channel("C2")
+    discreet = Route(approvers=("ann",), targets=("slack:T1/C1",), discreet=True, tools=("shy",))
+    async with at_work(slack, world, discreet, replace(ROUTE, targets=("slack:T1/C2",))) as office:
+        await office.ask(tool="shy", arguments={"command": "rm -rf build"})
+        await office.ask(tool="shell", arguments={"command": "rm -rf build"})
+        await slack.until(partial(slack.messages, "C1"))
+        await slack.until(partial(slack.messages, "C2"))
+        (shy,), (other,) = slack.messages("C1"), slack.messages("C2")
+        assert shy.text == '"bot" asks for approval, medium risk'
+        assert "rm -rf build" in shown(shy)
+        assert other.text == '"bot": Deletes "build"'
 
 
 @pytest.mark.parametrize("problem", ["not_in_channel", "channel_not_found", "is_archived", "user"])

@@ -105,7 +105,14 @@ def test_09_markup_of_agents_is_never_parsed() -> None:
     """Mentions, links, fences and bold in every field of a card, its modals and lists stay text."""
     for name, made in RENDERED.items():
         for parsed in untrusted(made):
-            ours = ("Waits until <!date^", "Until <!date^", "<!date^")
+            waits = "⏳ Approval needed · waits until <!date^"
+            ours = (
+                waits,
+                waits.replace("⏳ Approval needed", "❓ Question"),
+                "Waits until <!date^",
+                "Until <!date^",
+                "<!date^",
+            )
             assert parsed["text"].startswith(ours), name
     page = render.message(*states.messages()["pending-hostile"])
     assert "mention" not in page
@@ -189,7 +196,9 @@ def test_07_a_megabyte_and_one_long_line_fit() -> None:
 def test_the_counterpart_would_catch_what_is_too_long() -> None:
     """The check above is a check: the same card with a longer header is refused."""
     made = json.loads(json.dumps(states.messages()["pending"][1]))
-    made[0]["text"]["text"] = "x" * 151
+    made.append(blocks.header("x" * 150))
+    assert not Checker("message").check(made)
+    made[-1]["text"]["text"] = "x" * 151
     assert Checker("message").check(made)
 
 

@@ -300,8 +300,8 @@ async def test_46_two_workspaces_with_equal_ids_never_cross(two: Office) -> None
     await slack.until(lambda: slack.messages("C1") and slack.messages("C1", "T2"))
     tess = slack.person("UANN", team="T2")
     (one,), (other,) = slack.messages("C1"), slack.messages("C1", "T2")
-    assert '· "one"' in shown(one)
-    assert '· "two"' in shown(other)
+    assert 'Tool  "one"' in shown(one)
+    assert 'Tool  "two"' in shown(other)
     slack.workspace("T2").channels["C1"].messages[one.ts] = one
     await tess.click(one, "Approve")
     await told(tess, "This is not a card that the gateway posted here")

@@ -102,6 +102,7 @@ def test_a_card_says_who_asks_what_and_where() -> None:
     facts = {fact.label: fact.text.text for fact in made.facts}
     assert facts == {
         "Agent": '"bot"',
+        "Tool": '"shell"',
         "Asked by": "ann",
         "On behalf of (says the agent)": '"U1"',
         "Chat (says the agent)": '"slack / C1"',
@@ -114,7 +115,7 @@ def test_a_card_says_who_asks_what_and_where() -> None:
     assert made.says is not None
     assert made.says.text == "to free space"
     assert made.title == '⏳ Approval needed · "shell"'
-    assert made.summary == 'Approval needed: "bot" · "shell" · medium risk'
+    assert made.summary == '"bot": Runs "ls"'
 
 
 def test_a_long_tool_name_is_shown_whole() -> None:

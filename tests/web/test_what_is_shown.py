@@ -62,20 +62,21 @@ async def check(page: Page, seed: int, count: int) -> int:
 def _check_one(reader: Reader, item: Any, shown: Any, runs: str) -> bool:
     offers = bool({"approve", "to-edit", "to-respond"} & set(shown["keys"]))
     assert set(shown["headings"]) - {shown["title"]} <= OURS
-    facts = {name.lower(): text for name, text in shown["facts"] if name in ("Host", "Folder")}
+    facts = {name.lower(): text for name, text in shown["facts"] if name in NAMED}
     figures = [
         (label, text.removesuffix("\n") if "diff" in kind else text)
         for label, text, kind in shown["figures"]
     ]
     if offers or item["complete"]:
-        read = gather(figures, {"tool": shown["title"], **facts}, reader)
+        read = gather(figures, facts, reader)
         assert read is not None
         assert told(read) == runs
     assert not offers or reader.all_data()
     return offers
 
 
-OURS = {"Agent", "Session", "Host", "Folder", "Asked by"}
+OURS = {"Agent", "Tool", "Session", "Host", "Folder", "Asked by"}
+NAMED = ("Tool", "Host", "Folder")
 
 
 async def test_what_the_page_draws_is_what_runs(page: Page) -> None:

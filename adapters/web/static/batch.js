@@ -1,6 +1,6 @@
 // Several requests of one agent side by side: every one whole, one tick each, one answer for all ticked.
 import { api, nonce, signIn } from "./api.js";
-import { because, content, facts, found, head, small, warnings } from "./card.js";
+import { body, small } from "./card.js";
 import { copied, left, line, make, plain, setClock } from "./dom.js";
 import { listen } from "./keys.js";
 import { button } from "./panels.js";
@@ -86,7 +86,7 @@ function article(item) {
   box.checked = ticks.has(item.id);
   box.addEventListener("change", () => tick(item, box.checked));
   const made = make("article", { class: `card pending risk-${item.risk}`, tabindex: "-1", "data-id": item.id, "aria-labelledby": `title-${item.id}` },
-    head(item, true), facts(item), ...because(item), ...found(item), ...warnings(item), ...content(item, view),
+    ...body(item, view),
     item.progress ? make("p", { class: "progress" }, item.progress) : null);
   if (problems.has(item.id)) made.append(make("p", { class: "problem", role: "alert" }, `Not decided: ${problems.get(item.id)}.`));
   made.append(make("div", { class: "tick-row" }, box, make("label", { for: id }, "I have read this one")), small(item));

@@ -14,57 +14,67 @@ export function card(item, view) {
     "data-id": item.id,
     "aria-labelledby": `title-${item.id}`,
   });
-  article.append(head(item, pending), facts(item), ...because(item), ...found(item));
-  if (!pending) article.append(...ending(item));
-  if (pending) article.append(...warnings(item));
-  if (pending || item.opened) article.append(...content(item, view));
+  article.append(...body(item, view));
   if (pending) article.append(...asking(item, view));
   if (view.draft.problem) article.append(make("p", { class: view.draft.tone ?? "problem", role: "alert" }, view.draft.problem));
   article.append(pending ? small(item) : make("div", { class: "foot" }, more(item, view), small(item)));
   return article;
 }
 
-export function head(item, pending) {
-  const when = pending
-    ? make("span", { class: "countdown", "data-deadline": item.deadline }, left(item.deadline))
-    : make("span", { class: "when" }, clock(item.decided_at ?? item.created));
-  const state = make("span", { class: "state" }, pending ? item.word : `${SIGN[item.status]} ${item.word}`);
-  return make("div", { class: "head" },
-    make("p", { class: "eyebrow" }, state, make("span", { class: "place" })),
-    make("h2", { id: `title-${item.id}` }, ...line(item.tool)),
-    make("p", { class: "chips" }, make("span", { class: "chip risk" }, RISK[item.risk]), when));
+// What happens, what runs, what was found, who asks, what the agent says: in this order.
+export function body(item, view) {
+  const pending = item.status === "pending";
+  const shown = pending || item.opened ? content(item, view) : [];
+  const asked = [facts(item), ...because(item), ...(pending || item.opened ? words(item, view) : [])];
+  return pending
+    ? [head(item), ...shown, ...found(item), ...warnings(item), ...asked]
+    : [state(item), head(item), ...ending(item), ...shown, ...found(item), ...asked];
 }
 
-export function facts(item) {
+function head(item) {
+  const named = item.head.map(([text, name]) => (name ? make("code", {}, ...line(text)) : make("span", {}, ...line(text))));
+  const title = make("h2", { id: `title-${item.id}` }, ...named);
+  const waits = item.status === "pending";
+  return make("div", { class: "head" }, title,
+    waits ? make("span", { class: "countdown", "data-deadline": item.deadline }, left(item.deadline)) : null);
+}
+
+function state(item) {
+  return make("p", { class: "eyebrow" }, make("span", { class: "state" }, `${SIGN[item.status]} ${item.word}`),
+    make("span", { class: "when" }, clock(item.decided_at ?? item.created)), make("span", { class: "place" }));
+}
+
+function facts(item) {
   const told = item.facts.flatMap(([label, text]) => [make("dt", {}, label), make("dd", {}, ...line(text))]);
   return make("dl", { class: "facts" }, ...told);
 }
 
 // What kept a remembered approval from covering it.
-export function because(item) {
+function because(item) {
   return item.because ? [make("p", { class: "quiet because" }, ...line(item.because))] : [];
 }
 
-export function found(item) {
+function found(item) {
   const look = item.alarms ? "alarm" : "notice";
   return item.findings.map((finding) => make("p", { class: `${look} finding` }, "⚠️ ", ...line(finding)));
 }
 
-export function warnings(item) {
+function warnings(item) {
   const found = [];
   if (item.claim) {
     const who = item.claim.mine ? "You said that you are looking at it." : `${item.claim.by} is looking at it.`;
     found.push(make("p", { class: "claimed" }, who));
   }
-  if (item.reasons.length) {
+  if (item.reasons.length || item.risk === "high") {
     const reasons = item.reasons.map((reason) => make("li", {}, ...line(reason)));
-    found.push(make("div", { class: `reasons ${item.risk}` }, make("p", {}, `${RISK[item.risk]}, because`), make("ul", {}, ...reasons)));
+    const why = reasons.length ? [make("p", {}, `${RISK[item.risk]}, because`), make("ul", {}, ...reasons)] : [make("p", {}, RISK[item.risk])];
+    found.push(make("div", { class: `reasons ${item.risk}` }, ...why));
   }
   for (const text of item.notices) found.push(make("p", { class: "notice" }, text));
   return found;
 }
 
-export function content(item, view) {
+function content(item, view) {
   const made = item.blocks.map((piece, at) => block(item, piece, `block-${at}`, view));
   if (item.status === "pending" && !item.complete) {
     made.push(make("div", { class: "cut" },
@@ -72,11 +82,6 @@ export function content(item, view) {
       button(view, "Open everything", { key: "open", class: "strong", run: () => view.acts.open(item) })));
   }
   if (item.changed_by) made.push(make("h3", {}, ...line(item.changed_by)), diff(item.changed, "What was changed"));
-  if (item.says) {
-    made.push(make("blockquote", {},
-      make("p", { class: "label" }, "The agent says (unverified)"), make("p", {}, ...line(item.says))));
-  }
-  if (item.preview) made.push(block(item, { ...item.preview, label: "the agent's own preview (unverified)" }, "preview", view));
   const tools = make("div", { class: "quiet-row" });
   if ((item.masked || item.hides) && !item.revealed && !item.refusal && view.acts.reveal) {
     tools.append(button(view, "Reveal secrets", { key: "reveal", class: "plain", run: () => view.acts.reveal(item) }),
@@ -84,6 +89,16 @@ export function content(item, view) {
   }
   if (item.status === "pending" && item.opened && view.acts.less) tools.append(more(item, view));
   if (tools.childElementCount) made.push(tools);
+  return made;
+}
+
+function words(item, view) {
+  const made = [];
+  if (item.says) {
+    made.push(make("blockquote", {},
+      make("p", { class: "label" }, "The agent says (unverified)"), make("p", {}, ...line(item.says))));
+  }
+  if (item.preview) made.push(block(item, { ...item.preview, label: "the agent's own preview (unverified)" }, "preview", view));
   return made;
 }
 
@@ -116,7 +131,6 @@ function more(item, view) {
 function ending(item) {
   const made = [];
   if (item.outcome) made.push(make("p", { class: "outcome" }, ...line(item.outcome)));
-  if (!item.opened) made.push(make("p", { class: "headline" }, ...line(item.headline)));
   if (!item.opened && item.changed_by) made.push(make("p", { class: "result" }, ...line(item.changed_by)));
   if (item.result) made.push(make("p", { class: "result" }, ...line(item.result)));
   if (item.note) made.push(make("p", { class: "result" }, "Note for the record: ", ...line(item.note)));
@@ -125,5 +139,6 @@ function ending(item) {
 
 export function small(item) {
   const asked = `asked ${clock(item.created)} · until ${clock(item.deadline)}`;
-  return make("p", { class: "small" }, make("span", {}, asked), make("span", { class: "mono" }, `${item.short_id} · sha256 ${item.digest.slice(0, 16)}`));
+  const waits = item.status === "pending" ? [make("span", { class: "state" }, item.word), make("span", { class: "place" })] : [];
+  return make("p", { class: "small" }, ...waits, make("span", {}, asked), make("span", { class: "mono" }, `${item.short_id} · sha256 ${item.digest.slice(0, 16)}`));
 }

@@ -1,6 +1,7 @@
-"""What a command may change, by its words: also where it is several commands, or not understood.
+"""What a command may do, by its words: also where it is several commands, or not understood.
 
-It is for signs, not for proof: what is not named here may change something all the same.
+It is for signs and for the heads of cards, not for proof: what is not named here may change
+something all the same.
 """
 
 from __future__ import annotations
@@ -30,6 +31,14 @@ _GOING = frozenset({"cd", "pushd"})
 _IDLE = LISTING | READING | _GOING | {
     "[", "echo", "false", "popd", "printf", "pwd", "test", "true", "which",
 }  # fmt: skip
+_WIPING = frozenset({"dd", "fdisk", "mkfs", "mkfs.ext4", "wipefs"})
+_OTHER_USERS = frozenset({"doas", "pkexec", "su", "sudo"})
+_LEADING = _OTHER_USERS | {"command", "env", "nohup", "time"}
+_REACHING = frozenset({"curl", "ftp", "nc", "ncat", "rsync", "scp", "sftp", "ssh", "wget"})
+_RUNNING = frozenset(
+    {"deno", "node", "perl", "php", "python", "python3", "ruby", "source", "xargs"}
+)
+_LOUD = 4  # of the ranks of `rank_command`
 _NO_WORDS = ("variable_assignment", "file_redirect", "herestring_redirect")
 _NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/")
 _INPUT = ("<", "<<", "<<<", "<<-", "<&")
@@ -42,8 +51,70 @@ def find_changed_paths(text: str) -> tuple[str, ...]:
     return tuple(_changed(text[:_MOST_TEXT], _MOST_NESTED))
 
 
+@lru_cache(maxsize=1024)
+def list_commands(text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the words of each command in a text, in order; those that a shell is handed as text
+    (`sh -c TEXT`) follow it."""
+    return tuple(_commands(text[:_MOST_TEXT], _MOST_NESTED))
+
+
+def rank_command(words: tuple[str, ...]) -> int:
+    """Return how much a command should be looked at: 0 for one that deletes, then those with the
+    rights of another user, that reach other machines, that run what they are handed, that change
+    files, that are not known; the last for one that only reads."""
+    name = _name(words[0])
+    kinds = (DELETING | _WIPING, _OTHER_USERS, _REACHING, _SHELLS | _RUNNING, _WRITING)
+    known = next((at for at, kind in enumerate(kinds) if name in kind), len(kinds))
+    return len(kinds) + 1 if name in _IDLE else known
+
+
+def list_deleted(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the operands of a program that deletes, also of one that another user runs; none of
+    any other program."""
+    begins = 0
+    while begins < len(words) - 1 and (
+        _name(words[begins]) in _LEADING or words[begins][:1] == "-"
+    ):
+        begins += 1
+    if _name(words[begins]) not in DELETING:
+        return ()
+    dashed = words.index("--", begins) if "--" in words[begins:] else len(words)
+    before = [one for one in words[begins + 1 : dashed] if not one.startswith("-")]
+    return (*before, *words[dashed + 1 :])
+
+
+def is_loud(words: tuple[str, ...]) -> bool:
+    """Whether a command has another user's rights, reaches other machines, or runs what it is
+    handed."""
+    return rank_command(words) < _LOUD
+
+
+def is_led(words: tuple[str, ...]) -> bool:
+    """Whether another user runs the command."""
+    return _name(words[0]) in _OTHER_USERS
+
+
+def is_idle(words: tuple[str, ...]) -> bool:
+    """Whether a command only goes to a folder, or says something."""
+    return _name(words[0]) in _GOING | {"echo", "printf", "true"}
+
+
+def _commands(text: str, depth: int) -> Iterator[tuple[str, ...]]:
+    source = text.encode(errors="replace")
+    nodes = [one for one in _all_nodes(parse_shell(source)) if one.type == "command"]
+    for node in sorted(nodes, key=lambda one: (one.start_byte, -one.end_byte)):
+        words = tuple(_text(one, source) for one in _word_nodes(node))
+        if not any(words):
+            continue
+        yield words
+        if depth and any(_name(word) in _SHELLS for word in words):
+            for word in words:
+                if " " in word:
+                    yield from _commands(word, depth - 1)
+
+
 def _changed(text: str, depth: int) -> Iterator[str]:
-    source = text.encode()
+    source = text.encode(errors="replace")
     root = parse_shell(source)
     commands = []
     for node in _all_nodes(root):
