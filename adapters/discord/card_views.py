@@ -193,9 +193,12 @@ def build_outcome_view(card: Card) -> MessageContent:
     return MessageContent(_build_layout(card, (above, (_render_footer(card),)), []))
 
 
-def build_text_view(text: str) -> MessageContent:
-    """Return a message with a text of our own."""
-    return MessageContent(_build_view(ui.TextDisplay(text[:MOST_TEXT])))
+def build_text_view(text: str, inbox: str = "") -> MessageContent:
+    """Return a message with a text of our own, and a button to the `inbox` where that is given."""
+    view = _build_view(ui.TextDisplay(text[:MOST_TEXT]))
+    if inbox:
+        view.add_item(ui.ActionRow(ui.Button(label="Open in the inbox", url=inbox)))
+    return MessageContent(view)
 
 
 def _build_layout(
@@ -412,6 +415,8 @@ def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[A
     if complete:
         looking += _build_remember_buttons(card, base)
     looks = base.with_verb(UNCLAIM if card.claimed else CLAIM)
+    if card.inbox:
+        looking.append(ui.Button(label="Open in the inbox", url=card.inbox))
     label = "Not looking" if card.claimed else "I'm looking"
     looking.append(ui.Button(label=label, custom_id=looks.custom_id))
     return [*_arrange_in_rows(deciding), *_arrange_in_rows(looking)]
@@ -456,6 +461,8 @@ def _build_full_rows(card: Card, button: DiscordButton, seen: bool) -> list[ui.A
             ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
         )
     buttons += _build_remember_buttons(card, base) if seen else []
+    if card.inbox:
+        buttons.append(ui.Button(label="Open in the inbox", url=card.inbox))
     return _arrange_in_rows(buttons)
 
 

@@ -159,7 +159,8 @@ class InteractionHandler:
                     raise Conflict("this was decided already; the card says how")
                 modal = await self._build_modal(interaction, record, button)
         except Unfit as error:
-            await respond(interaction, _reply_privately(str(error)))
+            where = self._desk.address_of(button.request_id)
+            await respond(interaction, _reply_privately(str(error), where))
             return
         except Exception as error:
             # Whatever it was, the person must learn that it failed.
@@ -287,8 +288,8 @@ def _is_private(interaction: discord.Interaction) -> bool:
     return interaction.message is not None and interaction.message.flags.ephemeral
 
 
-async def _reply_privately(text: str) -> InteractionReply:
-    return build_private_reply(text)
+async def _reply_privately(text: str, inbox: str = "") -> InteractionReply:
+    return build_private_reply(text, inbox)
 
 
 async def _raise(error: Exception) -> InteractionReply:

@@ -11,7 +11,16 @@ from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.markup import clip, count_units
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
-from gateway.ports import ANOTHER_PLAN, SAY_THE_PLAN, Card, Field, JsonObject, parse_json
+from gateway.ports import (
+    ANOTHER_PLAN,
+    DENIALS,
+    SAY_THE_PLAN,
+    Card,
+    Field,
+    JsonObject,
+    join_reason,
+    parse_json,
+)
 
 LONGEST_INPUT = 4000
 _MOST_FIELDS = 5
@@ -62,6 +71,7 @@ def _build_fields(action: Action, card: Card | None) -> list[ui.Label[Any]]:
 def _build_next_menu() -> ui.Label[Any]:
     options = [
         discord.SelectOption(label="Deny", value="deny", default=True),
+        *(discord.SelectOption(label=f"Deny: {why.lower()}", value=why) for why in DENIALS),
         discord.SelectOption(label=ANOTHER_PLAN, value=REPLAN),
     ]
     menu: ui.Select[Any] = ui.Select(custom_id=NEXT, options=options, required=False)
@@ -168,7 +178,8 @@ def read_content(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonOb
     """Return the members of a click from a submitted modal. Raises InvalidRequest."""
     given = read_values(data)
     if action in (Action.DENY, Action.ABORT):
-        reason = str(given.get(REASON) or "")
+        tapped = next((one for one in given.get(NEXT) or [] if one in DENIALS), "")
+        reason = join_reason(tapped, str(given.get(REASON) or ""))
         said: JsonObject = {"message": reason, "note": str(given.get(NOTE) or "")}
         if action is Action.DENY:
             return {**said, "feedback": check_plan(REPLAN in (given.get(NEXT) or []), reason)}

@@ -77,6 +77,7 @@ class FullViewPages:
             view = pages_of(record, fits=page_fits)
             limit = interaction.filesize_limit
             card = _build_card(record, EVERYTHING, EVERYTHING, reader)
+            card = replace(card, inbox=self._desk.address_of(record.id))
             return InteractionReply(
                 build_full_view(card, view, button, page=page, limit=limit), replaces=replaces
             )

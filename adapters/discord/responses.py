@@ -44,9 +44,9 @@ class InteractionReply:
     word: MessageContent | None = None
 
 
-def build_private_reply(text: str) -> InteractionReply:
-    """Return a private message with this text."""
-    return InteractionReply(build_text_view(text))
+def build_private_reply(text: str, inbox: str = "") -> InteractionReply:
+    """Return a private message with this text, and a button to the `inbox` where that is given."""
+    return InteractionReply(build_text_view(text, inbox))
 
 
 def build_refusal(error: Exception) -> InteractionReply:

@@ -136,7 +136,7 @@ class ButtonActions:
         record = await self._rights.check_approver(workspace, did.actor, form.request_id)
         if record.final:
             raise Conflict(f"This was decided already: {describe_state(record)}")
-        card = build_whole_card(record)
+        card = replace(build_whole_card(record), inbox=self._desk.address_of(record.id))
         # The modal belongs to the revision that the card showed.
         if form.revision < record.shown_since:
             raise Conflict("the request has changed since you saw it; look at it again")
@@ -178,6 +178,7 @@ class ButtonActions:
         identity, _ = await self._rights.identify(workspace, did.actor, form.request_id)
         person = await self._desk.requests.person(identity)
         card = build_whole_card(record, person.name if person else identity.written)
+        card = replace(card, inbox=self._desk.address_of(record.id))
         return modals.build_details(card, full, form, refusal=refusal)
 
     async def _turn_page(

@@ -391,6 +391,8 @@ def build_actions(
     elements.append(button("Details", Act.DETAILS, value))
     rare = [one for one in offered if one.action in _IN_MENU]
     menu = [option(f"{one.label}…", f"{FORMS[one.action]} {value}") for one in rare]
+    if card.inbox:
+        elements.append(link("Open in the inbox", Act.OPEN, card.inbox))
     if not menu:  # menus once needed at least two entries
         elements.append(button(_LOOKING, Act.CLAIM, value))
     else:

@@ -18,12 +18,14 @@ from adapters.slack.card_blocks import (
     label,
     label_pairs,
     line,
+    link,
     one_line,
     option,
     plain,
     quote,
     render_because,
     render_findings,
+    render_head,
     rich,
     row,
     section,
@@ -34,6 +36,7 @@ from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
 from gateway.ports import (
     ANOTHER_PLAN,
+    DENIALS,
     HIDDEN,
     LIFETIME_WORDS,
     Card,
@@ -41,6 +44,7 @@ from gateway.ports import (
     FullView,
     Remember,
     RememberOption,
+    join_reason,
     parse_json,
     remember_as,
 )
@@ -86,15 +90,17 @@ def build_loading() -> Json:
     return build_modal("One moment", [section(plain("Looking it up…"))])
 
 
-def build_notice(title: str, text: str) -> Json:
-    """Return a modal with a text."""
-    return build_modal(title, [section(plain(text))])
+def build_notice(title: str, text: str, inbox: str = "") -> Json:
+    """Return a modal with a text, and a button to the `inbox` where it has an address."""
+    leads = [row("inbox", link("Open in the inbox", Act.OPEN, inbox))] if inbox else []
+    return build_modal(title, [section(plain(text)), *leads])
 
 
 def build_deny(card: Card, form: ModalMetadata) -> Json:
     """Return the modal of a denial: the reason, and whether the agent shall plan again."""
     ways = [
         option("Deny", Action.DENY, "The agent is told no, and why"),
+        *(option(f"Deny: {why.lower()}", f"{Action.DENY} {why}") for why in DENIALS),
         option(ANOTHER_PLAN, REPLAN, "The agent plans again with your words"),
     ]
     blocks = [
@@ -178,7 +184,8 @@ def build_edit(card: Card, form: ModalMetadata) -> Json:
     """Return the modal to edit the arguments."""
     text = card.editable
     if text is None or count_units(text) > INPUT_UNITS:
-        return build_notice("Edit", "This is too long, or holds secrets: edit it in the inbox.")
+        why = "This is too long, or holds secrets: edit it in the inbox."
+        return build_notice("Edit", why, card.inbox)
     typed = {**_build_text_input(), "initial_value": text}
     blocks = [_build_summary(card), _build_input(_TEXT, "Arguments, as JSON", typed)]
     return build_modal("Edit", blocks, form=form, kind=EDIT, submit="Show the changes")
@@ -207,9 +214,11 @@ def build_respond(card: Card, form: ModalMetadata) -> Json:
 def build_answer(card: Card, form: ModalMetadata) -> Json:
     """Return the modal with a question's fields."""
     if any(field.secret and field.required for field in card.fields):
-        return build_notice("Answer", "A secret is asked for: answer in the inbox.")
+        why = "A secret is asked for: answer in the inbox."
+        return build_notice("Answer", why, card.inbox)
     if any(len(field.choices) > _MOST_OPTIONS for field in card.fields):
-        return build_notice("Answer", "There are too many choices for Slack: answer in the inbox.")
+        why = "There are too many choices for Slack: answer in the inbox."
+        return build_notice("Answer", why, card.inbox)
     asked = [
         _build_input(
             f"{_TEXT}{number}",
@@ -241,7 +250,7 @@ def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: s
     page = form.page
     value = form.button.encode()
     said = f"Page {page + 1} of {len(pages)} · {full.chars} characters · sha256 {full.digest}"
-    blocks = [context(plain(one_line(card.title))), context(plain(said))]
+    blocks = [render_head(card, TextBudget(INPUT_UNITS)), context(plain(said))]
     if page == 0:
         blocks += _render_first(card, full)
     blocks.append(rich("page", [exact(pages[page].text)]))
@@ -280,11 +289,12 @@ def _render_first(card: Card, full: FullView) -> Iterator[Json]:
         yield context(plain(one_line(full.undeclared.text), INPUT_UNITS))
 
 
-_FROM_DETAILS = {Act.APPROVE, Act.APPROVE_SURE, Act.DENY, Act.ANSWER}
+_FROM_DETAILS = {Act.APPROVE, Act.APPROVE_SURE, Act.DENY, Act.ANSWER, Act.OPEN}
 
 
 def _build_summary(card: Card) -> Json:
-    return context(plain(one_line(card.title), 200), plain(card.short_id))
+    """Return what this is about: the head of the card."""
+    return render_head(card, TextBudget(INPUT_UNITS))
 
 
 def _build_input(name: str, text: str, element: Json, *, optional: bool = False) -> Json:
@@ -349,8 +359,9 @@ class SubmittedValues:
 
     @property
     def reason(self) -> str:
-        """The reason."""
-        return self.read_text(_REASON).strip()
+        """The reason: what was tapped, then what was typed."""
+        _, _, tapped = (self.read_choice() or "").partition(" ")
+        return join_reason(tapped, self.read_text(_REASON).strip())
 
     def read_choice(self, name: str = _NEXT) -> str | None:
         """Return the value of the chosen option."""

@@ -28,6 +28,7 @@ from adapters.web.security import (
 )
 from gateway.ports import (
     ANOTHER_PLAN,
+    DENIALS,
     LIFETIME_WORDS,
     PASS_LIFETIME_WORDS,
     ROLES_ON_CARDS,
@@ -86,6 +87,7 @@ class ReadHandlers:
             "lifetimes": LIFETIME_WORDS,
             "roles": ROLES_ON_CARDS,
             "another_plan": ANOTHER_PLAN,
+            "denials": DENIALS,
             "pass_lifetimes": PASS_LIFETIME_WORDS,
             "admin": person is not None and person.admin,
             "switch": build_switch(await self._desk.operator.kill_switch()),

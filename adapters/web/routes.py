@@ -68,6 +68,7 @@ class Inbox:
         table = [
             ("GET", "/", self._lead_to_inbox),
             ("GET", "/inbox", self._inbox),
+            ("GET", "/inbox/r/{id:[0-9a-f]{32}}", self._inbox),
             ("GET", "/inbox/batch", self._batch_page),
             ("GET", "/inbox/report", self._report_page),
             ("GET", "/inbox/login", self._login_page),

@@ -85,8 +85,9 @@ class Core:
         self.tools = ToolDeclarations(store, writer)
         self.operator = OperatorDesk(store, writer, held, self.reporting, self.health)
 
-    def desk(self, notes: Notes) -> Desk:
-        """Return what an adapter works at; the notes are its own."""
+    def desk(self, notes: Notes, *, inbox: str = "") -> Desk:
+        """Return what an adapter works at; the notes are its own, `inbox` is where people open the
+        inbox."""
         return Desk(
             requests=self.requests,
             grants=self.grants,
@@ -97,4 +98,5 @@ class Core:
             feed=self.feed,
             notes=notes,
             sizes=self.sizes,
+            inbox=inbox,
         )

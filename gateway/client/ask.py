@@ -157,7 +157,7 @@ class _AskCommand:
         until = self._deadline(time.monotonic()) + _MARGIN_SECONDS
         if not has_ended(state):
             where = (
-                f"{str(self._found.url).rstrip('/')}/inbox, or where the gateway "
+                f"{str(self._found.url).rstrip('/')}/inbox/r/{request_id}, or where the gateway "
                 f"runs: gateway approve {request_id}"
             )
             _say(f"waiting for approval of {request['tool']!r}: answer at {where}")

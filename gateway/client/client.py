@@ -353,7 +353,7 @@ class AsyncClient(RequestMaker):
         inbox = self._transport.inbox
         if inbox is None:
             return
-        where = f"at {inbox}" if inbox else "in the inbox"
+        where = f"at {inbox}/r/{request.id}" if inbox else "in the inbox"
         # Quoted: a model may have chosen the name, and this is somebody's terminal.
         self._say(
             f"waiting for approval of {request.tool!r}: answer {where}, "

@@ -23,6 +23,7 @@ from gateway.domain.records import GROUP_MARK, MessageRef, Record
 from gateway.errors import NotFound
 from gateway.ports.blocks import draw, weight_of
 from gateway.ports.cards import Card, card_of, discreet_summary
+from gateway.ports.desk import address_of
 from gateway.ports.outgoing import (
     Copy,
     CopyState,
@@ -64,6 +65,7 @@ class RequestCopies:
             adapter.name, core.outbox, clock, repeatable=adapter.repeatable, timings=timings
         )
         self._order = InOrder(timings.line)
+        self._inbox = inbox
         self._crowds = DigestCards(adapter, core, clock, self._copies, inbox=inbox)
 
     async def look(self, request_id: str) -> float | None:
@@ -199,7 +201,9 @@ class RequestCopies:
         self._sizes.remember_fit(record, lines, chars, card.complete)
         deciders = await self._requests.deciders(record, self._adapter.name)
         summary = discreet_summary(record) if discreet else card.summary
-        return replace(card, deciders=deciders, summary=summary)
+        elsewhere = card.hides or any(field.secret for field in card.fields)
+        leads = address_of(self._inbox, record.id) if elsewhere and not record.final else ""
+        return replace(card, deciders=deciders, summary=summary, inbox=leads)
 
 
 def mentions(policy: PolicyDocument, route: Route, platform: str) -> tuple[str, ...]:

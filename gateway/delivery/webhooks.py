@@ -37,7 +37,7 @@ from gateway.domain.records import AuditEvent
 from gateway.domain.tasks import check_wanted
 from gateway.errors import Unreachable
 from gateway.models import ENDINGS
-from gateway.ports import Feed
+from gateway.ports import Feed, address_of
 from gateway.wire.codec import JsonObject
 
 log = logging.getLogger("gateway.webhooks")
@@ -76,7 +76,8 @@ class Webhook:
     """One receiver. `secret` is `whsec_` and base64 of at least 24 bytes; `hosts` may be called.
 
     Each attempt takes `timeout` seconds at most. The pauses between the attempts grow from
-    `first_pause` to `longest_pause`; after `attempts` of them an event is given up.
+    `first_pause` to `longest_pause`; after `attempts` of them an event is given up. `inbox` is the
+    inbox's address, "" where nobody said it.
     """
 
     url: str
@@ -87,6 +88,7 @@ class Webhook:
     attempts: int = 12
     first_pause: float = 1.0
     longest_pause: float = 300.0
+    inbox: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +178,7 @@ class Webhooks:
         return True
 
     async def _attempt(self, event: AuditEvent, attempt: int) -> bool:
-        body = body_of(event)
+        body = body_of(event, address_of(self._hook.inbox, event.request_id))
         try:
             async with asyncio.timeout(self._hook.timeout):
                 status = await self._post(event.id, body)
@@ -256,8 +258,9 @@ class _Pinned(AbstractResolver):
         """Nothing is held open."""
 
 
-def body_of(event: AuditEvent) -> bytes:
-    """Return what is sent about an event: names, status, digest, reason; nothing that was said."""
+def body_of(event: AuditEvent, address: str = "") -> bytes:
+    """Return what is sent about an event: names, status, digest, reason; nothing that was said. Of
+    a request that waits, also the `address` at which it is answered."""
     status = event.type if event.type in ENDINGS else _STATUSES.get(event.type)
     data: JsonObject = {
         "id": event.request_id,
@@ -266,6 +269,7 @@ def body_of(event: AuditEvent) -> bytes:
         "status": status,
         "digest": event.data.get("digest"),
         "reason": event.data.get("reason") if event.type in ENDINGS else None,
+        "answer_at": address if status == "pending" and address else None,
     }
     told = {name: value for name, value in data.items() if value is not None}
     message = {"type": f"request.{event.type}", "timestamp": event.at, "data": told}

@@ -76,6 +76,7 @@ from gateway.ports.desk import (
     SessionCalls,
     ToolCalls,
     Watch,
+    address_of,
 )
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
@@ -103,7 +104,14 @@ from gateway.ports.remember_options import (
     scopes_of,
 )
 from gateway.ports.standing import standing_of
-from gateway.ports.words import ANOTHER_PLAN, LIFT, SAY_THE_PLAN, KillSwitch
+from gateway.ports.words import (
+    ANOTHER_PLAN,
+    DENIALS,
+    LIFT,
+    SAY_THE_PLAN,
+    KillSwitch,
+    join_reason,
+)
 from gateway.ports.worklist import Worklist
 from gateway.wire.canonical_json import parse as parse_json
 from gateway.wire.codec import JsonObject, plain
@@ -111,6 +119,7 @@ from gateway.wire.identifiers import REQUEST_ID
 
 __all__ = [
     "ANOTHER_PLAN",
+    "DENIALS",
     "FAIL",
     "HIDDEN",
     "LABEL_CHARS",
@@ -193,6 +202,7 @@ __all__ = [
     "Watch",
     "Wish",
     "Worklist",
+    "address_of",
     "backing_of",
     "bug",
     "build_example",
@@ -205,6 +215,7 @@ __all__ = [
     "headline",
     "heavy",
     "hides",
+    "join_reason",
     "make_visible",
     "mask",
     "parse_json",

@@ -41,7 +41,7 @@ from gateway.ports.blocks import (
     warnings,
     why_asked,
 )
-from gateway.ports.heads import Head, discreet_notice, head_of, notice_of
+from gateway.ports.heads import Head, discreet_notice, head_of, notice_of, plain_head
 from gateway.ports.open_values import say_undeclared
 from gateway.ports.paging import Fits, paginate
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
@@ -52,6 +52,7 @@ from gateway.wire.outcome_text import join_names
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
+_READ_ALL = "This is high risk. Have you read all of it?"
 _MOST_ANSWERS = 300
 _MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
 
@@ -121,10 +122,10 @@ class Card:
     be shown.
     `calls` are who is called by name, as the platform's identities and groups, and `deciders` who
     decided it, as far as the platform knows them: named there, and not notified. One that does not
-    `ask` stands for requests without cards, or says until when an agent is `paused`; people go on
-    at `inbox`, an address. `people` are whom the gateway itself names on it: nobody else becomes
-    a mention, whatever a text says. One that `disarms` replaces a card with buttons that do
-    nothing any more: it goes before other edits.
+    `ask` stands for requests without cards, or says until when an agent is `paused`. At `inbox`, an
+    address, people go on with what cannot be done on it. `people` are whom the gateway itself names
+    on it: nobody else becomes a mention, whatever a text says. One that `disarms` replaces a card
+    with buttons that do nothing any more: it goes before other edits.
     Times are in ms.
     """
 
@@ -287,7 +288,7 @@ def card_of(
         note=render_safe(record.note) if record.note else None,
         result=_result(record),
         editable=_editable(record, reveal=reveal),
-        controls=_controls(record, standing, seen=complete and not hidden),
+        controls=_controls(record, head, standing, seen=complete and not hidden),
         people=_people(record),
         findings=warnings(record),
         alarms=record.alarms,
@@ -518,18 +519,18 @@ def _editable(record: Record, *, reveal: bool) -> str | None:
     return ascii_escaped(text) if reveal or not holds_secrets(text) else None
 
 
-def _controls(record: Record, standing: Standing, *, seen: bool) -> tuple[Control, ...]:
+def _controls(record: Record, head: Head, standing: Standing, *, seen: bool) -> tuple[Control, ...]:
     if record.final:
         return ()
     allowed = dict.fromkeys((*record.request.allowed, Action.DENY))
     return tuple(
-        _control(action, record)
+        _control(action, record, head)
         for action in _LABELS
         if action in allowed and (seen or action not in NEEDS_ALL_SEEN) and standing.offers(action)
     )
 
 
-def _control(action: Action, record: Record) -> Control:
+def _control(action: Action, record: Record, head: Head) -> Control:
     label, style = _LABELS[action]
     high = record.risk.level is RiskLevel.HIGH
     confirms = high and action not in (Action.DENY, Action.ABORT)
@@ -539,5 +540,5 @@ def _control(action: Action, record: Record) -> Control:
         action=action,
         label=label,
         style=style,
-        confirm=f"This is high risk. Have you read all of it?{found}" if confirms else None,
+        confirm=f"{plain_head(head)}. {_READ_ALL}{found}" if confirms else None,
     )

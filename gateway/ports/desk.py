@@ -235,7 +235,7 @@ class ToolCalls(Protocol):
 class Desk:
     """What an adapter works at. `notes` are what it keeps for itself, shared by its replicas;
     `feed` tells what happens, from all replicas of the gateway. `sizes` knows which cards show all
-    that would run."""
+    that would run. `inbox` is its address as people open it, "" where nobody said it."""
 
     requests: RequestCalls
     grants: GrantCalls
@@ -246,3 +246,13 @@ class Desk:
     feed: Feed
     notes: Notes
     sizes: CardSizes
+    inbox: str = ""
+
+    def address_of(self, request_id: str) -> str:
+        """Return where the inbox shows this request, "" where it has no address."""
+        return address_of(self.inbox, request_id)
+
+
+def address_of(inbox: str, request_id: str) -> str:
+    """Return where the inbox at this address shows a request, "" for no address."""
+    return f"{inbox}/r/{request_id}" if inbox else ""

@@ -7,7 +7,14 @@ from datetime import UTC, datetime
 
 ANOTHER_PLAN = "Deny, and ask for another plan"
 SAY_THE_PLAN = "Say what the agent should plan instead."
+DENIALS = ("Not now", "Wrong target", "Too broad", "Ask me first")
+"""Reasons for a denial that take one tap."""
 LIFT = "Requests are asked about again. What was denied stays denied."
+
+
+def join_reason(tapped: str, typed: str) -> str:
+    """Return the words for the agent: the reason that was tapped, if any, then what was typed."""
+    return ". ".join(one for one in (tapped, typed) if one)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

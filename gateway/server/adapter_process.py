@@ -48,11 +48,9 @@ async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
         await stack.enter_async_context(
             run_in_background("policy", partial(follow_policy, core, backend.store))
         )
-        desk = desk_of(name, core, backend.store)
+        desk = desk_of(name, core, backend.store, inbox=settings.inbox_url)
         adapter = adapter_class(name)()
-        await stack.enter_async_context(
-            serve_adapters(adapter, desk, core, inbox=settings.inbox_url)
-        )
+        await stack.enter_async_context(serve_adapters(adapter, desk, core))
         if not isinstance(adapter, Posts | HasRoutes):  # the terminal has no health endpoint
             yield ""
             return

@@ -98,12 +98,11 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, core, store))
 
-        desks = {name: desk_of(name, core, store) for name in settings.adapters}
+        at_inbox = settings.inbox_url
+        desks = {name: desk_of(name, core, store, inbox=at_inbox) for name in settings.adapters}
         adapters = {name: adapter_class(name)() for name in desks}
         for name, adapter in adapters.items():
-            await stack.enter_async_context(
-                serve_adapters(adapter, desks[name], core, inbox=settings.inbox_url)
-            )
+            await stack.enter_async_context(serve_adapters(adapter, desks[name], core))
         work = partial(_work_for_all, settings, core, store, feed, hooks)
         await stack.enter_async_context(hold_duty(ingress.duty, work))
         watch = await stack.enter_async_context(
@@ -270,6 +269,7 @@ def _webhooks(settings: Settings, feed: Feed, store: RedisStore, tally: Tally) -
         secret=settings.webhook_secret.get_secret_value(),
         hosts=settings.webhook_hosts,
         production=settings.production,
+        inbox=settings.inbox_url,
     )
     return Webhooks(
         hook,

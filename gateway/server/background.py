@@ -34,20 +34,20 @@ log = logging.getLogger("gateway.serving")
 _RESTART_SECONDS = 1.0
 
 
-def desk_of(name: str, core: Core, store: RedisStore) -> Desk:
-    """Return the desk of an adapter, with its own notes."""
-    return core.desk(RedisNotes(store, name))
+def desk_of(name: str, core: Core, store: RedisStore, *, inbox: str = "") -> Desk:
+    """Return the desk of an adapter, with its own notes. `inbox` is where cards may lead to."""
+    return core.desk(RedisNotes(store, name), inbox=inbox)
 
 
 @asynccontextmanager
 async def serve_adapters(
-    adapter: Adapter, desk: Desk, core: Core, *, inbox: str = "", timings: Timings = TIMINGS
+    adapter: Adapter, desk: Desk, core: Core, *, timings: Timings = TIMINGS
 ) -> AsyncIterator[None]:
-    """Run an adapter; when it posts cards, keep them true. `inbox` is where cards may lead to."""
+    """Run an adapter; when it posts cards, keep them true."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(adapter.run(desk))
         if isinstance(adapter, Posts):
-            look = _look(adapter, core, inbox, timings)
+            look = _look(adapter, core, desk.inbox, timings)
             await stack.enter_async_context(_run_worker(adapter.name, look, core, timings))
         yield
 

@@ -183,6 +183,20 @@ async def test_outcomes_arrive_signed_and_without_what_was_said(
     }
 
 
+async def test_what_waits_is_told_with_where_to_answer_it(
+    gate: Replica, receiver: Receiver
+) -> None:
+    """Where the inbox has an address; what has ended is answered nowhere."""
+    request = made()
+    async with sending(gate, replace(hook_to(receiver), inbox="https://gw.example/inbox")):
+        await gate.submitted(request)
+        await gate.decided(request.id, "deny")
+        await until(lambda: len(receiver.got) == 2)
+    first, last = receiver.bodies
+    assert first["data"]["answer_at"] == f"https://gw.example/inbox/r/{request.id}"
+    assert "answer_at" not in last["data"]
+
+
 async def test_a_refused_call_is_repeated_with_growing_pauses(
     gate: Replica, receiver: Receiver
 ) -> None:

@@ -204,7 +204,9 @@ async def test_a_hostile_path_stays_within_its_quotation(world: World) -> None:
     card = card_of(record, lines=99, chars=999)
     assert [one.text for one in card.findings] == [QUOTED]
     confirms = {one.confirm for one in card.controls if one.confirm}
-    assert confirms == {f"This is high risk. Have you read all of it? ⚠️ {QUOTED}."}
+    (said,) = confirms
+    assert said is not None and said.startswith('Reads "/a/.ssh/x')
+    assert said.endswith(f". This is high risk. Have you read all of it? ⚠️ {QUOTED}.")
     crowd = AgentGroup(agent="bot", revision=1, records=(record,))
     (listed,) = digest_card(crowd, "", "").blocks
     assert listed.text.text.startswith(f'⚠️ {QUOTED} · "read_file"')

@@ -49,7 +49,8 @@ async def test_it_says_what_waits_and_where_to_answer(line: Line, at_once: None)
         await line.decide(request.id)
         await waiting
         inbox = asking._transport.inbox
-    where = f"at http://127.0.0.1:{line.proxy.port}/inbox" if inbox else "in the inbox"
+    address = f"http://127.0.0.1:{line.proxy.port}/inbox/r/{request.id}"
+    where = f"at {address}" if inbox else "in the inbox"
     how = f"answer {where}, or where the gateway runs: gateway approve {request.id}"
     assert line.said == [f"waiting for approval of 'shell': {how}"]
 
@@ -178,7 +179,7 @@ def test_the_command_says_what_waits_and_where_to_answer(
     asked = json.loads(bodies[0].partition(b"\r\n\r\n")[2])["request"]["id"]
     assert last == "approved by ann"
     assert first.startswith("waiting for approval of 'shell': answer at http://127.0.0.1:")
-    assert first.endswith(f"/inbox, or where the gateway runs: gateway approve {asked}")
+    assert first.endswith(f"/inbox/r/{asked}, or where the gateway runs: gateway approve {asked}")
 
 
 def test_the_command_that_does_not_wait_says_nothing(

@@ -14,7 +14,7 @@ from typing import Any
 from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, Record
-from gateway.models import Action, Status
+from gateway.models import Action, Kind, Question, Status
 from gateway.ports import Desk
 from gateway.ports.outgoing import CopyState, Lists
 from gateway.server.background import desk_of, serve_adapters
@@ -75,9 +75,9 @@ async def playing(
 ) -> AsyncIterator[Play]:
     """Run an adapter with its courier; ann at the platform and bob elsewhere may approve."""
     await in_force(stage, world, **route)
-    desk = desk_of(stage.target.partition(":")[0], world.core, world.store)
+    desk = desk_of(stage.target.partition(":")[0], world.core, world.store, inbox=inbox)
     adapter = stage.adapter(desk)
-    async with serve_adapters(adapter, desk, world.core, inbox=inbox, timings=timings):
+    async with serve_adapters(adapter, desk, world.core, timings=timings):
         yield Play(stage, world, desk)
 
 
@@ -230,6 +230,22 @@ async def test_a_crowd_leads_on_and_a_pause_says_its_end(stage: Stage, world: Wo
         await until(lambda: not any(how in text for text in stage.texts()))
         assert len(stage.texts()) == 2
         assert stage.links() == [ADDRESS]
+
+
+async def test_what_the_inbox_alone_can_do_leads_there(stage: Stage, world: World) -> None:
+    """A card that cannot be approved in the chat, as a secret is asked for or a mask hides what
+    runs, has a button that opens this request; any other card has none."""
+    async with playing(stage, world, inbox=ADDRESS) as play:
+        await play.asked()
+        assert stage.links() == []
+        masked = await world.submit(arguments={"command": "echo password=shutdown-now | sh"})
+        await until(lambda: stage.links() == [f"{ADDRESS}/r/{masked.id}"])
+        question = Question(id="key", text="Deploy key?", secret=True)
+        asks = {"kind": Kind.QUESTION, "questions": (question,), "allowed": (Action.ANSWER,)}
+        asked = await world.submit(arguments={}, **asks)
+        await until(lambda: f"{ADDRESS}/r/{asked.id}" in stage.links())
+        await play.decided(masked, Action.DENY)
+        await until(lambda: stage.links() == [f"{ADDRESS}/r/{asked.id}"])
 
 
 async def test_a_crowd_without_an_address_names_the_chats_own_list(

@@ -134,7 +134,8 @@ class Page:
             return None
 
     async def press(self, label: str, within: str = "document") -> None:
-        """Click the middle of the visible button, link or label with this text."""
+        """Click the middle of the button, link or label with this text; what stands behind More… of
+        its card is brought into sight first."""
         find = (
             f"[...{within}.querySelectorAll('button, a, label')]"
             f".find((one) => one.textContent.trim() === {json.dumps(label)} && !one.disabled"
@@ -142,6 +143,8 @@ class Page:
         )
         aim = (
             f"(() => {{ const one = {find}; if (!one) return null;"
+            " if (one.closest('.rest[hidden]')) {"
+            " one.closest('.card').querySelector('[data-key=more]').click(); return null; }"
             " one.scrollIntoView({block: 'center'}); window.hit = false;"
             " const note = () => { window.hit = true };"
             " one.addEventListener('click', note, {once: true, capture: true});"

@@ -52,6 +52,7 @@ async def test_deny_with_a_reason_and_a_note_for_the_record(box: Inbox, page: Pa
     """The words reach the agent's decision; the note stays in the record."""
     record = await box.ask(**COMMAND)
     await page.until(card(record))
+    await page.press("More…")
     await page.evaluate(f"{card(record)}.querySelector('.note').open = true")
     await page.fill("[data-key=note]", "ticket 4711")
     await page.press("Deny with a reason")

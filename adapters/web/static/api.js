@@ -1,7 +1,15 @@
 // Calls to the gateway. Whoever is signed out is sent to the page that says so.
 let csrf = "";
 
+const NEXT = "after-sign-in", KEPT_MS = 3_600_000;
+const ONE = /^\/inbox\/r\/[0-9a-f]{32}$/;
+
+// The id of the one request that this page shows, null for the whole inbox.
+export const only = ONE.test(location.pathname) ? location.pathname.slice(-32) : null;
+
 export function signedOut() {
+  // The link that signs somebody in opens a page of its own: it goes on where this one was.
+  if (only) localStorage.setItem(NEXT, JSON.stringify({ path: location.pathname, at: Date.now() }));
   location.replace("/inbox/login#signed-out");
   return new Promise(() => {}); // nothing goes on while the page leaves
 }
@@ -17,6 +25,13 @@ export async function api(path, body, text = null) {
   const answer = await fetch(`/inbox/api/${path}`, options);
   if (answer.status === 401) return signedOut();
   return { ok: answer.ok, status: answer.status, value: await answer.json(), at: Date.parse(answer.headers.get("Date")) };
+}
+
+// Where somebody goes on who just signed in: to the request that they had opened within the hour.
+export function whereTo() {
+  const { path, at } = JSON.parse(localStorage.getItem(NEXT) ?? "{}");
+  localStorage.removeItem(NEXT);
+  return ONE.test(path) && Date.now() - at < KEPT_MS ? path : "/inbox";
 }
 
 export async function signIn() {

@@ -1,6 +1,6 @@
 // The page: keeps a list of requests true to the gateway, and sends what people decide.
 import { ring } from "./alerts.js";
-import { api, nonce, signIn } from "./api.js";
+import { api, nonce, only, signIn } from "./api.js";
 import { handForm } from "./by-hand.js";
 import { card } from "./card.js";
 import { copied, left, make, setClock } from "./dom.js";
@@ -18,7 +18,7 @@ const announce = document.getElementById("announce");
 const byHand = document.getElementById("by-hand");
 const items = new Map(), drafts = new Map();
 let view = "pending", next = null, online = false, loads = 0, lifetimes = {}, passLifetimes = {};
-let roles = {}, anotherPlan = "", admin = false;
+let roles = {}, denials = [], anotherPlan = "", admin = false;
 
 const FLOOD = 20; // so many changes at once are read as a list
 const CALM_MS = 1000; // changes after the first are gathered for so long
@@ -42,7 +42,7 @@ function say(text) {
 
 // ------------------------------------------------------------------ what people do
 
-const acts = { decide, open, less, claim, reveal, compare, panel, copy, reach, redraw, declare };
+const acts = { decide, open, less, more, claim, reveal, compare, panel, copy, reach, redraw, declare };
 
 async function decide(item, body) {
   const draft = draftOf(item.id);
@@ -152,8 +152,17 @@ async function panel(item, name) {
   Object.assign(draft, { panel: name, problem: null, changed: null });
   if (name === "edit" && !items.get(item.id).opened) await open(item);
   render(item.id);
-  const wanted = name ? ".panel textarea, .panel input, .panel button" : `[data-key="${opener}"]`;
-  elementOf(item.id)?.querySelector(wanted)?.focus();
+  const element = elementOf(item.id);
+  const found = name
+    ? element?.querySelector(".panel textarea, .panel input") ?? element?.querySelector(".panel button")
+    : element?.querySelector(`[data-key="${opener}"]`);
+  (found?.closest("[hidden]") ? element.querySelector("[data-key=more]") : found)?.focus();
+}
+
+function more(item) {
+  const draft = draftOf(item.id);
+  draft.more = !draft.more;
+  render(item.id);
 }
 
 function redraw(item) {
@@ -195,7 +204,7 @@ function put(item) {
 
 function made(item) {
   const draft = draftOf(item.id);
-  const facts = { lifetimes, passLifetimes, roles, anotherPlan, admin };
+  const facts = { lifetimes, passLifetimes, roles, denials, anotherPlan, admin };
   return card(item, { draft, online, busy: Boolean(draft.busy), acts, ...facts });
 }
 
@@ -239,9 +248,10 @@ function focusAgain(element, mark) {
 function count() {
   const waiting = [...items.values()].filter((item) => item.status === "pending").length;
   const text = waiting ? `${waiting}${next && view === "pending" ? "+" : ""}` : "";
+  if (only) return;
   document.getElementById("count").textContent = view === "pending" ? text : "";
   document.title = text && view === "pending" ? `(${text}) Approvals` : "Approvals";
-  document.getElementById("together").replaceChildren(...together(view === "pending" ? [...items.values()] : []));
+  document.getElementById("together").replaceChildren(...together(view === "pending" && !only ? [...items.values()] : []));
   places();
 }
 
@@ -251,16 +261,27 @@ function places() {
   waiting.forEach((place, at) => { place.textContent = waiting.length > 1 ? `${at + 1} of ${all}` : ""; });
 }
 
-function empty() {
-  const [title, text] = view === "pending"
+function empty(why) {
+  const [title, text] = why ?? (view === "pending"
     ? ["Nothing waits for you", "When an agent asks, its request appears here by itself."]
-    : ["Nothing was decided yet", "What was approved, denied, expired or cancelled is listed here."];
+    : ["Nothing was decided yet", "What was approved, denied, expired or cancelled is listed here."]);
   list.replaceChildren(make("div", { class: "empty" }, make("p", { class: "title" }, title), make("p", {}, text)));
 }
 
 // ------------------------------------------------------------------ what the gateway says
 
+// The page of one request: that one, whole.
+async function loadOne() {
+  const answer = await api(`requests/${only}?whole=1`);
+  items.clear();
+  if (answer.ok) items.set(only, answer.value);
+  if (answer.at) setClock(answer.at + 500);
+  draw(null);
+  if (!answer.ok) empty(["There is no such request", answer.value.detail]);
+}
+
 async function load(after) {
+  if (only) return loadOne();
   const mine = ++loads;
   const answer = await api(`requests?status=${view}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
   if (mine !== loads || view in TABLES) return;
@@ -316,7 +337,7 @@ const queue = new Map();
 let draining = false;
 
 function changed(id, type) {
-  if (view in TABLES) return;
+  if (view in TABLES || (only && id !== only)) return;
   queue.set(id, queue.get(id) === "submitted" ? "submitted" : type);
   if (!draining) drain();
 }
@@ -362,6 +383,10 @@ function connection(up, why) {
 }
 
 // ------------------------------------------------------------------ the page itself
+
+if (only) {
+  document.querySelector("nav").replaceChildren(make("a", { class: "back", href: "/inbox" }, "All requests"));
+}
 
 // Admins alone have the form; it stands beside the list, which is drawn anew while they type.
 function hand() {
@@ -411,7 +436,7 @@ listen(list, { enabled: () => settings.keys.checked, close: (id) => drafts.get(i
 follow({
   ready: async () => {
     const me = await signIn();
-    ({ lifetimes, pass_lifetimes: passLifetimes, roles, another_plan: anotherPlan, admin } = me);
+    ({ lifetimes, pass_lifetimes: passLifetimes, roles, denials, another_plan: anotherPlan, admin } = me);
     document.getElementById("who").textContent = me.name;
     standing(me);
     hand();

@@ -1,5 +1,7 @@
 // The code travels in the fragment, so no server log and no link preview ever sees it, and it is
 // used only when a person presses the button.
+import { whereTo } from "./api.js";
+
 const says = document.getElementById("says");
 const form = document.getElementById("login");
 const given = new URLSearchParams(location.hash.slice(1));
@@ -16,7 +18,7 @@ form.addEventListener("submit", async (event) => {
     body: JSON.stringify({ code }),
   }).catch(() => null);
   if (answer?.ok) {
-    location.replace("/inbox");
+    location.replace(whereTo());
     return;
   }
   const problem = answer ? await answer.json() : null;

@@ -24,9 +24,10 @@ export function controls(item, view) {
   const box = make("div", { class: "controls" });
   if (item.fields.length) box.append(form(item, view));
   const panel = PANELS[view.draft.panel]?.(item, view);
-  if (view.draft.panel !== "confirm") box.append(main(item, view, offered), others(item, view, offered));
+  if (view.draft.panel !== "confirm") box.append(main(item, view, offered));
+  const rest = make("div", { class: "rest", hidden: !view.draft.more }, others(item, view, offered), note(view));
+  if (view.draft.panel !== "confirm") box.append(rest); // its letters work also while it is out of sight
   if (panel) box.append(make("div", { class: "panel", "data-panel": view.draft.panel }, panel));
-  box.append(note(view));
   return box;
 }
 
@@ -36,6 +37,7 @@ function main(item, view, offered) {
     row.append(button(view, "Approve", { key: "approve", letter: "a", class: "approve", run: () => view.acts.decide(item, { action: "approve" }) }));
   }
   row.append(button(view, "Deny", { key: "deny", letter: "d", class: "deny", run: () => view.acts.decide(item, { action: "deny" }) }));
+  row.append(button(view, "More…", { key: "more", class: "strong", decides: false, expanded: Boolean(view.draft.more), run: () => view.acts.more(item) }));
   return row;
 }
 
@@ -86,7 +88,11 @@ function area(item, view, key, options = {}) {
 function reason(item, view) {
   const words = area(item, view, "reason");
   const deny = (feedback) => view.acts.decide(item, { action: "deny", message: words.read(), feedback });
-  return make("div", { class: "stack" }, labelled("Words for the agent", words.element),
+  const tap = (why) => view.acts.decide(item, { action: "deny", message: [why, words.read()].filter(Boolean).join(". ") });
+  return make("div", { class: "stack" },
+    make("div", { class: "chips", role: "group", "aria-label": "Deny, because" },
+      ...view.denials.map((why, at) => button(view, why, { key: `deny-${at}`, class: "chip", run: () => tap(why) }))),
+    labelled("Words for the agent", words.element),
     make("div", { class: "main" },
       button(view, "Deny", { key: "deny-reason", class: "deny", run: () => deny(false) }),
       button(view, view.anotherPlan, { key: "feedback", class: "strong", run: () => deny(true) })));

@@ -1,0 +1,56 @@
+"""The page of one request, to which chats, webhooks and agents lead."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.models import Status, new_id
+from tests.web.chromium import Page
+from tests.web.inbox import COMMAND, FILE_CHANGE, Inbox, card
+
+pytestmark = [pytest.mark.browser]
+
+
+async def test_a_link_opens_this_request_whole_and_no_other(box: Inbox, page: Page) -> None:
+    """It can be decided there; what else waits and what comes is not shown."""
+    record = await box.ask(**COMMAND)
+    other = await box.ask(**FILE_CHANGE)
+    await page.goto(f"{box.gateway.url}/inbox/r/{record.id}")
+    await page.until(card(record))
+    later = await box.ask(**FILE_CHANGE)
+    await page.press("Approve")
+    await page.until(f"{card(record)}.classList.contains('approved')")
+    assert (await box.get(record)).status is Status.APPROVED
+    assert not await page.evaluate(f"Boolean({card(other)} || {card(later)})")
+    await page.press("All requests")
+    await page.until(card(other))
+
+
+async def test_a_link_to_nothing_says_so(box: Inbox, page: Page) -> None:
+    """An id of no request, as of one that was erased."""
+    await page.goto(f"{box.gateway.url}/inbox/r/{new_id()}")
+    await page.until("document.body.textContent.includes('There is no such request')")
+
+
+async def test_who_signs_in_goes_on_where_they_were(box: Inbox, page: Page) -> None:
+    """The link opened the sign-in page; after it the request stands there, and once only."""
+    record = await box.ask(**COMMAND)
+    await page.evaluate("document.getElementById('signout').click()")
+    await page.until("location.pathname === '/inbox/login'")
+    await page.goto(f"{box.gateway.url}/inbox/r/{record.id}")
+    await page.until("location.pathname === '/inbox/login'")
+    await page.goto("about:blank")  # the link is opened by itself
+    code = await box.gateway.backend.logins.invite("ann")
+    await page.goto(f"{box.gateway.url}/inbox/login#code={code}")
+    await page.press("Sign in")
+    await page.until(f"location.pathname === '/inbox/r/{record.id}' && {card(record)}")
+    assert await page.evaluate("localStorage.getItem('after-sign-in')") is None
+
+
+@pytest.mark.parametrize("path", ["https://evil.example/x", "/inbox/r/../login", "/inbox"])
+async def test_nothing_else_is_where_they_go_on(box: Inbox, page: Page, path: str) -> None:
+    """What some page put into the store leads nowhere but to the inbox."""
+    kept = f"JSON.stringify({{path: {path!r}, at: Date.now()}})"
+    await page.evaluate(f"localStorage.setItem('after-sign-in', {kept})")
+    found = await page.evaluate("import('/inbox/static/api.js').then((one) => one.whereTo())")
+    assert found == "/inbox"
