@@ -134,6 +134,7 @@ def _add_server_commands(verbs: Verbs) -> None:
     for name, words in (
         ("ask", "ask for approval; the exit code is the answer"),
         ("wait", "wait for what was asked with --no-wait"),
+        ("run", "ask for a command, and run exactly what was approved"),
         ("hook", "be the hook of a host that starts it, such as picoclaw"),
         ("bridge", "ask for a host beside it: dexto, gptme-server"),
     ):

@@ -101,9 +101,11 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway ask --no-wait … && run": Line(
         r"(?s)\A(?!.*run)\{\"id\"", code=6, typed="gateway ask --no-wait shell -- ls && run"
     ),
-    "gateway ask shell -- rm -rf build && rm -rf build": Line(
-        "approved by owner", answer="approve", then=("test ! -e build",)
+    "gateway run [--edit] [--file PATH] -- COMMAND": Line(
+        "^edits$", typed="gateway run --edit --file deploy.sh -- echo edits", answer="approve"
     ),
+    "gateway run -- ./deploy.sh production": Line("denied by owner", code=121, answer="deny"),
+    "gateway run -- rm -rf build": Line("approved by owner", answer="approve"),
     "gateway ask shell -- make deploy": Line(
         "denied by owner: no", code=1, answer="deny --reason no"
     ),
