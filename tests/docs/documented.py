@@ -102,7 +102,9 @@ COMMANDS: dict[str, Line | list[Line]] = {
         r"(?s)\A(?!.*run)\{\"id\"", code=6, typed="gateway ask --no-wait shell -- ls && run"
     ),
     "gateway run [--edit] [--file PATH] -- COMMAND": Line(
-        "^edits$", typed="gateway run --edit --file deploy.sh -- echo edits", answer="approve"
+        "^edits$",
+        typed="gateway run --edit --file deploy.sh -- echo edits",
+        answer="approve --yes",
     ),
     "gateway run -- ./deploy.sh production": Line("denied by owner", code=121, answer="deny"),
     "gateway run -- rm -rf build": Line("approved by owner", answer="approve"),
