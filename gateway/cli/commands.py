@@ -311,6 +311,12 @@ def _add_operator_commands(verbs: Verbs) -> None:
     tail.add_argument("--lines", type=_count, default=20, help="how many")
     export = _command(kinds, "export", "audit.export_all", "write the audit as JSON lines")
     export.add_argument("file", help="where to, - for standard output")
+    export.add_argument(
+        "--form",
+        choices=["sealed", "interchange", "trace"],
+        default="sealed",
+        help="as it is sealed and verified (the default), or in a form that others read",
+    )
     verify = _command(kinds, "verify", "audit.verify_file", "check an export, without a gateway")
     verify.add_argument("file", help="the export")
     erase = _command(kinds, "erase", "audit.erase", "remove the content of an ended request")

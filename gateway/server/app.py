@@ -118,10 +118,8 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             _watch_health(core, store, ingress, feed, tuple(adapters.values()))
         )
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
-        site = replace(
-            site_of(settings, adapters, desks, backend.logins),
-            protocol=protocol_of(core, store, backend.credentials, signer),
-        )
+        protocol = protocol_of(core, store, backend.credentials, signer)
+        site = site_of(settings, adapters, desks, backend.logins)
         app = build_api(
             core=core,
             reads=store,
@@ -129,7 +127,10 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             ready=watch.look,
             store_errors=REDIS_ERRORS,
             site=_with_figures(
-                replace(site, intercept=hooks.review_message), store, core, adapters
+                replace(site, intercept=hooks.review_message, protocol=protocol),
+                store,
+                core,
+                adapters,
             ),
             enrolment=enrolling,
         )

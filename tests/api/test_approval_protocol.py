@@ -11,13 +11,13 @@ import pytest
 import pytest_asyncio
 
 from gateway.domain.clock import SystemClock
-from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import Person
 from gateway.models import RiskLevel
 from gateway.stores.credentials import RedisCredentials
 from tests.api.replica import ANN_TOKEN, OTHER_TOKEN, Answer, Replica, replica, until
 
-CALL = {
+CALL: dict[str, Any] = {
     "tool": "issue_refund",
     "arguments": {"payment_id": "payment_123", "amount": 4900.0, "currency": "GBP"},
     "timeout": "30m",
@@ -164,12 +164,12 @@ async def test_every_end_is_told_apart(gate: Replica) -> None:
 async def test_a_rule_is_no_person(gate: Replica) -> None:
     """A client that is denied by the mode of a route reads who denied."""
     closed = PolicyDocument(
-        generation=1, people=(Person(name="ann"),), routes=(Route(mode="auto-deny"),)
+        generation=1, people=(Person(name="ann"),), routes=(Route(mode=Mode.AUTO_DENY),)
     )
     await gate.store.apply(closed, by="test")
     created = await create(gate)
     assert created.json["status"] == "denied"
-    assert "person" not in created.json["decision"]["note"]
+    assert "no person was asked" in created.json["decision"]["note"]
 
 
 async def test_a_long_poll_ends_with_the_decision(gate: Replica) -> None:
