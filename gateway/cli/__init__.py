@@ -11,8 +11,8 @@ _LIGHT = ("ask", "wait")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code.
 
-    `ask` and `wait` run once per tool call of an agent, so they load no other command. `hook`,
-    which a host starts, and `bridge`, which runs beside one, load the agent's side alone.
+    `ask`, `wait` and `run` run once per tool call of an agent, so they load no other command.
+    `hook`, which a host starts, and `bridge`, which runs beside one, load the agent's side alone.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] and words[0].startswith("--env-file"):
@@ -28,6 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from gateway.client.ask import main as ask  # noqa: PLC0415 (see above)
 
         return ask(words)
+    if words[:1] == ["run"]:
+        from gateway.client.run_command import main as run_command  # noqa: PLC0415 (see above)
+
+        return run_command(words)
     if words[:1] == ["hook"]:
         from gateway.integrations.picoclaw import main as hook  # noqa: PLC0415 (see above)
 

@@ -134,6 +134,7 @@ def _add_server_commands(verbs: Verbs) -> None:
     for name, words in (
         ("ask", "ask for approval; the exit code is the answer"),
         ("wait", "wait for what was asked with --no-wait"),
+        ("run", "ask for a command, and run exactly what was approved"),
         ("hook", "be the hook of a host that starts it, such as picoclaw"),
         ("bridge", "ask for a host beside it: dexto, gptme-server"),
     ):
@@ -310,6 +311,12 @@ def _add_operator_commands(verbs: Verbs) -> None:
     tail.add_argument("--lines", type=_count, default=20, help="how many")
     export = _command(kinds, "export", "audit.export_all", "write the audit as JSON lines")
     export.add_argument("file", help="where to, - for standard output")
+    export.add_argument(
+        "--form",
+        choices=["sealed", "interchange", "trace"],
+        default="sealed",
+        help="as it is sealed and verified (the default), or in a form that others read",
+    )
     verify = _command(kinds, "verify", "audit.verify_file", "check an export, without a gateway")
     verify.add_argument("file", help="the export")
     erase = _command(kinds, "erase", "audit.erase", "remove the content of an ended request")

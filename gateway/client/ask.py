@@ -60,7 +60,7 @@ class _Interrupted(BaseException):
 def main(argv: Sequence[str]) -> int:
     """Run `ask` or `wait`; return the exit code."""
     if not argv or argv[0] not in ("ask", "wait"):
-        _say("usage: gateway ask TOOL [options] [-- COMMAND ...], or gateway wait ID")
+        say("usage: gateway ask TOOL [options] [-- COMMAND ...], or gateway wait ID")
         return InvalidRequest.exit_code
     if host_hooks.named(argv):
         return host_hooks.run_blocking(lambda: _main(argv))
@@ -68,21 +68,24 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    verb = argv[0]
-    asking = _AskCommand(verb, _options(list(argv)))
+    return guard_signals(argv[0], AskCommand(argv[0], _options(list(argv))).run)
+
+
+def guard_signals(verb: str, run: Callable[[], int]) -> int:
+    """Run a command that a signal cancels; return the exit code of how it ended."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
-        return asking.run()
+        return run()
     except _Interrupted:
         return EXIT_CODES["cancelled"]
     except _TimedOut:
         # `ask` withdrew its own request at the deadline; after `wait` the request stays pending.
         waits = verb == "wait"
-        _say(f"gateway {verb}: {'no answer yet' if waits else 'nobody answered in time'}")
+        say(f"gateway {verb}: {'no answer yet' if waits else 'nobody answered in time'}")
         return PENDING_EXIT if waits else EXIT_CODES["expired"]
     except GatewayError as error:
-        _say(f"gateway {verb}: {error}")
+        say(f"gateway {verb}: {error}")
         return error.exit_code
 
 
@@ -90,28 +93,29 @@ def _stop(number: int, frame: object) -> NoReturn:
     raise _Interrupted
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Tell who looks at the terminal, beside what is printed for programs."""
     print(text, file=sys.stderr)
 
 
-class _AskCommand:
-    """One run of `ask` or `wait`, which may use two credentials."""
+class AskCommand:
+    """One run of `ask`, `wait` or `run`, which may use two credentials."""
 
     def __init__(self, verb: str, options: argparse.Namespace) -> None:
         self._verb = verb
-        self._options = options
+        self.options = options
         self._process = os.urandom(16).hex()
         self._until: float | None = None
         self._silent = False  # the gateway does not answer, and a message said so
         self._answered = False
         self._hook: host_hooks.HostHook | None = None
-        self._request: dict[str, Any] | None = None
+        self.request: dict[str, Any] | None = None
 
     def run(self) -> int:
         """Ask or wait; return the exit code. Without an answer the request of `ask` is withdrawn,
         so that nobody approves what nothing will run."""
-        if self._verb == "ask" and self._options.hook:
-            self._hook = host_hooks.read(self._options.hook, sys.stdin)
+        if self._verb != "wait" and self.options.hook:
+            self._hook = host_hooks.read(self.options.hook, sys.stdin)
             self._deadline(time.monotonic())  # a host counts from when it started this process
         try:
             try:
@@ -123,31 +127,33 @@ class _AskCommand:
                     self._until = None
                 return self._run(check=True)
         except _Interrupted:
-            self._withdraw("gateway ask was stopped", TIMEOUT_SECONDS)
+            self._withdraw(f"gateway {self._verb} was stopped", TIMEOUT_SECONDS)
             raise
         except _TimedOut:
-            return self._end_late(self._withdraw("gateway ask waits no longer", _GRACE_SECONDS))
+            return self._end_late(
+                self._withdraw(f"gateway {self._verb} waits no longer", _GRACE_SECONDS)
+            )
         except (Unreachable, Unverified):
-            self._withdraw("gateway ask gave up", _GRACE_SECONDS)
+            self._withdraw(f"gateway {self._verb} gave up", _GRACE_SECONDS)
             raise
 
     def _run(self, *, check: bool) -> int:
         """Ask or wait with the kept credential, checked first where `check` says so."""
-        found = self._repeat(lambda _: config.load(self._options.agent, check=check))
+        found = self._repeat(lambda _: config.load(self.options.agent, check=check))
         if not found.url or not found.token:
             missing = "GATEWAY_TOKEN" if found.url else "GATEWAY_URL and GATEWAY_TOKEN"
             raise InvalidRequest(f"this command speaks HTTP: set {missing}")
         meanwhile = load_library if found.public_key else None
         with HttpConnection(found.url, found.token, meanwhile=meanwhile) as gateway:
-            self._gateway, self._found = gateway, found
+            self.gateway, self._found = gateway, found
             return self._wait() if self._verb == "wait" else self._ask()
 
     def _ask(self) -> int:
         """Submit a request, and wait for its end unless --no-wait is given."""
-        options = self._options
-        if self._request is None:
-            self._request = _request(self._found.agent, options, self._hook)
-        request = self._request
+        options = self.options
+        if self.request is None:
+            self.request = _request(self._found.agent, options, self._hook)
+        request = self.request
         request_id = request["id"]
         state = self._repeat(self._submit)
         self._answered = True
@@ -160,7 +166,7 @@ class _AskCommand:
                 f"{str(self._found.url).rstrip('/')}/inbox/r/{request_id}, or where the gateway "
                 f"runs: gateway approve {request_id}"
             )
-            _say(f"waiting for approval of {request['tool']!r}: answer at {where}")
+            say(f"waiting for approval of {request['tool']!r}: answer at {where}")
             state = self._wait_for_end(request_id, until)
             if state["status"] == "approved" and state.get("decision") is None:
                 state = self._consume(request_id)  # this process was taken to be gone
@@ -172,17 +178,17 @@ class _AskCommand:
 
     def _submit(self, left: float) -> Any:
         """Submit the request; one that is sent again carries what is left of its time."""
-        assert self._request is not None
+        assert self.request is not None
         began = time.monotonic()
         again = self._until is not None
         until = self._deadline(began)
-        request = self._request
+        request = self.request
         if again and request["timeout"]:
             left_of_it = max(round(until - began, 3), _LEAST_SECONDS)
             request = {**request, "timeout": left_of_it}
-        body = {"request": request, "process": self._process, "detached": self._options.no_wait}
+        body = {"request": request, "process": self._process, "detached": self.options.no_wait}
         left = min(TIMEOUT_SECONDS, left)
-        state, date = self._gateway.exchange("POST", "/v1/requests", body, timeout=left)
+        state, date = self.gateway.exchange("POST", "/v1/requests", body, timeout=left)
         told = seconds_left(state, date) if request["timeout"] is None else None
         self._until = until if told is None else time.monotonic() + told
         return state
@@ -212,58 +218,58 @@ class _AskCommand:
 
     def _note_silence(self, error: Unreachable) -> None:
         if not self._silent:
-            _say(f"waiting for the gateway: {error}")
+            say(f"waiting for the gateway: {error}")
         self._silent = True
 
     def _note_answer(self) -> None:
         if self._silent:
-            _say("the gateway answers again")
+            say("the gateway answers again")
         self._silent = False
 
     def _deadline(self, began: float) -> float:
         """Return when the wait ends. As at the gateway, time counts from the first submission:
         discovery and enrolment take nothing from it."""
         if self._until is None:
-            named = self._options.timeout
+            named = self.options.timeout
             self._until = began + (_DEFAULT_TIMEOUT if named is None else named or _NO_DEADLINE)
         return self._until
 
     def _withdraw(self, why: str, timeout: float) -> Any:
         """Cancel the request that this process submitted, if it did; return its state."""
-        if self._request is None:
+        if self.request is None:
             return None
-        self._gateway.close()  # it may be in the middle of a response
-        path = f"/v1/requests/{self._request['id']}/cancel"
+        self.gateway.close()  # it may be in the middle of a response
+        path = f"/v1/requests/{self.request['id']}/cancel"
         cancelled = {"reason": "abandoned", "message": why}
         try:
-            with self._gateway as gateway:
+            with self.gateway as gateway:
                 return gateway.call("POST", path, cancelled, timeout=timeout)
         except GatewayError as error:
-            _say(f"not withdrawn: {error}")  # the process ends all the same
+            say(f"not withdrawn: {error}")  # the process ends all the same
         return None
 
     def _end_late(self, state: Any) -> int:
         """End as the record does, where the gateway says how. Raises _TimedOut."""
-        if self._request is None or not isinstance(state, dict) or not state.get("status"):
+        if self.request is None or not isinstance(state, dict) or not state.get("status"):
             raise _TimedOut
         if state["status"] == "approved":
             report = {"report": {"execution": "refused_late"}}
-            path = f"/v1/requests/{self._request['id']}/report"
+            path = f"/v1/requests/{self.request['id']}/report"
             try:
-                self._gateway.call("POST", path, report, timeout=_GRACE_SECONDS)
+                self.gateway.call("POST", path, report, timeout=_GRACE_SECONDS)
             except GatewayError as error:
-                _say(f"not reported: {error}")
+                say(f"not reported: {error}")
             finally:
-                self._gateway.close()
+                self.gateway.close()
             raise _TimedOut
-        verdict = CheckedDecision(state, self._request["id"], self._found.public_key)
+        verdict = CheckedDecision(state, self.request["id"], self._found.public_key)
         if verdict.decision.get("reason") == "abandoned":  # that was us
             raise _TimedOut
         return self._finish(verdict, time.monotonic(), None)
 
     def _wait(self) -> int:
         """Wait for a request that was submitted with --no-wait, and take its approval."""
-        wanted = self._options.id
+        wanted = self.options.id
         if not REQUEST_ID.fullmatch(wanted):
             raise InvalidRequest(f"{wanted!r} is no id of a request")
         until = self._deadline(time.monotonic())
@@ -272,14 +278,14 @@ class _AskCommand:
             state = self._consume(wanted)
         verdict = CheckedDecision(state, wanted, self._found.public_key)
         if verdict.may_have_run:
-            _say("another process was given this approval: it may have run already")
+            say("another process was given this approval: it may have run already")
             return EXIT_CODES["denied"]
         return self._finish(verdict, until + _NO_DEADLINE, verdict.arguments)
 
     def _consume(self, request_id: str) -> Any:
         """Take an approval that was not handed out yet; return the state."""
         path, body = f"/v1/requests/{request_id}/consume", {"process": self._process}
-        return self._repeat(lambda _: self._gateway.call("POST", path, body))
+        return self._repeat(lambda _: self.gateway.call("POST", path, body))
 
     def _wait_for_end(self, request_id: str, until: float) -> Any:
         """Return the state in which the request ended. Raises _TimedOut at `until`."""
@@ -301,11 +307,11 @@ class _AskCommand:
         try:
             try:
                 poll, pause = f"{path}&wait={seconds:.3f}", 0.0
-                state = self._gateway.call("GET", poll, timeout=patience)
+                state = self.gateway.call("GET", poll, timeout=patience)
             except Busy as error:
                 # This agent may hold no more long polls: poll at intervals instead.
                 pause = max(_PAUSE_SECONDS, error.retry_after)
-                state = self._gateway.call("GET", path, timeout=patience)
+                state = self.gateway.call("GET", path, timeout=patience)
         except Unreachable as error:
             self._note_silence(error)
             return None, 0.0
@@ -316,34 +322,39 @@ class _AskCommand:
     def _finish(self, verdict: CheckedDecision, until: float, asked: dict[str, Any] | None) -> int:
         """Tell how it ended. `asked` are the arguments that run unless they were changed."""
         if verdict.status == "approved" and time.monotonic() > until:
-            _say("the approval came too late")
+            say("the approval came too late")
             return EXIT_CODES["expired"]
         approved = verdict.status == "approved"
         allowed = verdict.arguments or asked
         if self._hook is not None:
             return self._hook.answer(approved, verdict.sentence, verdict.arguments)
-        _say(verdict.sentence)
-        if self._options.json:
+        say(verdict.sentence)
+        return self.act_on(verdict, allowed)
+
+    def act_on(self, verdict: CheckedDecision, allowed: dict[str, Any] | None) -> int:
+        """Print what a program goes on with; return the exit code. `allowed` is what may run."""
+        approved = verdict.status == "approved"
+        if self.options.json:
             given = {"arguments": allowed} if approved else {}
             print(json.dumps({**verdict.decision, **given}))
         elif approved and allowed is not None and (self._prints or verdict.arguments):
-            print(_format_arguments(allowed, self._request, self._folder()))
+            print(format_arguments(allowed, self.request, self._folder()))
         return EXIT_CODES[verdict.status]
 
     @property
     def _prints(self) -> bool:
         """Whether what may run is printed though nobody changed it."""
-        return self._verb == "ask" and bool(self._options.edit)
+        return self._verb == "ask" and bool(self.options.edit)
 
     def _folder(self) -> str | None:
         """Return the folder of --cwd, as people were shown it."""
-        if self._request is None or self._options.cwd is None:
+        if self.request is None or self.options.cwd is None:
             return None
-        folder: str = self._request["context"]["cwd"]
+        folder: str = self.request["context"]["cwd"]
         return folder
 
 
-def _format_arguments(
+def format_arguments(
     arguments: dict[str, Any], request: dict[str, Any] | None, folder: str | None
 ) -> str:
     """Return a command by itself where nothing else may run, otherwise all arguments as JSON.
@@ -460,7 +471,7 @@ def _check_hook(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
         parser.error("name the tool that would run")
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
+class Formatter(argparse.RawDescriptionHelpFormatter):
     """Formats help without asking for the terminal's size, whose module costs 5 ms a call."""
 
     def __init__(self, prog: str) -> None:
@@ -472,10 +483,31 @@ def make_parser(verb: str) -> argparse.ArgumentParser:
     """Return the parser of `ask` or `wait`."""
     parser = _ask_parser() if verb == "ask" else _wait_parser()
     add = parser.add_argument
-    add("--timeout", type=float, help="seconds (ask: else the route's; wait: else 900); 0: none")
     add("--json", action="store_true", help="print the decision as JSON")
-    add("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
+    if verb == "wait":
+        _add_limits(parser)
     return parser
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--timeout",
+        type=float,
+        help="seconds (ask, run: else the route's; wait: else 900); 0: none",
+    )
+    add("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
+
+
+def add_shared_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `ask` and `run` share."""
+    add = parser.add_argument
+    add("--human", action="store_true", help="a person must answer: nothing else approves it")
+    add("--cwd", metavar="DIR", help="the folder in which it will run (default: this one)")
+    add("--file", action="append", default=[], metavar="PATH", help="must not change meanwhile")
+    add("--hint", default="", help="why, in your own words")
+    add("--session", default="default", help="the session this belongs to")
+    _add_limits(parser)
 
 
 def _ask_parser() -> argparse.ArgumentParser:
@@ -486,19 +518,15 @@ def _ask_parser() -> argparse.ArgumentParser:
         epilog=f"""Examples:  gateway ask shell -- rm -r build && rm -r build
            cmd=$(gateway ask shell --edit -- make deploy) && eval "$cmd"
 {_CODES}""",
-        formatter_class=_Formatter,
+        formatter_class=Formatter,
     )
     add = parser.add_argument
-    add("--human", action="store_true", help="a person must answer: nothing else approves it")
+    add_shared_options(parser)
     add("tool", nargs="?", default="", help="what would run, for example shell")
     add("--arg", action="append", default=[], metavar="NAME=VALUE", help="an argument")
     add("--arguments", metavar="JSON", help="all arguments as a JSON object")
-    add("--cwd", metavar="DIR", help="the folder in which it will run (default: this one)")
     add("--role", action="append", default=[], metavar="NAME=ROLE", help="what an argument is")
-    add("--file", action="append", default=[], metavar="PATH", help="must not change meanwhile")
-    add("--hint", default="", help="why, in your own words")
     add("--kind", default="tool", choices=["tool", "command", "file_change", "plan"])
-    add("--session", default="default", help="the session this belongs to")
     add("--edit", action="store_true", help="allow edits; print what may run")
     add(
         "--hook",
@@ -516,7 +544,7 @@ def _wait_parser() -> argparse.ArgumentParser:
         description="""Wait for what was asked with --no-wait, or by another program, and take its
 approval. Prints the arguments where they were changed, and nothing where they are as they were.""",
         epilog=_CODES,
-        formatter_class=_Formatter,
+        formatter_class=Formatter,
     )
     parser.add_argument("id", help="the request's id")
     return parser

@@ -1,4 +1,4 @@
-"""The command `gateway` where only the agent's side is installed: `ask`, `wait`, `hook`
+"""The command `gateway` where only the agent's side is installed: `ask`, `wait`, `run`, `hook`
 and `bridge`."""
 
 from __future__ import annotations
@@ -7,10 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from gateway.client.ask import main as ask
+from gateway.client.run_command import main as run_command
 from gateway.errors import InvalidRequest
 from gateway.integrations import bridge, picoclaw
 
-_COMMANDS = ("ask", "wait", "hook", "bridge")
+_COMMANDS = ("ask", "wait", "run", "hook", "bridge")
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -24,6 +25,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         return InvalidRequest.exit_code
     if words[:1] == ["bridge"]:
         return bridge.main(words[1:])
+    if words[:1] == ["run"]:
+        return run_command(words)
     return picoclaw.main(words) if words[:1] == ["hook"] else ask(words)
 
 

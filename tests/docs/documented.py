@@ -101,9 +101,13 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway ask --no-wait … && run": Line(
         r"(?s)\A(?!.*run)\{\"id\"", code=6, typed="gateway ask --no-wait shell -- ls && run"
     ),
-    "gateway ask shell -- rm -rf build && rm -rf build": Line(
-        "approved by owner", answer="approve", then=("test ! -e build",)
+    "gateway run [--edit] [--file PATH] -- COMMAND": Line(
+        "^edits$",
+        typed="gateway run --edit --file deploy.sh -- echo edits",
+        answer="approve --yes",
     ),
+    "gateway run -- ./deploy.sh production": Line("denied by owner", code=121, answer="deny"),
+    "gateway run -- rm -rf build": Line("approved by owner", answer="approve"),
     "gateway ask shell -- make deploy": Line(
         "denied by owner: no", code=1, answer="deny --reason no"
     ),
@@ -230,7 +234,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway agent add NAME": Line("(?s)token +agw_.*redis user"),
     **{
         f"gateway agent add {name}": Line(rf"(?s)token +agw_.*GATEWAY_AGENT={name}")
-        for name in ("ci", "dexto", "go", "gptme", "picoclaw", "udspy")
+        for name in ("ci", "dexto", "go", "gptme", "picoclaw", "refunds", "udspy")
     },
     "gateway agent add NAME --owner PERSON": Line("token +agw_"),
     "gateway agent rotate NAME": Line("token +agw_", first=("gateway agent add NAME",)),
@@ -311,12 +315,15 @@ COMMANDS: dict[str, Line | list[Line]] = {
         "gateway audit verify audit.jsonl",
     ),
     "gateway audit erase ID": Line("keeps its digest", first=("gateway deny ID",)),
-    "gateway audit tail [--lines N]|export FILE|verify FILE|erase ID": [
+    "gateway audit tail [--lines N]|export FILE [--form trace]|verify FILE|erase ID": [
         Line("decided", typed="gateway audit tail --lines 1", first=("gateway deny ID",)),
+        Line("lines written", typed="gateway audit export FILE --form trace"),
         Line("lines written", typed="gateway audit export FILE"),
         Line("nothing is wrong", typed="gateway audit verify FILE"),
         Line("keeps its digest", typed="gateway audit erase ID"),
     ],
+    "gateway audit export --form interchange FILE": Line("lines written"),
+    "gateway audit export --form trace FILE": Line("lines written"),
     "gateway archive give-up": Line("nothing is lost"),
     "gateway archive give-up [--yes]": [
         Line("nothing is lost", typed="gateway archive give-up --yes"),
@@ -455,9 +462,11 @@ NOT_HERE = {
         "make clean",
         "make test-emulate",
         "make test-hosts",
+        "make test-hosts HOSTS=aap",
         "make test-hosts HOSTS=gptme",
         "make test-hosts HOSTS=udspy",
         "pip install 'gptme[server]'",
+        "pip install agentapprovalprotocol",
         "pipx inject gptme dist/approval_gateway_agent-*.whl",
         ".ci/run",
     ],
