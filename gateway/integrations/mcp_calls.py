@@ -96,9 +96,7 @@ class Call:
     @property
     def beside(self) -> JsonObject | None:
         """What the server gets beside name and arguments, but for the protocol's own `_meta`."""
-        found = {
-            name: value for name, value in self.params.items() if name not in _SHOWN_BY_ITSELF
-        }
+        found = {name: value for name, value in self.params.items() if name not in _SHOWN_BY_ITSELF}
         return found or None
 
     @property
@@ -145,7 +143,7 @@ class CallGate:
     async def ask(self, call: Call) -> Answered:
         """Ask about a call, and wait. Whoever gives up waiting withdraws it: an approval that comes
         later is reported as unused."""
-        if self._stopped is not None:
+        if self._is_stopped():
             return Answered(self._after_the_stop(), self._reporter(None))
         asking = asyncio.ensure_future(self._ask(call))
         self._asking.add(asking)
@@ -156,13 +154,13 @@ class CallGate:
             asking.add_done_callback(self._skip)
             asking.cancel()
             raise
-        if outcome.kind is OutcomeKind.ABORTED and self._stopped is None:
+        if self._is_stopped():
+            self._skip(asking)
+            outcome = self._after_the_stop()
+        elif outcome.kind is OutcomeKind.ABORTED:
             self._stopped = outcome.message
             for other in self._asking:
                 other.cancel()
-        elif self._stopped is not None:
-            self._skip(asking)
-            outcome = self._after_the_stop()
         return Answered(outcome, self._reporter(request))
 
     async def close(self) -> None:
@@ -194,6 +192,9 @@ class CallGate:
             log.exception("a call could not be asked about")
             words = f"nobody could be asked: {type(error).__name__}"
         return None, Outcome(kind=OutcomeKind.UNREACHABLE, message=words)
+
+    def _is_stopped(self) -> bool:
+        return self._stopped is not None
 
     def _after_the_stop(self) -> Outcome:
         words = f"the session was stopped: {self._stopped}"

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -52,7 +53,7 @@ def main(words: Sequence[str]) -> int:
     try:
         if not is_installed("mcp"):
             raise Misconfigured(_NOT_INSTALLED)
-        return asyncio.run(_proxy(given))
+        return asyncio.run(_proxy(given) if given.part == "proxy" else _serve(given))
     except GatewayError as error:
         sys.stderr.write(f"gateway mcp: {error}\n")
         return error.exit_code
@@ -62,7 +63,7 @@ def main(words: Sequence[str]) -> int:
 
 
 async def _proxy(given: argparse.Namespace) -> int:
-    from gateway.integrations import mcp_proxy  # noqa: PLC0415 (an extra)
+    from gateway.integrations import mcp_pipes, mcp_proxy  # noqa: PLC0415 (an extra)
 
     server = mcp_proxy.Server(
         command=tuple(given.command), url=given.url, token=_token(given.token_env)
@@ -70,15 +71,31 @@ async def _proxy(given: argparse.Namespace) -> int:
     where = Context(host=urlsplit(given.url).netloc) if given.url else None
     gone = False
     async with connecting(given.agent) as connect:
-        gate = CallGate(connect, given.name, where=where, timeout=given.timeout)
+        make_gate = partial(CallGate, connect, given.name, where=where, timeout=given.timeout)
+        if given.listen:
+            from gateway.integrations import mcp_http  # noqa: PLC0415 (loads a web server)
+
+            token = os.environ.get("GATEWAY_MCP_TOKEN") or None
+            front = partial(mcp_http.Front, server.opened, make_gate, token=token)
+            await mcp_http.listen(lambda near: front(loopback=near), given.listen, token)
+            return 0
         try:
-            async with mcp_proxy.own_pipes() as streams:
-                gone = await mcp_proxy.serve(streams, server.opened, gate)
+            async with mcp_pipes.own_pipes() as streams:
+                gone = await mcp_proxy.serve(streams, server.opened, make_gate())
         except* OSError as errors:
             raise _first(errors) from None
     if gone:
         sys.stderr.write(f"gateway mcp: the server {given.name} has ended\n")
     return _FAILED if gone else 0
+
+
+async def _serve(given: argparse.Namespace) -> int:
+    from gateway.integrations import mcp_pipes, mcp_server  # noqa: PLC0415 (an extra)
+
+    async with connecting(given.agent) as connect, mcp_pipes.own_pipes() as streams:
+        tools = mcp_server.AskTools(connect, timeout=given.timeout)
+        await tools.serve(streams)
+    return 0
 
 
 def _first(errors: BaseExceptionGroup[OSError]) -> OSError:
@@ -117,13 +134,24 @@ def options(words: Sequence[str]) -> argparse.Namespace:
     add("--url", help="the server's address instead of a command (streamable HTTP)")
     add("--token-env", metavar="VAR", help="the variable with the token that the address wants")
     add("--name", help="the server's name in rules and on cards: mcp__NAME__TOOL")
-    add("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
-    add("--timeout", type=float, help="seconds that people have (default: the route's)")
+    add("--listen", metavar="HOST:PORT", help="serve over HTTP instead of pipes, at /mcp")
+    asking = parts.add_parser(
+        "server",
+        help="be an MCP server by which a model asks people",
+        description="Be an MCP server with the tools request_approval, check_approval and "
+        "ask_human, which a model may call or not, and with Claude Code's permission prompt.",
+    )
+    for part in (proxy, asking):
+        part.add_argument("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
+        said = "seconds that people have (default: the route's)"
+        part.add_argument("--timeout", type=float, help=said)
     given = parser.parse_args(words)
+    if given.timeout is not None and not given.timeout > 0:
+        parser.error("--timeout takes seconds, more than 0")
+    if given.part == "server":
+        return given
     if bool(given.command) == (given.url is not None):
         proxy.error("name the server: `-- COMMAND ARGUMENTS…` or --url, not both")
-    if given.timeout is not None and not given.timeout > 0:
-        proxy.error("--timeout takes seconds, more than 0")
     given.name = given.name or _name_of(given.command, given.url)
     if not _NAME.fullmatch(given.name) or "__" in given.name:
         proxy.error("--name takes letters, digits, `.`, `-` and single `_`")

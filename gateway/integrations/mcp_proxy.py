@@ -1,35 +1,30 @@
-"""`gateway mcp proxy`: opens the server that it stands before, and serves one client on its pipes."""
+"""`gateway mcp proxy`: opens the server that it stands before, and serves one client."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.abc
-import mcp_types
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.dispatcher import DispatchContext
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import SessionMessage
 
-from gateway.integrations.host_pipe import HostPipe, TooLong
 from gateway.integrations.mcp_calls import CallGate
 from gateway.integrations.mcp_relay import Peer, Relay
 from gateway.wire.codec import JsonObject
 
-log = logging.getLogger("gateway.integrations")
-
-LONGEST_MESSAGE = 16 * 1024 * 1024
 _OWN_SETTINGS = "GATEWAY_"
+# The dispatcher applies them to what they are about, whose id or token they name.
+_HANDLED = ("notifications/cancelled", "notifications/progress")
 
 Streams = tuple[Any, Any]
 Open = Callable[[], AbstractAsyncContextManager[Streams]]
@@ -46,7 +41,7 @@ class Server:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Streams]:
         """Yield the streams of messages from and to the server. Raises OSError."""
-        async with contextlib.AsyncExitStack() as stack:
+        async with AsyncExitStack() as stack:
             if self.url is None:
                 kept = {
                     name: value
@@ -54,7 +49,7 @@ class Server:
                     if not name.startswith(_OWN_SETTINGS)  # it could ask in the agent's name
                 }
                 own = StdioServerParameters(
-                    command=self.command[0], args=list(self.command[1:]), env=kept, cwd=os.getcwd()
+                    command=self.command[0], args=list(self.command[1:]), env=kept, cwd=Path.cwd()
                 )
                 yield await stack.enter_async_context(stdio_client(own, errlog=sys.stderr))
                 return
@@ -87,7 +82,7 @@ async def link(
             context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None
         ) -> None:
             relay.note(method)
-            if method != "notifications/cancelled":
+            if method not in _HANDLED:
                 await peer().notify(method, params)
 
         async def read(*, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -108,15 +103,23 @@ async def link(
 async def serve(streams: Streams, open_server: Open, gate: CallGate) -> bool:
     """Serve one client until it is gone; return whether the server went first. Raises OSError."""
     up: JSONRPCDispatcher[Any] = JSONRPCDispatcher(*streams)
-    async with link(open_server, lambda: up, gate) as (relay, gone):
+    waiting: dict[object, Peer] = {}
+
+    def peer() -> Peer:
+        """Return the newest request that waits: over HTTP, it has a stream of its own."""
+        return next(reversed(waiting.values()), up)
+
+    async with link(open_server, peer, gate) as (relay, gone):
 
         async def answer(
             context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None
         ) -> JsonObject:
-            async def tell(progress: float, words: str) -> None:
-                await context.progress(progress, message=words)
-
-            return await relay.request(method, params, context.request_id, tell)
+            key = object()
+            waiting[key] = context
+            try:
+                return await relay.request(method, params, context.request_id, context.progress)
+            finally:
+                del waiting[key]
 
         async def take(
             context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None
@@ -133,50 +136,3 @@ async def serve(streams: Streams, open_server: Open, gate: CallGate) -> bool:
             await up.run(answer, take)
             tasks.cancel_scope.cancel()
         return gone.is_set()
-
-
-@asynccontextmanager
-async def own_pipes() -> AsyncIterator[Streams]:
-    """Yield the streams of messages from and to the host that started this process."""
-    to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    write, to_host = anyio.create_memory_object_stream[SessionMessage](0)
-
-    async with HostPipe.opened(longest=LONGEST_MESSAGE) as pipe, anyio.create_task_group() as tasks:
-
-        def refuse(why: str) -> None:
-            error = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message=why)
-            told = mcp_types.JSONRPCError(jsonrpc="2.0", id=None, error=error)
-            pipe.write(told.model_dump_json(by_alias=True).encode())
-
-        async def take_lines() -> None:
-            async with to_us:
-                while True:
-                    try:
-                        line = await pipe.next_line()
-                        if line is None:
-                            return
-                        if line.strip():
-                            await to_us.send(_message(line))
-                    except TooLong as error:
-                        refuse(str(error))
-                    except ValueError:
-                        refuse("that is no message of JSON-RPC 2.0")
-                    except anyio.BrokenResourceError:  # it is read no more
-                        return
-
-        async def give_lines() -> None:
-            async with to_host:
-                async for told in to_host:
-                    text = told.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    pipe.write(text.encode())
-
-        tasks.start_soon(take_lines)
-        tasks.start_soon(give_lines)
-        try:
-            yield read, write
-        finally:
-            tasks.cancel_scope.cancel()
-
-
-def _message(line: bytes) -> SessionMessage:
-    return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))

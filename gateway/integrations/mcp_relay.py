@@ -7,11 +7,11 @@ Everything passes as it came, in both directions and in every version of the pro
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import anyio
-from mcp.shared.dispatcher import CallOptions
+from mcp.shared.dispatcher import CallOptions, ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
@@ -64,16 +64,16 @@ class Relay:
         method: str,
         params: Params,
         request_id: RequestId | None,
-        tell: Callable[[float, str], Awaitable[None]],
+        tell: ProgressFnT,
     ) -> JsonObject:
-        """Answer a client's request. `tell` sends the client a note of progress about it. Raises
-        MCPError."""
+        """Answer a client's request. `request_id` is the server's name of it, unless it is None;
+        `tell` sends the client a note of progress about it. Raises MCPError."""
         given = dict(params or {})
         if method == "tools/call":
             return await self._call_tool(given, request_id, tell)
         if method == "initialize":
             self._client = _client_of(given.get("clientInfo"))
-        result = await self._send(method, given, request_id)
+        result = await self._send(method, given, request_id, tell)
         if method == "initialize" and isinstance(result.get("protocolVersion"), str):
             self._version = result["protocolVersion"]
         return self._learn(given, result) if method == "tools/list" else result
@@ -93,19 +93,19 @@ class Relay:
         self,
         params: JsonObject,
         request_id: RequestId | None,
-        tell: Callable[[float, str], Awaitable[None]],
+        tell: ProgressFnT,
     ) -> JsonObject:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not isinstance(arguments, dict | None):
             raise MCPError(INVALID_PARAMS, "a call has a name, and an object as its arguments")
 
         async def wait(told: int) -> None:  # less than what the server begins with
-            await tell(told / 1_000_000, "waiting for approval")
+            await tell(told / 1_000_000, None, "waiting for approval")
 
-        meta = params.get("_meta")
-        client = meta.get(CLIENT_INFO_META_KEY) if isinstance(meta, dict) else None
+        meta = _meta_of(params)
         tool = await self._find(name, meta)
-        call = Call(params=params, tool=tool, client=_client_of(client) or self._client, tell=wait)
+        client = _client_of(meta.get(CLIENT_INFO_META_KEY)) or self._client
+        call = Call(params=params, tool=tool, client=client, tell=wait)
         answered = await self._gate.ask(call)
         outcome = answered.outcome
         if not outcome.runs or outcome.arguments is None:
@@ -115,7 +115,7 @@ class Relay:
             params = {**params, "arguments": outcome.arguments}
         began = time.monotonic()
         try:
-            result = await self._send("tools/call", params, request_id)
+            result = await self._send("tools/call", params, request_id, tell)
         except BaseException as error:
             answered.report(Execution.FAILED, detail=type(error).__name__)
             raise
@@ -123,11 +123,11 @@ class Relay:
         answered.report(_execution_of(result), duration_ms=spent)
         return result
 
-    async def _find(self, name: str, meta: Any) -> Tool | None:
+    async def _find(self, name: str, meta: JsonObject) -> Tool | None:
         """Return what the server says of a tool; it is asked where its client has not."""
         if name in self._tools:
             return self._tools[name]
-        kept = {key: value for key, value in meta.items() if key != "progressToken"} if meta else {}
+        kept = {key: value for key, value in meta.items() if key != "progressToken"}
         params: JsonObject = {"_meta": kept} if kept else {}
         try:
             with anyio.fail_after(_LISTING_SECONDS):
@@ -157,9 +157,15 @@ class Relay:
         return {**result, "tools": shown}
 
     async def _send(
-        self, method: str, params: JsonObject, request_id: RequestId | None
+        self,
+        method: str,
+        params: JsonObject,
+        request_id: RequestId | None,
+        tell: ProgressFnT | None = None,
     ) -> JsonObject:
         opts = self._options(method, params)
+        if tell is not None and "progressToken" in _meta_of(params):
+            opts["on_progress"] = tell
         if request_id is not None:
             opts["request_id"] = request_id
         if method in _NEVER_CANCELLED:
@@ -167,10 +173,12 @@ class Relay:
         return await self._server.send_raw_request(method, params, opts)
 
     def _options(self, method: str, params: JsonObject) -> CallOptions:
-        """Return the HTTP headers that the protocol wants beside a message; pipes leave them out."""
+        """Return the headers that the protocol wants where it is spoken over HTTP."""
         version = _version_of(params)
         if version is None:
-            return {"headers": {MCP_PROTOCOL_VERSION_HEADER: self._version}} if self._version else {}
+            return (
+                {"headers": {MCP_PROTOCOL_VERSION_HEADER: self._version}} if self._version else {}
+            )
         headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}
         name = params.get(NAME_BEARING_METHODS.get(method, ""))
         if isinstance(name, str):
@@ -182,10 +190,14 @@ class Relay:
         return {"headers": headers}
 
 
+def _meta_of(params: JsonObject) -> JsonObject:
+    meta = params.get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
 def _version_of(params: JsonObject) -> str | None:
     """Return the version that a message names itself, as those since 2026-07-28 do."""
-    meta = params.get("_meta")
-    version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None
+    version = _meta_of(params).get(PROTOCOL_VERSION_META_KEY)
     return version if isinstance(version, str) else None
 
 
@@ -206,5 +218,3 @@ def _without(tool: Any, name: str) -> Any:
     if not isinstance(tool, dict):
         return tool
     return {key: value for key, value in tool.items() if key != name}
-
-

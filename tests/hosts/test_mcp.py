@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,7 +15,6 @@ import pytest
 import pytest_asyncio
 from mcp import Client
 from mcp.client._memory import InMemoryTransport
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.memory import create_client_server_memory_streams
 
@@ -27,8 +23,7 @@ from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
 from gateway.integrations import mcp_proxy
 from gateway.integrations.mcp_calls import CallGate
-from gateway.integrations.mcp_command import options
-from gateway.models import Execution, Reason, Status
+from gateway.models import Execution, Status
 from tests.api.replica import AGENT, AGENT_TOKEN, POLICY, Replica, replica
 from tests.hosts.mcp_downstream import HOSTILE, Downstream
 from tests.waiting import moment
@@ -60,9 +55,7 @@ class Desk:
         async def note(progress: float, total: float | None, message: str | None) -> None:
             self.progress.append((progress, message))
 
-        return asyncio.create_task(
-            self.client.call_tool(tool, arguments, progress_callback=note)
-        )
+        return asyncio.create_task(self.client.call_tool(tool, arguments, progress_callback=note))
 
     async def asked(self, count: int = 1) -> list[Record]:
         """Return what waits, once that many requests do; the oldest first."""
@@ -164,7 +157,7 @@ async def test_an_approved_call_runs_as_it_was_shown(gate: Replica, mode: str) -
         ("abort", {"message": "stop"}, "not run: denied by ann: stop", True),
     ],
 )
-async def test_whatever_a_person_does_but_approve_runs_nothing(  # noqa: PLR0913 (parametrized)
+async def test_whatever_a_person_does_but_approve_runs_nothing(
     gate: Replica, mode: str, action: str, more: dict[str, Any], told: str, is_error: bool
 ) -> None:
     """The model reads it as the tool's result."""
@@ -213,7 +206,8 @@ async def test_an_abort_ends_the_session(gate: Replica) -> None:
         assert (await gate.decided(stopped.id, "abort", message="stop it")).status == 200
         assert "stop it" in text_of(await first)
         assert "the session was stopped" in text_of(await second)
-        assert "the session was stopped" in text_of(await desk.client.call_tool("write", {"path": "c"}))
+        third = await desk.client.call_tool("write", {"path": "c"})
+        assert "the session was stopped" in text_of(third)
         await desk.asked(0)
         calling = other.call(path="d")
         await other.answer()
@@ -248,7 +242,7 @@ async def test_without_a_gateway_nothing_runs(gate: Replica, mode: str) -> None:
         result = await desk.client.call_tool("write", {"path": "a"})
         assert result.is_error and "does not answer" in text_of(result)
         assert desk.downstream.ran == []
-        assert len((await desk.client.list_tools()).tools) == 8
+        assert len((await desk.client.list_tools()).tools) == 9
 
 
 async def test_an_error_of_ours_runs_nothing(gate: Replica) -> None:
@@ -264,8 +258,9 @@ async def test_an_error_of_ours_runs_nothing(gate: Replica) -> None:
 async def test_a_cancelled_call_is_withdrawn(gate: Replica, mode: str) -> None:
     """The client gives up; the card closes, and the late approval executes nothing."""
     async with desk_of(gate, mode) as desk:
-        with pytest.raises(MCPError, match="timed out"):
-            await desk.client.call_tool("write", {"path": "a"}, read_timeout_seconds=0.2)
+        calling = desk.call(path="a")
+        await desk.asked()
+        calling.cancel()
         (record,) = await ended(gate, 1)
         assert (record.status, record.request.arguments) == (Status.CANCELLED, {"path": "a"})
         late = await gate.decided(record.id, "approve")
@@ -277,13 +272,10 @@ async def test_a_cancelled_call_is_withdrawn(gate: Replica, mode: str) -> None:
 async def test_a_running_call_is_cancelled_at_the_server(gate: Replica, mode: str) -> None:
     """The server is told once its client has given up what was approved; the report says failed."""
     async with desk_of(gate, mode) as desk:
-        calling = asyncio.create_task(
-            desk.client.call_tool("slow", read_timeout_seconds=1.0)
-        )
+        calling = desk.call("slow")
         record = await desk.answer()
         await desk.downstream.started.wait()
-        with pytest.raises(MCPError, match="timed out"):
-            await calling
+        calling.cancel()
         while desk.downstream.ended != ["slow"]:
             await moment()
         told = await desk.ended(record, lambda one: one.report)
@@ -326,7 +318,9 @@ async def test_everything_but_calls_passes(gate: Replica, mode: str) -> None:
         assert tools["write"].annotations is not None
         [note] = (await client.read_resource("note://today")).contents
         assert isinstance(note, types.TextResourceContents) and note.text == "buy milk"
-        assert [str(one.uri) for one in (await client.list_resources()).resources] == ["note://today"]
+        assert [str(one.uri) for one in (await client.list_resources()).resources] == [
+            "note://today"
+        ]
         [template] = (await client.list_resource_templates()).resource_templates
         assert template.uri_template == "note://{day}/all"
         [said] = (await client.get_prompt("greet", {"name": "Ann"})).messages
@@ -337,7 +331,8 @@ async def test_everything_but_calls_passes(gate: Replica, mode: str) -> None:
         assert completed.completion.values == ["An!"]
         with pytest.raises(MCPError):
             await client.read_resource("note:/nothing")
-        assert await gate.core.requests.page(Query()) == await gate.core.requests.page(Query(final=True))
+        assert not (await gate.core.requests.page(Query())).items
+        assert not (await gate.core.requests.page(Query(final=True))).items
 
 
 async def test_a_changed_list_is_told(gate: Replica) -> None:
@@ -415,7 +410,9 @@ async def test_what_stands_beside_the_arguments_is_shown(gate: Replica) -> None:
     async with desk_of(gate) as desk:
         calling = asyncio.create_task(
             desk.client.call_tool(
-                "write", {"path": "a"}, input_responses={"sure": {"action": "accept", "content": {"ok": True}}}  # type: ignore[dict-item]
+                "write",
+                {"path": "a"},
+                input_responses={"sure": {"action": "accept", "content": {"ok": True}}},  # type: ignore[dict-item]
             )
         )
         record = await desk.answer("deny")
