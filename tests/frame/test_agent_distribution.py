@@ -30,10 +30,11 @@ SERVER_LIBRARIES = {
 }  # fmt: skip
 # Modules that need an extra, a test runner or a host; all others import on rfc8785 alone.
 WITH_EXTRAS = {
-    "gateway.client.pytest_plugin", "gateway.client.redis_transport", "gateway.integrations.mcp_http",
-    "gateway.integrations.mcp_pipes", "gateway.integrations.mcp_proxy",
-    "gateway.integrations.mcp_relay", "gateway.integrations.mcp_server",
-    "gateway.integrations.udspy", "gateway.wire.redis_address", "gateway.wire.redis_multiplexer",
+    "gateway.client.pytest_plugin", "gateway.client.redis_transport",
+    "gateway.integrations.mcp_http", "gateway.integrations.mcp_pipes",
+    "gateway.integrations.mcp_proxy", "gateway.integrations.mcp_relay",
+    "gateway.integrations.mcp_server", "gateway.integrations.udspy",
+    "gateway.wire.redis_address", "gateway.wire.redis_multiplexer",
 }  # fmt: skip
 IMPORT_EACH = """
 import importlib, json, pkgutil, sys

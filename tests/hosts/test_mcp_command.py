@@ -22,7 +22,9 @@ from gateway.models import Reason, Status
 from tests.api.replica import Replica
 from tests.frame.tree import ROOT
 from tests.hosts.conftest import environment
+from tests.hosts.mcp_downstream import Downstream
 from tests.hosts.test_mcp import ERAS, text_of
+from tests.hosts.test_mcp_http import served
 from tests.waiting import moment
 
 BEHIND = (sys.executable, "-m", "tests.hosts.mcp_downstream")
@@ -252,3 +254,30 @@ def test_a_token_that_is_missing(
     words = ["proxy", "--url", "http://127.0.0.1:9", "--token-env", "NO_SUCH_TOKEN"]
     assert mcp_command.main(words) == 2
     assert "NO_SUCH_TOKEN" in capsys.readouterr().err
+
+
+async def test_a_server_at_an_address_gets_its_token(gate: Replica, tmp_path: Path) -> None:
+    """The bearer token of the variable that was named, and of nothing else."""
+    heard: list[str] = []
+    application = Downstream().server.streamable_http_app()
+
+    async def listening(scope: Any, receive: Any, send: Any) -> None:
+        headers = dict(scope.get("headers", ()))
+        if scope["type"] == "http":
+            heard.append(headers.get(b"authorization", b"").decode())
+        await application(scope, receive, send)
+
+    async with served(listening) as url:
+        own = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "gateway.cli", "mcp", "proxy", "--url", url, "--token-env", "MINE"],
+            env=around(gate, tmp_path),
+        )
+        async with Client(own) as client:
+            calling = asyncio.create_task(client.call_tool("write", {"path": "a"}))
+            record = await asked(gate)
+            assert (await gate.decided(record.id, "approve")).status == 200
+            assert text_of(await calling) == "wrote a"
+    assert set(heard) == {"Bearer kept"}
+    assert record.request.tool == "mcp__127.0.0.1__write"
+    assert record.request.context.cwd is None
