@@ -22,6 +22,9 @@ log = logging.getLogger("gateway.integrations")
 PROGRESS_SECONDS = 10.0
 """Between two notes to a client that it is still waited; many give up after 60 without one."""
 
+GOODBYE_SECONDS = 5.0
+"""For which a process that ends still tells the gateway what it has to."""
+
 ALLOWED = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT)
 
 _LONGEST_CLAIM = 600
@@ -167,8 +170,8 @@ class CallGate:
         """Withdraw what still waits, and send what is to be reported."""
         for asking in self._asking:
             asking.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
-        await asyncio.gather(*self._reports, return_exceptions=True)
+        await end(self._asking)
+        await end(self._reports)
 
     async def _wait(self, asking: asyncio.Task[_Asked], tell: Tell) -> _Asked:
         told = 0
@@ -246,6 +249,15 @@ class CallGate:
 
 
 _Asked = tuple[ApprovalRequest | None, Outcome]
+
+
+async def end(tasks: set[asyncio.Task[Any]]) -> None:
+    """Wait for tasks for a moment, then end them: a gateway may not answer for long."""
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=GOODBYE_SECONDS)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
 
 def result_of(outcome: Outcome) -> JsonObject:

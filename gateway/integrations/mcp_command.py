@@ -19,6 +19,7 @@ from gateway.client.reach import say_on_stderr
 from gateway.errors import GatewayError, Misconfigured
 from gateway.integrations.mcp_calls import CallGate, Connect
 from gateway.models import Context
+from gateway.wire.local_discovery import secret
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FAILED = 1
@@ -68,14 +69,14 @@ async def _proxy(given: argparse.Namespace) -> int:
     server = mcp_proxy.Server(
         command=tuple(given.command), url=given.url, token=_token(given.token_env)
     )
-    where = Context(host=urlsplit(given.url).netloc) if given.url else None
+    where = Context(host=urlsplit(given.url).hostname) if given.url else None
     gone = False
     async with connecting(given.agent) as connect:
         make_gate = partial(CallGate, connect, given.name, where=where, timeout=given.timeout)
         if given.listen:
             from gateway.integrations import mcp_http  # noqa: PLC0415 (loads a web server)
 
-            token = os.environ.get("GATEWAY_MCP_TOKEN") or None
+            token = secret("GATEWAY_MCP_TOKEN")
             front = partial(mcp_http.Front, server.opened, make_gate, token=token)
             await mcp_http.listen(lambda near: front(loopback=near), given.listen, token)
             return 0

@@ -229,10 +229,16 @@ class Front:
     async def _hold_shared(
         self, *, task_status: anyio.abc.TaskStatus[tuple[Relay, anyio.Event]]
     ) -> None:
-        peer = self._subscribers
-        async with link(self._open, lambda: peer, self._make_gate()) as (relay, gone):
-            task_status.started((relay, gone))
-            await gone.wait()
+        peer, began = self._subscribers, False
+        try:
+            async with link(self._open, lambda: peer, self._make_gate()) as (relay, gone):
+                task_status.started((relay, gone))
+                began = True
+                await gone.wait()
+        except Exception:  # the next message opens another one
+            if not began:
+                raise
+            log.exception("the shared server has ended")
 
 
 def is_loopback(host: str) -> bool:

@@ -80,8 +80,8 @@ class Relay:
 
     async def notify(self, method: str, params: Params) -> None:
         """Pass a client's notification on. A cancellation has ended its request already, which has
-        told the server where the server knew of it."""
-        if method != "notifications/cancelled":
+        told the server where the server knew of it; a call that wants no answer is not passed."""
+        if method not in ("notifications/cancelled", "tools/call"):
             await self._server.notify(method, params, self._options(method, dict(params or {})))
 
     def note(self, method: str) -> None:

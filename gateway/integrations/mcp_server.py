@@ -18,7 +18,7 @@ from pydantic import Field
 from gateway.client import AsyncClient, Outcome, OutcomeKind
 from gateway.client.outcome import outcome_of
 from gateway.errors import GatewayError, NotFound
-from gateway.integrations.mcp_calls import PROGRESS_SECONDS, Connect
+from gateway.integrations.mcp_calls import PROGRESS_SECONDS, Connect, end
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -90,7 +90,7 @@ class AskTools:
             await server.run(*streams, server.create_initialization_options())
         finally:
             with anyio.CancelScope(shield=True):
-                await asyncio.gather(*self._tasks, return_exceptions=True)
+                await end(self._tasks)
 
     async def request_approval(
         self,

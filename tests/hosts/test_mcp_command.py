@@ -125,7 +125,8 @@ async def proxy(gate: Replica, home: Path, *words: str) -> AsyncIterator[Proxy]:
 
 async def test_lines_that_are_no_messages(gate: Replica, tmp_path: Path) -> None:
     """A batch, which could hide a call, rubbish, and a call whose arguments are no object: an
-    error for each, and nothing of it reaches the server or a person. The next one is read."""
+    error for each; a call as a notification: nothing. None of it reaches the server or a person,
+    and the next message is read."""
     hidden = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "write"}}
     async with proxy(gate, tmp_path) as one:
         await one.begin()
@@ -135,6 +136,8 @@ async def test_lines_that_are_no_messages(gate: Replica, tmp_path: Path) -> None
             assert (refused["id"], refused["error"]["code"]) == (None, -32700)
         await one.say({**hidden, "params": {"name": "write", "arguments": [1]}})
         assert (await one.hear())["error"]["code"] == -32602
+        silent = {"name": "write", "arguments": {"path": str(tmp_path / "a.txt")}}
+        await one.say({"jsonrpc": "2.0", "method": "tools/call", "params": silent})
         await one.say(PING)
         assert await one.hear() == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert not (await gate.core.requests.page(Query())).items

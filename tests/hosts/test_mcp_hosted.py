@@ -50,7 +50,8 @@ class Messages:
             self.told.append(asked)
             block = self._use if len(self.told) == 1 else block
         uses = block["type"] == "tool_use"
-        start = {**block, **({"input": {}} if uses else {"text": ""})}
+        empty: dict[str, Any] = {"input": {}} if uses else {"text": ""}
+        start = {**block, **empty}
         delta = (
             {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
             if uses
