@@ -200,7 +200,7 @@ class CallGate:
         return self._stopped is not None
 
     def _after_the_stop(self) -> Outcome:
-        words = f"the session was stopped: {self._stopped}"
+        words = f"the session was stopped: {self._stopped or 'the proxy ends'}"
         return Outcome(kind=OutcomeKind.ABORTED, message=words)
 
     def _make_request(self, client: AsyncClient, call: Call) -> ApprovalRequest:

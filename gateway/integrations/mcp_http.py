@@ -6,14 +6,16 @@ A client of the handshake era has a session of its own, with a server of its own
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import logging
+import signal
 import socket
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -249,6 +251,19 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+class _Server(uvicorn.Server):
+    """Is stopped by us: by itself it raises the signal again, before what waits is withdrawn."""
+
+    def stop(self) -> None:
+        """End as soon as the calls have."""
+        self.should_exit = True
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone."""
+        yield
+
+
 async def listen(front: Callable[[bool], Front], place: str, token: str | None) -> None:
     """Serve at HOST:PORT until a signal. Raises Misconfigured, and OSError."""
     host, _, port = place.rpartition(":")
@@ -266,10 +281,12 @@ async def listen(front: Callable[[bool], Front], place: str, token: str | None) 
         place = f"[{host}]" if ":" in host else host
         sys.stderr.write(f"gateway mcp: http://{place}:{listening.getsockname()[1]}{PATH}\n")
         async with front(loopback).running() as application:
-            server = uvicorn.Server(
+            server = _Server(
                 uvicorn.Config(
                     application, lifespan="off", log_config=None, access_log=False,
                     timeout_graceful_shutdown=_GOODBYE_SECONDS,
                 )
             )  # fmt: skip
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, server.stop)
             await server.serve(sockets=[listening])

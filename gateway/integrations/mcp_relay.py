@@ -24,6 +24,7 @@ from mcp.shared.inbound import (
 )
 from mcp_types import CLIENT_INFO_META_KEY, INVALID_PARAMS, PROTOCOL_VERSION_META_KEY, RequestId
 
+from gateway.client import OutcomeKind
 from gateway.integrations.mcp_calls import Call, CallGate, Tool, result_of
 from gateway.models import Execution
 from gateway.wire.codec import JsonObject
@@ -108,6 +109,8 @@ class Relay:
         call = Call(params=params, tool=tool, client=client, tell=wait)
         answered = await self._gate.ask(call)
         outcome = answered.outcome
+        if outcome.kind is OutcomeKind.RESPONDED:
+            answered.report(Execution.SKIPPED)
         if not outcome.runs or outcome.arguments is None:
             told = result_of(outcome)
             return {**told, "resultType": "complete"} if _version_of(params) else told

@@ -189,8 +189,10 @@ async def test_a_persons_text_stands_in_a_typed_results_place(gate: Replica) -> 
         listed = (await desk.client.list_tools()).tools
         assert all(tool.output_schema is None for tool in listed)
         calling = desk.call("weather", place="Rome")
-        await desk.answer("respond", result="it rains")
+        record = await desk.answer("respond", result="it rains")
         assert text_of(await calling) == "it rains"
+        told = await desk.ended(record, lambda one: one.report)
+        assert told.report is not None and told.report.execution is Execution.SKIPPED
         calling = desk.call("weather", place="Oslo!")
         await desk.answer()
         assert (await calling).structured_content == {"degrees": 5}

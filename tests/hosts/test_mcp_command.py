@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp.shared.exceptions import MCPError
 
 from gateway.domain.records import Query, Record
 from gateway.integrations import mcp_command
@@ -202,7 +203,7 @@ async def test_the_server_that_asks_is_a_command(gate: Replica, tmp_path: Path) 
 
 
 async def test_the_proxy_listens(gate: Replica, tmp_path: Path) -> None:
-    """It says at which address, and ends by a signal."""
+    """It says at which address; a signal ends it, and withdraws what waits."""
     words = [*PROXY[:4], "--listen", "127.0.0.1:0", *PROXY[4:]]
     async with proxy(gate, tmp_path, *words) as one:
         assert one.process.stderr is not None
@@ -211,8 +212,14 @@ async def test_the_proxy_listens(gate: Replica, tmp_path: Path) -> None:
             calling = asyncio.create_task(client.call_tool("write", {"path": "a"}))
             assert (await gate.decided((await asked(gate)).id, "approve")).status == 200
             assert text_of(await calling) == "wrote a"
-        one.process.send_signal(signal.SIGTERM)
-        assert await one.process.wait() in (0, -signal.SIGTERM)
+            calling = asyncio.create_task(client.call_tool("write", {"path": "b"}))
+            record = await asked(gate)
+            one.process.send_signal(signal.SIGTERM)
+            assert await one.process.wait() == 0
+            ended = await gate.core.requests.get(record.id)
+            assert ended.status is Status.CANCELLED
+            with pytest.raises(MCPError):
+                await calling
 
 
 @pytest.mark.parametrize(
