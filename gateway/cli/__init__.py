@@ -12,7 +12,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code.
 
     `ask`, `wait` and `run` run once per tool call of an agent, so they load no other command.
-    `hook`, which a host starts, and `bridge`, which runs beside one, load the agent's side alone.
+    `hook`, which a host starts, `bridge`, which runs beside one, and `mcp` load the agent's side
+    alone.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] and words[0].startswith("--env-file"):
@@ -40,6 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from gateway.integrations.bridge import main as bridge  # noqa: PLC0415 (see above)
 
         return bridge(words[1:])
+    if words[:1] == ["mcp"]:
+        from gateway.integrations.mcp_command import main as mcp  # noqa: PLC0415 (see above)
+
+        return mcp(words[1:])
     from gateway.cli.commands import run  # noqa: PLC0415 (see above)
 
     return run(words)

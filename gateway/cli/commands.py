@@ -137,6 +137,7 @@ def _add_server_commands(verbs: Verbs) -> None:
         ("run", "ask for a command, and run exactly what was approved"),
         ("hook", "be the hook of a host that starts it, such as picoclaw"),
         ("bridge", "ask for a host beside it: dexto, gptme-server"),
+        ("mcp", "stand before an MCP server, or be one that people answer"),
     ):
         verbs.add_parser(name, help=words, add_help=False)
 

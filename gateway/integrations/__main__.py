@@ -1,5 +1,5 @@
-"""The command `gateway` where only the agent's side is installed: `ask`, `wait`, `run`, `hook`
-and `bridge`."""
+"""The command `gateway` where only the agent's side is installed: `ask`, `wait`, `run`, `hook`,
+`bridge` and `mcp`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from gateway.client.ask import main as ask
 from gateway.client.run_command import main as run_command
 from gateway.errors import InvalidRequest
-from gateway.integrations import bridge, picoclaw
+from gateway.integrations import bridge, mcp_command, picoclaw
 
-_COMMANDS = ("ask", "wait", "run", "hook", "bridge")
+_COMMANDS = ("ask", "wait", "run", "hook", "bridge", "mcp")
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -27,6 +27,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         return bridge.main(words[1:])
     if words[:1] == ["run"]:
         return run_command(words)
+    if words[:1] == ["mcp"]:
+        return mcp_command.main(words[1:])
     return picoclaw.main(words) if words[:1] == ["hook"] else ask(words)
 
 

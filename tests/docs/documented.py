@@ -234,7 +234,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway agent add NAME": Line("(?s)token +agw_.*redis user"),
     **{
         f"gateway agent add {name}": Line(rf"(?s)token +agw_.*GATEWAY_AGENT={name}")
-        for name in ("ci", "dexto", "go", "gptme", "picoclaw", "refunds", "udspy")
+        for name in ("ci", "dexto", "go", "gptme", "mcp", "picoclaw", "refunds", "udspy")
     },
     "gateway agent add NAME --owner PERSON": Line("token +agw_"),
     "gateway agent rotate NAME": Line("token +agw_", first=("gateway agent add NAME",)),
@@ -416,6 +416,23 @@ ELSEWHERE = {
     "gateway hook picoclaw [--timeout S] [--workspace DIR]": (
         "hosts/test_picoclaw.py::test_the_command_is_a_hook"
     ),
+    "gateway mcp": "hosts/test_mcp_command.py::test_a_wrong_command_line",
+    "gateway mcp proxy": (
+        "hosts/test_mcp_command.py::test_a_client_starts_the_proxy_in_the_servers_place"
+    ),
+    "gateway mcp proxy [--name NAME] [--listen HOST:PORT] -- COMMAND…": (
+        "hosts/test_mcp_command.py::test_the_proxy_listens"
+    ),
+    "gateway mcp proxy --name files --listen 127.0.0.1:8900 -- COMMAND": (
+        "hosts/test_mcp_command.py::test_the_proxy_listens"
+    ),
+    "gateway mcp proxy --url URL": (
+        "hosts/test_mcp_command.py::test_a_server_at_an_address_gets_its_token"
+    ),
+    "gateway mcp proxy --name files --url https://mcp.example.com/mcp --token-env FILES_TOKEN": (
+        "hosts/test_mcp_command.py::test_a_server_at_an_address_gets_its_token"
+    ),
+    "gateway mcp server": "hosts/test_mcp_command.py::test_the_server_that_asks_is_a_command",
     "gateway bridge dexto": "hosts/test_dexto.py::test_remembering_is_the_gateways",
     "gateway bridge dexto --url http://127.0.0.1:3000": (
         "hosts/test_dexto.py::test_remembering_is_the_gateways"
@@ -464,6 +481,7 @@ NOT_HERE = {
         "make test-hosts",
         "make test-hosts HOSTS=aap",
         "make test-hosts HOSTS=gptme",
+        "make test-hosts HOSTS=mcp",
         "make test-hosts HOSTS=udspy",
         "pip install 'gptme[server]'",
         "pip install agentapprovalprotocol",
