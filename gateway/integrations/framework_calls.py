@@ -22,8 +22,10 @@ from gateway.client.gate import ALLOWED
 from gateway.client.outcome import ended, outcome_of
 from gateway.errors import Aborted, Conflict, InvalidRequest, NotFound, OverBudget, Unreachable
 from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, State, Status
+from gateway.wire.codec import JsonObject
 
 _LONGEST_PAUSE = 1.0
+_SAID = ("call_id", "kind", "allowed", "schema")
 _WORDS = {
     OutcomeKind.EXPIRED: "nobody answered in time, so it is neither approved nor denied",
     OutcomeKind.UNREACHABLE: "the approval gateway does not answer, so nobody could approve it",
@@ -41,6 +43,7 @@ class FrameworkCall:
     hint: str = ""
     kind: Kind = Kind.TOOL
     allowed: tuple[Action, ...] = ALLOWED
+    schema: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,8 @@ class FrameworkGate:
         except Unreachable as error:
             return [ended(error) for _ in calls]
         requests = self._requests(client, calls, session)
-        asking = client.start(_ask_all(client.inner, _sendable(requests)))
-        return _raise_abort(_merge(requests, client.wait_for_result(asking)))
+        answers = client.wait_for_result(client.start(_ask_all(client.inner, _sendable(requests))))
+        return _raise_abort(_merge(requests, answers))
 
     async def settle(
         self,
@@ -109,7 +112,10 @@ class FrameworkGate:
 
         Raises as `ask` does. Each approval is handed out once: later its call is told as used.
         """
-        client = self._client or current_client()
+        try:
+            client = self._client or current_client()
+        except Unreachable:  # nobody was asked: whoever resumes asks
+            return Paused([], state)
         # In an empty place: whichever process goes on runs it.
         requests = self._requests(client, calls, session, context=Context())
         asked = _sendable(requests)
@@ -146,7 +152,7 @@ def _request(
     client: Client, call: FrameworkCall, details: dict[str, Any]
 ) -> ApprovalRequest | Outcome:
     try:
-        said = {name: getattr(call, name) for name in ("call_id", "kind", "allowed")}
+        said = {name: getattr(call, name) for name in _SAID}
         hint = {"hint": call.hint} if call.hint else {}
         return client.request(call.tool, call.arguments, **{**said, **hint, **details})
     except (InvalidRequest, TypeError, ValueError) as error:

@@ -50,11 +50,10 @@ class DeferredTools:
 
         What runs is what people were asked about, whatever was kept, and once.
         """
-        from pydantic import TypeAdapter  # noqa: PLC0415 (the vendor's)
-        from pydantic_ai import DeferredToolRequests, ModelMessagesTypeAdapter  # noqa: PLC0415
+        from pydantic_ai import ModelMessagesTypeAdapter  # noqa: PLC0415 (the vendor)
 
         messages = ModelMessagesTypeAdapter.validate_python(paused.state["messages"])
-        requests = TypeAdapter(DeferredToolRequests).validate_python(paused.state["requests"])
+        requests = _find_requests(messages, paused.state["metadata"])
         return await self._settle(agent, messages, requests, timeout, run)
 
     async def _answer(self, context: Any, requests: Any) -> Any:
@@ -74,11 +73,14 @@ class DeferredTools:
     async def _settle(
         self, agent: Any, messages: list[Any], requests: Any, timeout: float, run: dict[str, Any]
     ) -> Any:
-        from pydantic_core import to_jsonable_python  # noqa: PLC0415 (the vendor's)
+        from pydantic_ai import ModelMessagesTypeAdapter  # noqa: PLC0415 (the vendor)
 
         if requests.calls:
             raise GatewayError("a call that is to run elsewhere is no approval: answer it yourself")
-        state = to_jsonable_python({"messages": messages, "requests": requests})
+        state = {
+            "messages": ModelMessagesTypeAdapter.dump_python(messages, mode="json"),
+            "metadata": {one.tool_call_id: _why(requests, one) for one in requests.approvals},
+        }
         session = messages[-1].conversation_id
         outcomes = await self._gate.settle(_calls(requests), session, state, timeout=timeout)
         if isinstance(outcomes, Paused):
@@ -88,6 +90,15 @@ class DeferredTools:
         return await self._go_on(agent, again, timeout, run)
 
 
+def _find_requests(messages: list[Any], metadata: dict[str, Any]) -> Any:
+    """Return the calls that a run was paused for, from what was kept."""
+    from pydantic_ai import DeferredToolRequests, ToolCallPart  # noqa: PLC0415 (the vendor)
+
+    parts = [one for message in messages for one in message.parts if isinstance(one, ToolCallPart)]
+    waiting = {one.tool_call_id: one for one in parts if one.tool_call_id in metadata}
+    return DeferredToolRequests(approvals=list(waiting.values()), metadata=metadata)
+
+
 def _calls(requests: Any) -> list[FrameworkCall]:
     """Return what the model calls; what a tool says of its own call is a hint."""
     return [
@@ -95,21 +106,25 @@ def _calls(requests: Any) -> list[FrameworkCall]:
             tool=one.tool_name,
             arguments=one.args_as_dict(),
             call_id=one.tool_call_id,
-            hint=_hint(requests.metadata.get(one.tool_call_id)),
+            hint="; ".join(f"{name}: {said}" for name, said in _why(requests, one).items()),
         )
         for one in requests.approvals
     ]
 
 
-def _hint(metadata: dict[str, Any] | None) -> str:
-    return "; ".join(f"{name}: {value}" for name, value in (metadata or {}).items())
+def _why(requests: Any, part: Any) -> dict[str, Any]:
+    """Return what a tool says of its own call."""
+    return dict(requests.metadata.get(part.tool_call_id) or {})
 
 
 def _results(requests: Any, outcomes: Sequence[Outcome]) -> Any:
     """Return Pydantic AI's answer to a batch: with who decided, and the request of each call."""
     from pydantic_ai import ToolApproved, ToolDenied  # noqa: PLC0415 (the vendor)
 
-    pairs = [(one.tool_call_id, one.tool_name, how) for one, how in zip(requests.approvals, outcomes, strict=True)]
+    pairs = [
+        (one.tool_call_id, one.tool_name, how)
+        for one, how in zip(requests.approvals, outcomes, strict=True)
+    ]
     return requests.build_results(
         approvals={
             call: ToolApproved(override_args=how.arguments)

@@ -456,6 +456,8 @@ NOT_HERE = {
         "make test-emulate",
         "make test-hosts",
         "make test-hosts HOSTS=gptme",
+        "make test-hosts HOSTS=langchain",
+        "make test-hosts HOSTS=pydantic-ai",
         "make test-hosts HOSTS=udspy",
         "pip install 'gptme[server]'",
         "pipx inject gptme dist/approval_gateway_agent-*.whl",

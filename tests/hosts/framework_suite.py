@@ -20,6 +20,7 @@ from tests.waiting import moment
 INLINE, PAUSING = 0, 1
 """The blocks of a page: one that waits, and one that goes on in another process."""
 _AGENTS = ROOT / "tests" / "hosts" / "agents"
+_KEPT = ("paused", "threads")
 _FILES = ("a.txt", "b.txt", "c.txt", "d.txt")
 
 
@@ -77,6 +78,23 @@ class Agent:
             await process.communicate()
         return self._ending(line.decode())
 
+    async def run_and_kill_within_the_tool(self, block: int) -> list[str]:
+        """Run a block until its tool has done its work and stays, and kill its process; return
+        which files are gone."""
+        process = await asyncio.create_subprocess_exec(
+            *(self._python, self._code, str(block)),
+            env=self._env((), {"STAY_IN_TOOL": "1"}),
+            cwd=self.folder,
+            stdin=asyncio.subprocess.PIPE,
+        )
+        try:
+            while all((self.folder / one).exists() for one in _FILES):
+                await moment()
+        finally:
+            process.kill()
+            await process.wait()
+        return [one for one in _FILES if not (self.folder / one).exists()]
+
     async def waiting(self, count: int) -> list[Record]:
         """Return the requests that wait once there are so many, by the path they name."""
         while len(items := (await self.gate.core.requests.page(Query())).items) < count:
@@ -88,6 +106,15 @@ class Agent:
         """Return how many requests there ever were."""
         found = [await self.gate.core.requests.page(Query(final=final)) for final in (False, True)]
         return sum(len(one.items) for one in found)
+
+    def kept(self) -> dict[Path, bytes]:
+        """Return the files in which a paused run is kept."""
+        return {one: one.read_bytes() for one in self.folder.iterdir() if one.stem in _KEPT}
+
+    def keep(self, files: dict[Path, bytes]) -> None:
+        """Put the files of a paused run back."""
+        for one, content in files.items():
+            one.write_bytes(content)
 
     def _ending(self, line: str) -> Ending:
         found = json.loads(line)
@@ -222,12 +249,12 @@ class PausingSuite(BatchSuite):
         paused = await agent.run_and_kill(PAUSING, *calls)
         assert (paused.end, paused.told, paused.deleted) == ("done", [], [])
         records = await agent.waiting(3)
-        kept = (agent.folder / "paused.json").read_text()
+        kept = agent.kept()
         for record, said in zip(records, _MIXED, strict=True):
             assert (await agent.gate.decided(record.id, **said)).status == 200
         _assert_mixed(await agent.run(PAUSING, *calls))
         (agent.folder / "a.txt").touch()
-        (agent.folder / "paused.json").write_text(kept)
+        agent.keep(kept)
         again = await agent.run(PAUSING, *calls)
         assert again.deleted == ["d.txt"]
         assert await agent.asked() == 3
@@ -246,7 +273,7 @@ class PausingSuite(BatchSuite):
         assert (await agent.gate.decided(second.id, "deny", message="keep it")).status == 200
         ending = await agent.run(PAUSING, *calls)
         assert ending.deleted == ["a.txt"]
-        assert "keep it" in ending.told[1]
+        assert any("keep it" in one for one in ending.told)
         assert await agent.asked() == 2
 
     async def test_an_abort_stops_a_paused_run(self, agent: Agent) -> None:
@@ -270,8 +297,9 @@ _MIXED: tuple[dict[str, Any], ...] = (
 
 
 def _assert_mixed(ending: Ending) -> None:
+    """Each call of the batch has its own answer, in whichever order the model is told."""
     assert (ending.end, ending.deleted) == ("done", ["a.txt", "d.txt"])
-    first, second, third = ending.told
-    assert "deleted a.txt" in first
-    assert "delete_file was not run: denied by ann: keep it" in second
-    assert "deleted d.txt" in third
+    assert len(ending.told) == 3
+    told = "\n".join(ending.told)
+    assert "deleted a.txt" in told and "deleted d.txt" in told
+    assert "delete_file was not run: denied by ann: keep it" in told

@@ -37,11 +37,29 @@ def run_page(model: Any) -> None:
     page = Path(os.environ["PAGE"]).read_text(encoding="utf-8")
     code, replaced = _MODEL.subn("", _BLOCK.findall(page)[int(sys.argv[1])])
     assert replaced == 1, "a block says `model = …` once"
+    if os.environ.get("STAY_IN_TOOL"):
+        _stay_after_deleting()
     end = "done"
     try:
         exec(compile(code, "page", "exec"), {"__name__": "__main__", "model": model})
     except Exception as error:  # the test reads which
         end = f"{type(error).__name__}: {error}"
-    print(json.dumps({"end": end, "told": told}), flush=True)
+    sys.stdout.write(json.dumps({"end": end, "told": told}) + "\n")
+    sys.stdout.flush()
     if os.environ.get("STAY"):  # to be killed
         sys.stdin.read()
+
+
+def _stay_after_deleting() -> None:
+    """Keep the page's tool from returning once it has deleted its file, so that it is killed
+    there."""
+    stays = False
+
+    def stay(event: str, given: tuple[Any, ...]) -> None:
+        nonlocal stays
+        if event == "os.remove" and str(given[0]).endswith(".txt") and not stays:
+            stays = True
+            Path(str(given[0])).unlink()
+            sys.stdin.read()
+
+    sys.addaudithook(stay)
