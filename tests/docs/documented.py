@@ -457,6 +457,7 @@ NOT_HERE = {
         "make test-hosts",
         "make test-hosts HOSTS=gptme",
         "make test-hosts HOSTS=langchain",
+        "make test-hosts HOSTS=openai-agents",
         "make test-hosts HOSTS=pydantic-ai",
         "make test-hosts HOSTS=udspy",
         "pip install 'gptme[server]'",
