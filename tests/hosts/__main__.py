@@ -21,6 +21,11 @@ HOSTS = ROOT / "build" / "hosts"
 VERSIONS = ROOT / "tests" / "hosts" / "versions.toml"
 
 
+def module(name: str) -> str:
+    """Return how the modules of a host's tests begin, after `test_`."""
+    return name.replace("-", "_")
+
+
 class Count:
     """A plugin of pytest that counts what ran, what was skipped and what failed."""
 
@@ -64,7 +69,7 @@ def main(words: list[str]) -> int:
     for name in named or known:
         install(name, known[name])
         count = Count()
-        tests = sorted(map(str, (ROOT / "tests" / "hosts").glob(f"test_{name}*.py")))
+        tests = sorted(map(str, (ROOT / "tests" / "hosts").glob(f"test_{module(name)}*.py")))
         code = pytest.main(["-q", "-m", "hosts", *tests], plugins=[count])
         missing = not count.ran or (count.skipped and os.environ.get("CI") == "true")
         worst = worst or int(code) or int(bool(missing))
