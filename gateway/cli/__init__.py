@@ -11,8 +11,8 @@ _LIGHT = ("ask", "wait")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code.
 
-    `ask` and `wait` run once per tool call of an agent, so they load no other command. `hook`,
-    which a host starts, and `bridge`, which runs beside one, load the agent's side alone.
+    `ask`, `wait` and `hook` run once per tool call of an agent, so they load no other command.
+    `bridge`, which runs beside a host, loads the agent's side alone.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] and words[0].startswith("--env-file"):
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return ask(words)
     if words[:1] == ["hook"]:
-        from gateway.integrations.picoclaw import main as hook  # noqa: PLC0415 (see above)
+        from gateway.integrations.hook_process import main as hook  # noqa: PLC0415 (see above)
 
         return hook(words)
     if words[:1] == ["bridge"]:

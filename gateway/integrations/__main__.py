@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gateway.client.ask import main as ask
 from gateway.errors import InvalidRequest
-from gateway.integrations import bridge, picoclaw
+from gateway.integrations.hook_process import main as hook
 
 _COMMANDS = ("ask", "wait", "hook", "bridge")
 
@@ -23,8 +23,10 @@ def run(argv: Sequence[str] | None = None) -> int:
         )
         return InvalidRequest.exit_code
     if words[:1] == ["bridge"]:
+        from gateway.integrations import bridge  # noqa: PLC0415 (a hook runs once per tool call)
+
         return bridge.main(words[1:])
-    return picoclaw.main(words) if words[:1] == ["hook"] else ask(words)
+    return hook(words) if words[:1] == ["hook"] else ask(words)
 
 
 if __name__ == "__main__":

@@ -368,8 +368,11 @@ ELSEWHERE = {
     "gateway doctor [--live]": "cli/test_doctor.py::test_live_without_a_chat_says_so",
     'eval "$(gateway completion bash)"': "cli/test_output.py::test_completion_completes",
     "gateway completion fish | source": "cli/test_output.py::test_completion_completes",
-    "gateway ask --hook claude-code": (
-        "client/test_host_hooks.py::test_an_approval_is_told_in_the_hosts_words"
+    "gateway hook claude-code": (
+        "hosts/test_hook_process.py::test_an_approval_is_told_in_the_hosts_words"
+    ),
+    "gateway hook codex || exit 2": (
+        "hosts/test_hook_process.py::test_an_approval_is_told_in_the_hosts_words"
     ),
     "gateway NAME": "cli/test_adapters.py::test_an_adapter_adds_commands",
     "gateway COMMAND NAME": "cli/test_adapters.py::test_an_adapter_adds_commands",
