@@ -12,7 +12,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code.
 
     `ask`, `wait` and `hook` run once per tool call of an agent, so they load no other command.
-    `bridge`, which runs beside a host, loads the agent's side alone.
+    `bridge`, which runs beside a host, and `install` load the agent's side alone.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] and words[0].startswith("--env-file"):
@@ -32,6 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from gateway.integrations.hook_process import main as hook  # noqa: PLC0415 (see above)
 
         return hook(words)
+    if words[:1] == ["install"]:
+        from gateway.integrations.install import main as install  # noqa: PLC0415 (see above)
+
+        return install(words[1:])
     if words[:1] == ["bridge"]:
         from gateway.integrations.bridge import main as bridge  # noqa: PLC0415 (see above)
 

@@ -1,5 +1,5 @@
-"""The command `gateway` where only the agent's side is installed: `ask`, `wait`, `hook`
-and `bridge`."""
+"""The command `gateway` where only the agent's side is installed: `ask`, `wait`, `hook`, `bridge`
+and `install`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.client.ask import main as ask
 from gateway.errors import InvalidRequest
 from gateway.integrations.hook_process import main as hook
 
-_COMMANDS = ("ask", "wait", "hook", "bridge")
+_COMMANDS = ("ask", "wait", "hook", "bridge", "install")
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -26,6 +26,10 @@ def run(argv: Sequence[str] | None = None) -> int:
         from gateway.integrations import bridge  # noqa: PLC0415 (a hook runs once per tool call)
 
         return bridge.main(words[1:])
+    if words[:1] == ["install"]:
+        from gateway.integrations import install  # noqa: PLC0415 (as above)
+
+        return install.main(words[1:])
     return hook(words) if words[:1] == ["hook"] else ask(words)
 
 

@@ -60,13 +60,18 @@ class Claude:
         self.work = folder / "work"
         self.work.mkdir()
 
+    @property
+    def settings_file(self) -> Path:
+        """The user's settings."""
+        return self.folder / ".claude" / "settings.json"
+
     def enforce(self, more: str = "") -> None:
         """Have the hook ask before every tool."""
         self.settings(PreToolUse=command(f"{HOOK} {more}"))
 
     def settings(self, **events: Any) -> None:
         """Write the user's settings, with one hook for each event."""
-        path = self.folder / ".claude" / "settings.json"
+        path = self.settings_file
         path.parent.mkdir(exist_ok=True)
         hooks = {name: [{"matcher": "*", "hooks": [hook]}] for name, hook in events.items()}
         path.write_text(json.dumps({"hooks": hooks}))
@@ -227,6 +232,34 @@ async def test_without_a_gateway_nothing_runs(claude: Claude) -> None:
         await finish(claude.start(model, SKIP, **NO_GATEWAY))
         assert "nobody was asked: gateway unreachable" in model.heard
     assert not (claude.work / "made").exists()
+
+
+async def test_what_install_writes_gates_and_what_undo_leaves_does_not(
+    claude: Claude, answer: Answer
+) -> None:
+    """In a scratch home, in both directions."""
+    async with coding_model() as model:
+        env = claude.environment(model)
+
+    async def install(*words: str) -> tuple[int, str]:
+        program = (sys.executable, "-m", "gateway.integrations", "install", "claude-code")
+        return await run(*program, *words, env=env, cwd=claude.work)
+
+    claude.settings()
+    before = claude.settings_file.read_text()
+    code, said = await install("--yes")
+    assert code == 0, said
+    code, said = await install("--check")
+    assert code == 0, said
+    async with coding_model(TOUCH) as model:
+        await finish(claude.start(model, SKIP), answer("deny", message="not on a Friday"))
+        assert "not on a Friday" in model.heard
+    assert not (claude.work / "made").exists()
+    assert (await install("--undo", "--yes"))[0] == 0
+    assert claude.settings_file.read_text() == before
+    async with coding_model(TOUCH) as model:
+        await finish(claude.start(model, SKIP))
+    assert (claude.work / "made").exists()
 
 
 class Screen:
