@@ -135,8 +135,9 @@ def _add_server_commands(verbs: Verbs) -> None:
         ("ask", "ask for approval; the exit code is the answer"),
         ("wait", "wait for what was asked with --no-wait"),
         ("run", "ask for a command, and run exactly what was approved"),
-        ("hook", "be the hook of a host that starts it, such as picoclaw"),
-        ("bridge", "ask for a host beside it: dexto, gptme-server"),
+        ("hook", "be the hook of a host that starts it, such as claude-code"),
+        ("bridge", "ask for a host beside it: dexto, gptme-server, opencode, acp"),
+        ("install", "have a host ask: claude-code, codex, gemini, cursor, copilot, opencode"),
         ("mcp", "stand before an MCP server, or be one that people answer"),
     ):
         verbs.add_parser(name, help=words, add_help=False)

@@ -19,7 +19,7 @@ from gateway.client.ask import (
     Formatter,
     add_shared_options,
     format_arguments,
-    guard_signals,
+    run_until_ended,
     say,
 )
 from gateway.client.check_decision import CheckedDecision
@@ -48,12 +48,12 @@ class _RunCommand(AskCommand):
         """Run what was approved, and report what became of it; return its exit code."""
         if verdict.status != "approved":
             return super().act_on(verdict, allowed)
-        assert self.request is not None
+        assert self._request is not None
         words = list(self.options.command)
         if verdict.arguments is not None:
-            words = ["/bin/sh", "-c", format_arguments(verdict.arguments, self.request, None)]
+            words = ["/bin/sh", "-c", format_arguments(verdict.arguments, self._request, None)]
         self.ran = True
-        return self._run_words(words, self.request["context"]["cwd"])
+        return self._run_words(words, self._request["context"]["cwd"])
 
     def _run_words(self, words: list[str], folder: str) -> int:
         """Run a command in a folder, and hand on the signals that it is sent through us."""
@@ -75,11 +75,11 @@ class _RunCommand(AskCommand):
 
     def _report(self, report: dict[str, Any]) -> None:
         """Say what became of it. The command runs all the same where the gateway is away."""
-        assert self.request is not None
-        path = f"/v1/requests/{self.request['id']}/report"
-        self.gateway.close()  # a command may run for hours, and no connection is kept for as long
+        assert self._request is not None
+        path = f"/v1/requests/{self._request['id']}/report"
+        self._gateway.close()  # a command may run for hours, and no connection is kept for as long
         try:
-            self.gateway.call("POST", path, {"report": report}, timeout=_REPORT_SECONDS)
+            self._gateway.call("POST", path, {"report": report}, timeout=_REPORT_SECONDS)
         except GatewayError as error:
             say(f"not reported: {error}")
 
@@ -126,7 +126,7 @@ def main(argv: Sequence[str]) -> int:
     if "/" in options.command[0]:
         options.file = [os.path.join(options.cwd or "", options.command[0]), *options.file]
     command = _RunCommand("run", options)
-    code = guard_signals("run", command.run)
+    code = run_until_ended(command)
     if command.ran:
         return code
     return min(NOT_RUN + code, _NO_GATEWAY)
@@ -145,7 +145,7 @@ is named by its path must not change meanwhile.""",
     add_shared_options(parser)
     parser.add_argument("--edit", action="store_true", help="allow edits, which /bin/sh then runs")
     parser.set_defaults(
-        tool="shell", arg=[], arguments=None, hook=None, json=False, kind="command", no_wait=False,
+        tool="shell", arg=[], arguments=None, json=False, kind="command", no_wait=False,
         role=[],
     )  # fmt: skip
     return parser

@@ -234,7 +234,17 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway agent add NAME": Line("(?s)token +agw_.*redis user"),
     **{
         f"gateway agent add {name}": Line(rf"(?s)token +agw_.*GATEWAY_AGENT={name}")
-        for name in ("ci", "dexto", "go", "gptme", "mcp", "picoclaw", "refunds", "udspy")
+        for name in (
+            "ci",
+            "claude-code",
+            "dexto",
+            "go",
+            "gptme",
+            "mcp",
+            "picoclaw",
+            "refunds",
+            "udspy",
+        )
     },
     "gateway agent add NAME --owner PERSON": Line("token +agw_"),
     "gateway agent rotate NAME": Line("token +agw_", first=("gateway agent add NAME",)),
@@ -375,8 +385,31 @@ ELSEWHERE = {
     "gateway doctor [--live]": "cli/test_doctor.py::test_live_without_a_chat_says_so",
     'eval "$(gateway completion bash)"': "cli/test_output.py::test_completion_completes",
     "gateway completion fish | source": "cli/test_output.py::test_completion_completes",
-    "gateway ask --hook claude-code": (
-        "client/test_host_hooks.py::test_an_approval_is_told_in_the_hosts_words"
+    "gateway hook": "hosts/test_hook_process.py::test_whatever_goes_wrong_blocks",
+    "gateway hook HOST [--timeout S] [--agent NAME] [--no-edit] [--defer]": (
+        "hosts/test_hook_process.py::test_whatever_goes_wrong_blocks"
+    ),
+    "gateway hook claude-code": (
+        "hosts/test_hook_process.py::test_an_approval_is_told_in_the_hosts_words"
+    ),
+    **dict.fromkeys(
+        (
+            "gateway install",
+            "gateway install HOST [--profile relay] [--scope project] [--matcher REGEX] [--wait S] "
+            "[--agent NAME] [--defer] [--yes]",
+            "gateway install HOST --check",
+            "gateway install HOST --undo [--yes]",
+            "gateway install claude-code",
+            "gateway install claude-code --undo",
+            "gateway install claude-code --check",
+        ),
+        "hosts/test_install.py::test_in_both_directions_it_leaves_a_home_as_it_was",
+    ),
+    "gateway install claude-code --defer": (
+        "hosts/test_claude_code.py::test_a_run_in_ci_ends_and_goes_on_when_it_was_answered"
+    ),
+    "gateway hook codex || exit 2": (
+        "hosts/test_hook_process.py::test_an_approval_is_told_in_the_hosts_words"
     ),
     "gateway NAME": "cli/test_adapters.py::test_an_adapter_adds_commands",
     "gateway COMMAND NAME": "cli/test_adapters.py::test_an_adapter_adds_commands",
@@ -481,8 +514,9 @@ NOT_HERE = {
         "make test-hosts",
         "make test-hosts HOSTS=aap",
         "make test-hosts HOSTS=gptme",
-        "make test-hosts HOSTS=mcp",
+        "make test-hosts HOSTS=claude-code",
         "make test-hosts HOSTS=langchain",
+        "make test-hosts HOSTS=mcp",
         "make test-hosts HOSTS=openai-agents",
         "make test-hosts HOSTS=pydantic-ai",
         "make test-hosts HOSTS=udspy",

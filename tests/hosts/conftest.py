@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest_asyncio
 
 from gateway.domain.records import Query, Record
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica
-from tests.hosts.__main__ import HOSTS, VERSIONS, module
+from tests.hosts.__main__ import HOSTS, file_name, known_hosts
 from tests.waiting import moment
 
 Answer = Callable[..., Awaitable[Record]]
@@ -46,9 +45,8 @@ def answer(gate: Replica) -> Answer:
 @pytest.fixture
 def installed(request: pytest.FixtureRequest) -> Path:
     """Return the folder of the host whose tests these are."""
-    tests = Path(str(request.path)).stem.removeprefix("test_")
-    known = tomllib.loads(VERSIONS.read_text(encoding="utf-8"))
-    folder = HOSTS / next(name for name in known if tests.startswith(module(name)))
+    stem = Path(str(request.path)).stem.removeprefix("test_")
+    folder = next(HOSTS / name for name in known_hosts() if stem.startswith(file_name(name)))
     if not (folder / "installed").exists():
         pytest.skip("`make test-hosts` installs the host")
     return folder
