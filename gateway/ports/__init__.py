@@ -72,7 +72,9 @@ from gateway.ports.desk import (
     GrantCalls,
     Groups,
     OperatorCalls,
+    QueueCalls,
     RequestCalls,
+    SearchCalls,
     SessionCalls,
     ToolCalls,
     Watch,
@@ -80,6 +82,8 @@ from gateway.ports.desk import (
 )
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
+from gateway.ports.heads import head_of
+from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
@@ -153,6 +157,8 @@ __all__ = [
     "Feed",
     "Field",
     "Finding",
+    "Found",
+    "FoundEvents",
     "FullView",
     "Grant",
     "GrantCalls",
@@ -183,15 +189,20 @@ __all__ = [
     "Posts",
     "PostsGrants",
     "Query",
+    "QueueCalls",
+    "QueueCounts",
     "Rate",
     "Record",
     "Remember",
     "RememberOption",
     "RequestCalls",
     "RetryLater",
+    "Search",
+    "SearchCalls",
     "Segment",
     "Session",
     "SessionCalls",
+    "Side",
     "Style",
     "SystemClock",
     "ToolCalls",
@@ -212,6 +223,7 @@ __all__ = [
     "draw",
     "full_view",
     "grant_card_of",
+    "head_of",
     "headline",
     "heavy",
     "hides",
