@@ -39,16 +39,28 @@ class QueueDesk:
                 return Page(items=tuple(found), next=last)
         return Page(items=tuple(found))
 
-    async def count(self, identity: Identity) -> QueueCounts:
-        """Return how much waits on each side, of the soonest thousand."""
+    async def count(self, identity: Identity, *, since: int = 0) -> QueueCounts:
+        """Return how much waits on each side, of the soonest thousand, and what is new since."""
         policy = await self._writer.policy()
-        mine = looked = 0
+        asked: list[int] = []  # when, for each of theirs
+        looked, more = 0, False
         async for record in self._read(None):
-            if looked == _MOST:
-                return QueueCounts(mine=mine, others=looked - mine, more=True)
+            if more := looked == _MOST:
+                break
             looked += 1
-            mine += is_mine(policy, record, identity)
-        return QueueCounts(mine=mine, others=looked - mine, more=False)
+            if is_mine(policy, record, identity):
+                asked.append(record.created)
+        return QueueCounts(
+            mine=len(asked),
+            others=looked - len(asked),
+            more=more,
+            fresh=sum(one > since for one in asked),
+            newest=max(asked, default=0),
+        )
+
+    async def is_mine(self, record: Record, identity: Identity) -> bool:
+        """Whether a request waits for this person."""
+        return not record.final and is_mine(await self._writer.policy(), record, identity)
 
     async def _read(self, after: str | None) -> AsyncIterator[Record]:
         """Yield what waits and has a card of its own, by deadline."""

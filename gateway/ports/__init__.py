@@ -64,6 +64,7 @@ from gateway.ports.cards import (
     card_of,
     full_view,
     progress_of,
+    word_of,
 )
 from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
 from gateway.ports.desk import (
@@ -82,7 +83,7 @@ from gateway.ports.desk import (
 )
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
-from gateway.ports.heads import head_of
+from gateway.ports.heads import Head, head_of
 from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
@@ -171,6 +172,7 @@ __all__ = [
     "HasProblems",
     "HasRoutes",
     "HasStreams",
+    "Head",
     "Identity",
     "JsonObject",
     "KillSwitch",
@@ -249,6 +251,7 @@ __all__ = [
     "uses_of",
     "warnings",
     "weight_of",
+    "word_of",
 ]
 
 

@@ -156,8 +156,12 @@ class QueueCalls(Protocol):
         """Return one page of a side of the queue, the soonest deadline first. A page may hold fewer
         than `limit`, and go on all the same."""
 
-    async def count(self, identity: Identity) -> QueueCounts:
-        """Return how much waits on each side, of the soonest thousand."""
+    async def count(self, identity: Identity, *, since: int = 0) -> QueueCounts:
+        """Return how much waits on each side, of the soonest thousand, and how much of theirs was
+        asked after a moment."""
+
+    async def is_mine(self, record: Record, identity: Identity) -> bool:
+        """Whether a request waits for this person: they may decide it now, and have not."""
 
 
 class SearchCalls(Protocol):

@@ -19,11 +19,14 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCounts:
-    """How much waits on each side. `more` says that not all that waits was looked at."""
+    """How much waits on each side. `more` says that not all that waits was looked at. Of theirs,
+    `fresh` were asked since a moment, and `newest` is when the last was."""
 
     mine: int
     others: int
     more: bool
+    fresh: int
+    newest: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.models import Risk, RiskLevel
-from gateway.ports.lists import QueueCounts, Side
+from gateway.ports.lists import Side
 from tests.world import World, click, identity, over_http, policy, request
 
 
@@ -21,6 +21,12 @@ async def asked(world: World, seconds: int) -> Record:
 async def ids(world: World, person: str, side: Side) -> list[str]:
     """Return what stands on a side of somebody's queue."""
     return [one.id for one in (await world.core.queue.page(identity(person), side)).items]
+
+
+async def counted(world: World, person: str) -> tuple[int, int, bool]:
+    """Return what waits for somebody, what for others, and whether there is more."""
+    found = await world.core.queue.count(identity(person))
+    return found.mine, found.others, found.more
 
 
 async def test_the_soonest_deadline_stands_first(world: World) -> None:
@@ -42,9 +48,22 @@ async def test_mine_is_what_i_may_decide_and_have_not(world: World) -> None:
     assert await ids(world, "bob", Side.MINE) == [voted.id, fresh.id]
     assert await ids(world, "eve", Side.MINE) == []
     assert await ids(world, "eve", Side.ALL) == [voted.id, fresh.id]
+    assert await counted(world, "ann") == (1, 1, False)
+    assert await counted(world, "eve") == (0, 2, False)
+
+
+async def test_what_is_new_is_theirs_and_later(world: World) -> None:
+    """A page that knew of the first hears of the second alone, and who may decide neither of
+    none."""
+    first = await asked(world, 60)
+    while (second := await asked(world, 90)).created == first.created:
+        await world.core.requests.decide(click(second))
     count = world.core.queue.count
-    assert await count(identity("ann")) == QueueCounts(mine=1, others=1, more=False)
-    assert await count(identity("eve")) == QueueCounts(mine=0, others=2, more=False)
+    known = await count(identity("ann"), since=first.created)
+    assert (known.fresh, known.newest) == (1, second.created)
+    assert (await count(identity("ann"), since=second.created)).fresh == 0
+    none = await count(identity("eve"))
+    assert (none.fresh, none.newest) == (0, 0)
 
 
 async def test_who_asked_for_a_high_risk_waits_for_others(world: World) -> None:
@@ -78,6 +97,6 @@ async def test_a_count_says_when_it_did_not_look_at_all(
     for number in range(5):
         await world.submit(arguments={"n": number})
     queue = world.core.queue
-    assert await queue.count(identity("ann")) == QueueCounts(mine=3, others=0, more=True)
+    assert await counted(world, "ann") == (3, 0, True)
     page = await queue.page(identity("eve"), Side.MINE)
     assert (page.items, page.next is not None) == ((), True)

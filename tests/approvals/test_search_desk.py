@@ -47,7 +47,9 @@ async def test_each_field_narrows(world: World) -> None:
 
 async def test_the_head_is_found_in_the_words_of_the_card(world: World) -> None:
     """People look for what they read."""
-    record = await ended(world, kind=Kind.COMMAND, arguments={"command": "rm -rf build && make all"})
+    record = await ended(
+        world, kind=Kind.COMMAND, arguments={"command": "rm -rf build && make all"}
+    )
     assert await found(world, text="Deletes") == [record.id]
 
 
