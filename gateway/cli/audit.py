@@ -17,7 +17,6 @@ from gateway.cli.formatting import say
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.audit import Verification, verify
 from gateway.domain.records import AuditEvent
-from gateway.stores.archive_reading import read_latest
 from gateway.stores.seals import export
 from gateway.wire.codec import plain
 
@@ -28,7 +27,7 @@ _MISSING = '{"missing"'
 async def tail(options: argparse.Namespace) -> int:
     """Print the latest events, the newest last."""
     async with connect_backend() as found:
-        events = await read_latest(found.store, options.lines)
+        events = await found.store.latest(options.lines)
     for event in events:
         print(json.dumps(plain(event)) if options.json else _format_event(event))
     return 0

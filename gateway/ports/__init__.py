@@ -64,6 +64,7 @@ from gateway.ports.cards import (
     card_of,
     full_view,
     progress_of,
+    word_of,
 )
 from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
 from gateway.ports.desk import (
@@ -72,7 +73,9 @@ from gateway.ports.desk import (
     GrantCalls,
     Groups,
     OperatorCalls,
+    QueueCalls,
     RequestCalls,
+    SearchCalls,
     SessionCalls,
     ToolCalls,
     Watch,
@@ -80,6 +83,8 @@ from gateway.ports.desk import (
 )
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
+from gateway.ports.heads import Head, head_of
+from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
@@ -153,6 +158,8 @@ __all__ = [
     "Feed",
     "Field",
     "Finding",
+    "Found",
+    "FoundEvents",
     "FullView",
     "Grant",
     "GrantCalls",
@@ -165,6 +172,7 @@ __all__ = [
     "HasProblems",
     "HasRoutes",
     "HasStreams",
+    "Head",
     "Identity",
     "JsonObject",
     "KillSwitch",
@@ -183,15 +191,20 @@ __all__ = [
     "Posts",
     "PostsGrants",
     "Query",
+    "QueueCalls",
+    "QueueCounts",
     "Rate",
     "Record",
     "Remember",
     "RememberOption",
     "RequestCalls",
     "RetryLater",
+    "Search",
+    "SearchCalls",
     "Segment",
     "Session",
     "SessionCalls",
+    "Side",
     "Style",
     "SystemClock",
     "ToolCalls",
@@ -212,6 +225,7 @@ __all__ = [
     "draw",
     "full_view",
     "grant_card_of",
+    "head_of",
     "headline",
     "heavy",
     "hides",
@@ -237,6 +251,7 @@ __all__ = [
     "uses_of",
     "warnings",
     "weight_of",
+    "word_of",
 ]
 
 

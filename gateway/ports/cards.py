@@ -344,6 +344,11 @@ def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False)
     )
 
 
+def word_of(record: Record) -> str:
+    """Return the word for how a request stands."""
+    return _state(record)[1]
+
+
 def _state(record: Record) -> tuple[str, str]:
     icon, word = _WORDS[record.status]
     decision = record.decision

@@ -13,7 +13,7 @@ from gateway.models import Action, Reason, Status
 from gateway.ports import ANOTHER_PLAN
 from gateway.stores.outbox import RedisNotes
 from tests.web.chromium import DESK, PHONE, Page
-from tests.web.inbox import AGENT, COMMAND, FILE_CHANGE, HIGH_RISK, LONG, QUESTION, Inbox, card
+from tests.web.inbox import AGENT, COMMAND, FILE_CHANGE, HIGH_RISK, LONG, QUESTION, Inbox, card, see
 from tests.web.test_access import serious
 from tests.world import click, identity
 
@@ -194,7 +194,7 @@ async def test_admins_see_how_people_decide_and_canaries_are_told_kindly(
     await box.route(canaries_per_day=1.0)
     await box.decide(await box.ask(**COMMAND), Action.DENY)
     made = await canary(box, "1")
-    await page.until(card(made))
+    await see(page, made)
     await page.press("Approve", card(made))
     await page.until(f"{card(made)}.querySelector('.claimed').textContent.includes('nothing ran')")
     await page.until(f"{card(made)}.classList.contains('cancelled')")
