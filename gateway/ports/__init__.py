@@ -40,7 +40,6 @@ from gateway.ports.adapters import (
     HasProblems,
     HasRoutes,
     HasStreams,
-    Logins,
 )
 from gateway.ports.blocks import (
     LABEL_CHARS,
@@ -78,8 +77,10 @@ from gateway.ports.desk import (
     Watch,
     address_of,
 )
+from gateway.ports.device_words import name_device
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
+from gateway.ports.logins import LONGEST_SECONDS, Device, Logins
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
@@ -125,6 +126,7 @@ __all__ = [
     "LABEL_CHARS",
     "LIFETIME_WORDS",
     "LIFT",
+    "LONGEST_SECONDS",
     "NEEDS_ALL_SEEN",
     "PASS_LIFETIME_WORDS",
     "REQUEST_ID",
@@ -149,6 +151,7 @@ __all__ = [
     "DeliveryFailed",
     "DeliveryUncertain",
     "Desk",
+    "Device",
     "Effect",
     "Feed",
     "Field",
@@ -218,6 +221,7 @@ __all__ = [
     "join_reason",
     "make_visible",
     "mask",
+    "name_device",
     "parse_json",
     "people_of",
     "plain",

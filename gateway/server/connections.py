@@ -60,7 +60,7 @@ async def open_backend(
             yield Backend(
                 store=store,
                 credentials=RedisCredentials(store, SystemClock()),
-                logins=RedisLogins(store),
+                logins=RedisLogins(store, SystemClock()),
                 url=redis_url,
             )
     finally:

@@ -243,7 +243,7 @@ async def stage() -> AsyncIterator[Soaked]:
         backend = Backend(
             store=store,
             credentials=RedisCredentials(store, clock),
-            logins=RedisLogins(store),
+            logins=RedisLogins(store, clock),
             url="",
         )
         made = Soaked(server, Gateway(backend=backend, core=core, url="", public_key=""))

@@ -50,7 +50,7 @@ class Inbox:
         """Follow a one-time link and press the button."""
         code = await self.gateway.backend.logins.invite(person)
         await page.goto(f"{self.gateway.url}/inbox/login#code={code}")
-        await page.press("Sign in")
+        await page.press(f"Sign in as {person}")
         await page.until(CONNECTED)
 
     async def route(self, *, budgets: tuple[Budget, ...] = (), **changes: Any) -> None:

@@ -1,0 +1,65 @@
+// Where somebody is signed in: what is listed can be ended, one by one or all others.
+import { api, signIn } from "./api.js";
+import { clock, make, setClock } from "./dom.js";
+
+const says = document.getElementById("says");
+const rows = document.getElementById("sessions"), others = document.getElementById("others");
+const WAYS = {
+  link: "a one-time link", slack: "a link from Slack", discord: "a link from Discord",
+  passkey: "a passkey", oidc: "your organisation",
+};
+
+function day(ms) {
+  return new Date(ms).toLocaleDateString([], { day: "numeric", month: "short" });
+}
+
+function row(one) {
+  const words = one.words || "An unknown browser";
+  const text = one.current
+    ? make("span", { class: "here" }, "This device")
+    : make("span", { class: "quiet" }, `Last used ${clock(one.used)}`);
+  return make("li", {},
+    make("strong", {}, words),
+    make("p", {}, text),
+    make("p", { class: "quiet" }, `Signed in ${clock(one.made)} with ${WAYS[one.way] ?? one.way}. Unused, it ends ${day(one.ends)}.`),
+    one.current ? null : make("button", {
+      type: "button", class: "strong", "aria-label": `Sign out ${words}, signed in ${clock(one.made)}`,
+      onclick: () => end({ device: one.id }),
+    }, "Sign out"));
+}
+
+async function end(what) {
+  const answer = await api("devices/end", what).catch(() => null);
+  const told = !answer ? "The gateway does not answer. Try again."
+    : !answer.ok ? answer.value.detail
+      : answer.value.ended === 1 ? "One device was signed out." : `${answer.value.ended} devices were signed out.`;
+  await read();
+  say(told, !answer?.ok);
+}
+
+function say(text, wrong = false) {
+  says.textContent = text;
+  says.className = wrong ? "problem lead" : "quiet lead";
+}
+
+async function read() {
+  const answer = await api("devices").catch(() => null);
+  if (!answer?.ok) return say("The gateway does not answer. Load the page again.", true);
+  setClock(answer.value.now);
+  rows.replaceChildren(...answer.value.items.map(row));
+  others.hidden = answer.value.items.length < 2;
+  say("In use, a device stays signed in for 30 days; unused, for 7.");
+}
+
+others.addEventListener("click", () => end({ others: true }));
+document.getElementById("signout").addEventListener("click", async () => {
+  const answer = await api("logout", {}).catch(() => null);
+  if (answer?.ok) location.replace("/inbox/login#signed-out");
+  else say("The gateway does not answer. You are still signed in.", true);
+});
+
+const me = await signIn().catch(() => null);
+if (me) {
+  document.getElementById("who").textContent = me.name;
+  await read();
+} else say("The gateway does not answer. Load the page again.", true);
