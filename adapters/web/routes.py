@@ -17,6 +17,7 @@ from adapters.web.devices import DeviceHandlers
 from adapters.web.grants_and_stop import GrantAndStopHandlers
 from adapters.web.grants_by_hand import HandHandlers
 from adapters.web.live_updates import Streams
+from adapters.web.passkeys import PasskeyHandlers
 from adapters.web.queries import ReadHandlers, Reports
 from adapters.web.security import Guard, Refused
 from adapters.web.sign_in import SignInHandlers
@@ -63,6 +64,7 @@ class Inbox:
         self._streams = Streams(desk, self._guard)
         self._signing_in = SignInHandlers(logins, self._guard, self._streams)
         self._devices = DeviceHandlers(logins, self._guard)
+        self._passkeys = PasskeyHandlers(logins, self._guard, self._signing_in)
         self._pages = read_assets("templates")
         self._files = read_assets("static")
 
@@ -80,6 +82,7 @@ class Inbox:
             ("GET", "/inbox/api/changes", self._streams.serve),
             *self._signing_in.table(),
             *self._devices.table(),
+            *self._passkeys.table(),
             *self._reading.table(),
             *self._decisions.table(),
             *self._batches.table(),

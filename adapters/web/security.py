@@ -144,6 +144,17 @@ class Guard:
         lasting = {"max_age": LONGEST_SECONDS, **self._cookie_scope()}
         response.set_cookie(self.cookie, session, httponly=True, samesite="Strict", **lasting)
 
+    def remember_try(self, response: web.Response, browser: str, *, seconds: int) -> None:
+        """Have a browser keep the secret by which a sign-in that it began is its own."""
+        lasting = {"max_age": seconds, **self._cookie_scope()}
+        response.set_cookie(
+            f"{self.cookie}-try", browser, httponly=True, samesite="Strict", **lasting
+        )
+
+    def find_try(self, request: web.Request) -> str:
+        """Return that secret; "" where the browser has none."""
+        return request.cookies.get(f"{self.cookie}-try", "")
+
     def sign_out(self, response: web.Response) -> None:
         """Delete the session cookie."""
         response.del_cookie(self.cookie, httponly=True, samesite="Strict", **self._cookie_scope())

@@ -20,10 +20,16 @@ class SignInHandlers:
     def table(self) -> list[tuple[str, str, Handler]]:
         """Return method, path and handler of each."""
         return [
+            ("GET", "/inbox/api/login/ways", self._ways),
             ("POST", "/inbox/api/login", self._login),
             ("POST", "/inbox/api/login/whose", self._whose),
             ("POST", "/inbox/api/logout", self._logout),
         ]
+
+    async def _ways(self, request: web.Request) -> web.StreamResponse:
+        """Say which ways in there are besides links, to whom is not signed in."""
+        self._guard.check_site(request)
+        return web.json_response({"passkeys": not self._logins.passkeys.problem})
 
     async def _whose(self, request: web.Request) -> web.StreamResponse:
         """Say whom a link signs in, before anybody presses: a link of somebody else's would have

@@ -95,6 +95,7 @@ from gateway.ports.outgoing import (
     PostsGrants,
     RetryLater,
 )
+from gateway.ports.passkeys import MOST_PASSKEYS, Passkey, Passkeys, Proof, Proofs
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
 from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
 from gateway.ports.remember_options import (
@@ -127,6 +128,7 @@ __all__ = [
     "LIFETIME_WORDS",
     "LIFT",
     "LONGEST_SECONDS",
+    "MOST_PASSKEYS",
     "NEEDS_ALL_SEEN",
     "PASS_LIFETIME_WORDS",
     "REQUEST_ID",
@@ -181,10 +183,14 @@ __all__ = [
     "OperatorCalls",
     "Pace",
     "Page",
+    "Passkey",
+    "Passkeys",
     "Paused",
     "Person",
     "Posts",
     "PostsGrants",
+    "Proof",
+    "Proofs",
     "Query",
     "Rate",
     "Record",

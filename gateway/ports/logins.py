@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.domain.records import Identity
+from gateway.ports.passkeys import Passkeys
 
 IDLE_SECONDS = 7 * 86_400
 """A session that is not used for so long has ended."""
@@ -30,6 +31,10 @@ class Device:
 
 class Logins(Protocol):
     """Browser logins: a one-time code becomes a session, a session names an identity."""
+
+    @property
+    def passkeys(self) -> Passkeys:
+        """Passkeys, a way in without a link."""
 
     async def find_holder(self, code: str, *, address: str) -> str:
         """Return the name of the person whom a one-time login code signs in, and leave it unused.

@@ -96,10 +96,11 @@ class RedisLogins:
         await self.note_refusal("link", address, "used already, too old, or never made")
         raise Unauthorized("this login link was used already, or is too old; ask for a new one")
 
-    async def note_refusal(self, way: str, address: str, why: str) -> None:
-        """Write into the audit that a sign-in was refused, so often that nobody can fill it."""
-        if self._told.count(address) and self._told_in_all.count(""):
-            data = {"way": way, "address": address, "why": why}
+    async def note_refusal(self, way: str, origin: str, why: str) -> None:
+        """Write into the audit that a sign-in was refused, so seldom that nobody can fill it.
+        `origin` is the address that it came from, or who was signed in there."""
+        if self._told.count(origin) and self._told_in_all.count(""):
+            data = {"way": way, "from": origin, "why": why}
             await self._store.note("sign_in_refused", data=data)
 
     async def open(self, holder: Holder, *, way: str, device: str) -> str:
@@ -127,6 +128,11 @@ class RedisLogins:
         if prolong:
             await self._prolong(self._name(session), found)
         return found.holder.identity
+
+    async def holder_of(self, session: str) -> Holder | None:
+        """Return whom a session is for, under which name; None when it ended."""
+        found = await self._find(session)
+        return None if found is None else found.holder
 
     async def end(self, session: str) -> None:
         """End the session: its person signs out."""

@@ -49,8 +49,16 @@ class Standing:
             if not any(written in route.approvers for route in self.policy.routes):
                 return None
         name = self.policy.name_of(identity)
-        left = int(self.departed.get(name, "0"))
-        return Holder(identity=identity, name=name, departures=left)
+        return Holder(identity=identity, name=name, departures=self.count_departures(name))
+
+    def count_departures(self, name: str) -> int:
+        """Return how often a name has left the policy."""
+        return int(self.departed.get(name, "0"))
+
+    def list_names(self) -> list[str]:
+        """Return the names that logins may be for."""
+        admitted = (one for route in self.policy.routes for one in route.approvers if ":" in one)
+        return [*(person.name for person in self.policy.people), *admitted]
 
     def admits(self, holder: Holder) -> bool:
         """Whether a login of this holder is still good."""

@@ -185,7 +185,7 @@ async def test_sign_ins_are_in_the_audit(logins: RedisLogins, world: World) -> N
             await logins.redeem("wrong", address=f"198.51.100.{number // 10}")
     refused = await told(world, "sign_in_refused")
     assert len(refused) == 30
-    assert refused[0].data["address"] == "198.51.100.0"
+    assert refused[0].data["from"] == "198.51.100.0"
     assert refused[0].data["way"] == "link"
 
 

@@ -1,6 +1,7 @@
 // Where somebody is signed in: what is listed can be ended, one by one or all others.
 import { api, signIn } from "./api.js";
 import { clock, make, setClock } from "./dom.js";
+import { create } from "./passkeys.js";
 
 const says = document.getElementById("says");
 const rows = document.getElementById("sessions"), others = document.getElementById("others");
@@ -51,6 +52,47 @@ async function read() {
   say("In use, a device stays signed in for 30 days; unused, for 7.");
 }
 
+const keys = document.getElementById("passkeys"), keysSay = document.getElementById("passkeys-says"), add = document.getElementById("add");
+
+function key(one) {
+  const used = one.used ? `Last used ${clock(one.used)}` : "Not used yet";
+  return make("li", {},
+    make("strong", {}, `Made in ${one.words}`),
+    make("p", { class: "quiet" }, `${clock(one.made)}. ${used}.`),
+    make("button", {
+      type: "button", class: "strong", "aria-label": `Remove the passkey made in ${one.words}, ${clock(one.made)}`,
+      onclick: () => change(() => api("passkeys/remove", { id: one.id }), "The passkey was removed. Devices that it signed in stay so."),
+    }, "Remove"));
+}
+
+async function readKeys(told = "") {
+  const answer = await api("passkeys").catch(() => null);
+  if (!answer?.ok) return sayKeys("The gateway does not answer. Load the page again.", true);
+  const { items, problem, most } = answer.value;
+  keys.replaceChildren(...items.map(key));
+  add.hidden = Boolean(problem) || items.length >= most;
+  sayKeys(told || problem || "Sign in with your finger, your face or a key, without a link.");
+}
+
+function sayKeys(text, wrong = false) {
+  keysSay.textContent = text;
+  keysSay.className = wrong ? "problem" : "quiet";
+}
+
+async function change(work, done) {
+  const answer = await work().catch(() => null);
+  if (!answer) return sayKeys("The gateway does not answer. Try again.", true);
+  if (!answer.ok) return sayKeys(answer.value.detail, true);
+  await readKeys(done);
+}
+
+add.addEventListener("click", () => change(async () => {
+  const options = await api("passkeys/options", {});
+  if (!options.ok) return options;
+  const { credential, problem } = await create(options.value);
+  return problem ? { ok: false, value: { detail: problem } } : api("passkeys", { credential });
+}, "The passkey was added."));
+
 others.addEventListener("click", () => end({ others: true }));
 document.getElementById("signout").addEventListener("click", async () => {
   const answer = await api("logout", {}).catch(() => null);
@@ -62,4 +104,5 @@ const me = await signIn().catch(() => null);
 if (me) {
   document.getElementById("who").textContent = me.name;
   await read();
+  await readKeys();
 } else say("The gateway does not answer. Load the page again.", true);
