@@ -14,14 +14,17 @@ from adapters.web.batches import BatchHandlers
 from adapters.web.compression import compress, pack, takes_gzip
 from adapters.web.decisions import DecisionHandlers
 from adapters.web.declarations import DeclareHandlers
+from adapters.web.devices import DeviceHandlers
 from adapters.web.grants_and_stop import GrantAndStopHandlers
 from adapters.web.grants_by_hand import HandHandlers
 from adapters.web.live_updates import Streams
+from adapters.web.passkeys import PasskeyHandlers
 from adapters.web.queries import ReadHandlers, Reports
 from adapters.web.queue import QueueHandlers
 from adapters.web.searches import SearchHandlers
-from adapters.web.security import Guard, Handler, Refused, read_json_body, run_to_end
-from gateway.ports import Desk, Logins, parse_json
+from adapters.web.security import Guard, Handler, Refused
+from adapters.web.sign_in import SignInHandlers
+from gateway.ports import Desk, Logins
 
 _FOLDER = Path(__file__).parent
 _ME = "/inbox/api/me"  # its answer has the token
@@ -52,10 +55,9 @@ def read_assets(folder: str) -> dict[str, Asset]:
 
 
 class Inbox:
-    """Builds the routes and serves pages and sign-in."""
+    """Builds the routes and serves pages."""
 
     def __init__(self, desk: Desk, logins: Logins, *, secure: bool) -> None:
-        self._logins = logins
         self._guard = Guard(logins, secure=secure)
         self._reading = ReadHandlers(desk, self._guard)
         self._queue = QueueHandlers(desk, self._guard)
@@ -67,6 +69,9 @@ class Inbox:
         self._operating = GrantAndStopHandlers(desk, self._guard)
         self._by_hand = HandHandlers(desk, self._guard)
         self._streams = Streams(desk, self._guard)
+        self._signing_in = SignInHandlers(logins, self._guard, self._streams)
+        self._devices = DeviceHandlers(logins, self._guard)
+        self._passkeys = PasskeyHandlers(logins, self._guard, self._signing_in)
         self._pages = read_assets("templates")
         self._files = read_assets("static")
 
@@ -78,11 +83,13 @@ class Inbox:
             ("GET", "/inbox/r/{id:[0-9a-f]{32}}", self._inbox),
             ("GET", "/inbox/batch", self._batch_page),
             ("GET", "/inbox/report", self._report_page),
+            ("GET", "/inbox/devices", self._devices_page),
             ("GET", "/inbox/login", self._login_page),
             ("GET", "/inbox/static/{name}", self._file),
-            ("POST", "/inbox/api/login", self._login),
-            ("POST", "/inbox/api/logout", self._logout),
             ("GET", "/inbox/api/changes", self._streams.serve),
+            *self._signing_in.table(),
+            *self._devices.table(),
+            *self._passkeys.table(),
             *self._reading.table(),
             *self._queue.table(),
             *self._searches.table(),
@@ -116,6 +123,9 @@ class Inbox:
     async def _report_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(request, self._pages["report.html"])
 
+    async def _devices_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["devices.html"])
+
     async def _login_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(request, self._pages["login.html"])
 
@@ -124,25 +134,6 @@ class Inbox:
         if found is None:
             raise Refused(404, "not_found", "there is no such file")
         return _build_file_response(request, found)
-
-    async def _login(self, request: web.Request) -> web.StreamResponse:
-        self._guard.check_origin(request)
-        body = parse_json(await read_json_body(request))
-        code = body.get("code") if isinstance(body, dict) else None
-        if not isinstance(code, str):
-            raise Refused(422, "invalid_request", "code is missing")
-        session = await run_to_end(self._logins.redeem(code, address=request.remote or ""))
-        response = web.json_response({"ok": True})
-        self._guard.sign_in(response, session)
-        return response
-
-    async def _logout(self, request: web.Request) -> web.StreamResponse:
-        visitor = await self._guard.check_writer(request)
-        await run_to_end(self._logins.end(visitor.session))
-        self._streams.end(visitor.session)
-        response = web.json_response({"ok": True})
-        self._guard.sign_out(response)
-        return response
 
 
 def _build_file_response(request: web.Request, asset: Asset) -> web.Response:

@@ -278,7 +278,10 @@ def _add_credential_commands(verbs: Verbs) -> None:
     leave = _command(kinds, "revoke", "approvers.revoke", "remove an approver")
     _command(kinds, "list", "approvers.show_all", "list approvers")
     login = _command(verbs, "login", "login_links.login", "print a one-time link to the inbox")
-    for one in (add, rotate, revoke, lift, join, leave, login):
+    devices = _command(verbs, "devices", "devices.run", "list where somebody is signed in")
+    devices.add_argument("--end", metavar="ID", help="sign out the device that begins so")
+    devices.add_argument("--end-all", action="store_true", help="sign out all of them")
+    for one in (add, rotate, revoke, lift, join, leave, login, devices):
         one.add_argument("name")
 
 

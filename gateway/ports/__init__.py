@@ -40,7 +40,6 @@ from gateway.ports.adapters import (
     HasProblems,
     HasRoutes,
     HasStreams,
-    Logins,
 )
 from gateway.ports.blocks import (
     LABEL_CHARS,
@@ -81,10 +80,12 @@ from gateway.ports.desk import (
     Watch,
     address_of,
 )
+from gateway.ports.device_words import name_device
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
 from gateway.ports.heads import Head, head_of
 from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
+from gateway.ports.logins import LONGEST_SECONDS, Device, Logins
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
@@ -99,6 +100,7 @@ from gateway.ports.outgoing import (
     PostsGrants,
     RetryLater,
 )
+from gateway.ports.passkeys import MOST_PASSKEYS, Passkey, Passkeys, Proof, Proofs
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
 from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
 from gateway.ports.remember_options import (
@@ -130,6 +132,8 @@ __all__ = [
     "LABEL_CHARS",
     "LIFETIME_WORDS",
     "LIFT",
+    "LONGEST_SECONDS",
+    "MOST_PASSKEYS",
     "NEEDS_ALL_SEEN",
     "PASS_LIFETIME_WORDS",
     "REQUEST_ID",
@@ -154,6 +158,7 @@ __all__ = [
     "DeliveryFailed",
     "DeliveryUncertain",
     "Desk",
+    "Device",
     "Effect",
     "Feed",
     "Field",
@@ -186,10 +191,14 @@ __all__ = [
     "OperatorCalls",
     "Pace",
     "Page",
+    "Passkey",
+    "Passkeys",
     "Paused",
     "Person",
     "Posts",
     "PostsGrants",
+    "Proof",
+    "Proofs",
     "Query",
     "QueueCalls",
     "QueueCounts",
@@ -232,6 +241,7 @@ __all__ = [
     "join_reason",
     "make_visible",
     "mask",
+    "name_device",
     "parse_json",
     "people_of",
     "plain",

@@ -28,7 +28,16 @@ from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Identity
 from gateway.errors import Conflict, GatewayError, InvalidRequest
 from gateway.policy.hooks.host import HookHost, host_hooks
-from gateway.ports import Adapter, Desk, Feed, HasProblems, HasRoutes, HasStreams, Posts
+from gateway.ports import (
+    Adapter,
+    Desk,
+    Feed,
+    HasProblems,
+    HasRoutes,
+    HasStreams,
+    Logins,
+    Posts,
+)
 from gateway.ports.outgoing import OutboxFigures
 from gateway.server.background import (
     desk_of,
@@ -48,7 +57,6 @@ from gateway.server.production_checks import refuse_unsafe
 from gateway.server.settings import BadSettings, Settings
 from gateway.stores.approval_protocol import RedisInstances, RedisProtocolNotes
 from gateway.stores.archiver import Archiver, Trimming
-from gateway.stores.browser_sessions import RedisLogins
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
 from gateway.stores.embedded_server import running_engine
@@ -318,7 +326,7 @@ def site_of(
     settings: Settings,
     adapters: Mapping[str, Adapter],
     desks: Mapping[str, Desk],
-    logins: RedisLogins,
+    logins: Logins,
 ) -> Site:
     """Return the host names and TLS of the site, and the pages of these adapters."""
     pages: list[web.AbstractRouteDef] = []

@@ -270,6 +270,8 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway login NAME": Line("/inbox/login#code=", first=("gateway approver add NAME",)),
     "gateway login ana": Line("/inbox/login#code=", first=ADMIN),
     "gateway login owner": Line("/inbox/login#code="),
+    "gateway devices NAME": Line("is signed in nowhere"),
+    "gateway devices NAME --end-all": Line(r"was signed out on 0 device\(s\)"),
     # The policy.
     "gateway apply": NAMED,
     "gateway apply FILE": Line("in force on every replica", first=UNLIKE),
@@ -372,6 +374,9 @@ COMMANDS: dict[str, Line | list[Line]] = {
 }
 
 ELSEWHERE = {
+    "gateway devices NAME [--end ID] [--end-all]": (
+        "cli/test_cli.py::test_devices_are_listed_and_signed_out"
+    ),
     "gateway up": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
     "gateway demo": "cli/test_cli.py::test_the_demo_answers_its_own_requests_without_a_terminal",
     "gateway --env-file FILE COMMAND": (

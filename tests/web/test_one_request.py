@@ -45,7 +45,7 @@ async def test_who_signs_in_goes_on_where_they_were(box: Inbox, page: Page) -> N
     await page.goto("about:blank")  # the link is opened by itself
     code = await box.gateway.backend.logins.invite("ann")
     await page.goto(f"{box.gateway.url}/inbox/login#code={code}")
-    await page.press("Sign in")
+    await page.press("Sign in as ann")
     await page.until(f"location.pathname === '/inbox/r/{record.id}' && {card(record)}")
     assert await page.evaluate("localStorage.getItem('after-sign-in')") is None
 

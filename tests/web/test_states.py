@@ -57,7 +57,7 @@ async def test_a_line_that_dies_in_silence_is_noticed(box: Inbox, browser: Brows
     async with tunnel_to(port) as tunnel:
         code = await box.gateway.backend.logins.invite("ann")
         await page.goto(f"http://127.0.0.1:{tunnel.port}/inbox/login#code={code}")
-        await page.press("Sign in")
+        await page.press("Sign in as ann")
         await page.until(CONNECTED)
         record = await box.ask(**COMMAND)
         await see(page, record)
@@ -162,7 +162,7 @@ async def test_signing_out_ends_every_tab(box: Inbox, browser: Browser, page: Pa
         await tab.until("document.body.textContent.includes('You are signed out')")
     code = await box.gateway.backend.logins.invite("ann")
     await second.goto(f"{box.gateway.url}/inbox/login#code={code}")
-    await second.press("Sign in")
+    await second.press("Sign in as ann")
     await second.until(CONNECTED)
 
 
@@ -194,7 +194,6 @@ async def test_a_used_link_says_so(box: Inbox, browser: Browser) -> None:
     await logins.redeem(code, address="")
     page = await browser.tab()
     await page.goto(f"{box.gateway.url}/inbox/login#code={code}")
-    await page.press("Sign in")
     await page.until("document.body.textContent.includes('was used already')")
     await page.until("!document.querySelector('form') && !document.getElementById('how').hidden")
     assert await page.evaluate("location.href") == f"{box.gateway.url}/inbox/login"
