@@ -6,7 +6,14 @@ from dataclasses import replace
 
 from gateway.approvals.aborted_turns import end_siblings
 from gateway.approvals.grant_creation import GrantCreation
-from gateway.approvals.transitions import Clicker, ClickResult, apply_click, nonce_of
+from gateway.approvals.transitions import (
+    Clicker,
+    ClickResult,
+    apply_click,
+    edit_record,
+    hand_on,
+    nonce_of,
+)
 from gateway.approvals.writer import Writer, raised_data
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Click, Record, told_edits, told_outcome
@@ -20,7 +27,13 @@ from gateway.errors import (
     WasCanary,
 )
 from gateway.models import Action, Reason, RiskLevel, Status
-from gateway.policy.authorization import Approver, approver, who_may_approve, with_valid_votes
+from gateway.policy.authorization import (
+    Approver,
+    approver,
+    may_approve,
+    who_may_approve,
+    with_valid_votes,
+)
 from gateway.policy.chain import ALLOW, ASK, MODIFY, Chain
 from gateway.policy.grants.grant import Grant
 from gateway.policy.guardrails import assess, weigh
@@ -121,17 +134,22 @@ class ClickJudge:
             raise Conflict(f"this was decided already: {told_outcome(record)}")
         await self._refuse_hidden(record, click)
         counted = with_valid_votes(policy, who.route, record)
+        by = Clicker(who.name, who.via, nonce)
+        edited = await self._edit(counted, click, by, policy)
+        if edited is not None:
+            if not may_approve(policy, edited, click.identity):
+                return _step(record, hand_on(edited, by), policy), None
+            who = _check_edited(edited, click, policy)
         effect = apply_click(
             counted,
             click,
-            Clicker(who.name, who.via, nonce),
+            by,
             now=self._writer.now(),
             sign=self._writer.sign,
             wished=lambda shown: self._remembering.check_wish(policy, shown, click, who),
             again=_waits_for(policy, counted, who.name),
+            edited=edited,
         )
-        if click.action is Action.EDIT:
-            effect = await self._review_edit(effect, click, policy)
         after = effect.after
         grant = None
         if after.final:
@@ -158,26 +176,26 @@ class ClickJudge:
             data = {"request_id": click.request_id, "why": str(refusal)}
             await self._store.note("refused", agent=click.identity.written, data=data)
 
-    async def _review_edit(
-        self, effect: ClickResult, click: Click, policy: PolicyDocument
-    ) -> ClickResult:
-        """Return an edit's effect with the new arguments assessed; raises when policy, or the click
-        itself, does not allow them."""
-        after = assess(effect.after, policy)
+    async def _edit(
+        self, record: Record, click: Click, by: Clicker, policy: PolicyDocument
+    ) -> Record | None:
+        """Return the record as a click edits it, assessed as if the agent had asked so; None for
+        another click. Raises when policy does not allow what would run then."""
+        if click.action is not Action.EDIT or record.canary:
+            return None
+        after = assess(edit_record(record, click, by), policy)
         request = replace(after.request, arguments=after.arguments)
-        _check_edited(after, click, policy)
         route = policy.route_for(request.agent, request.tool)
-        # Judged as if the agent had asked so: hooks are asked all that they are asked then.
+        # Hooks are asked all that they are asked then.
         asked = replace(after, request=request, edited=None)
         judged, verdict = await self._chain.decide(asked, route)
         if verdict is not None and verdict.effect not in (ALLOW, ASK):
             wants = "would change" if verdict.effect == MODIFY else "refuses"
             why = f": {verdict.message}" if verdict.message else ""
             raise InvalidRequest(f"{verdict.by.name} {wants} the edited arguments{why}")
-        if judged.raised != after.raised:
-            after = weigh(after.copy_with(raised=judged.raised), policy)
-            _check_edited(after, click, policy)
-        return effect._replace(after=after)
+        if judged.raised == after.raised:
+            return after
+        return weigh(after.copy_with(raised=judged.raised), policy)
 
     async def _refuse_hidden(self, record: Record, click: Click) -> None:
         """Raise InvalidRequest when a mask left out what could act, where this click was made."""
@@ -217,12 +235,12 @@ def _step(record: Record, effect: ClickResult, policy: PolicyDocument) -> Transi
     )
 
 
-def _check_edited(after: Record, click: Click, policy: PolicyDocument) -> None:
-    """Raise Unconfirmed or Unauthorized where an edit is of high risk, and this click not enough
-    for that."""
+def _check_edited(after: Record, click: Click, policy: PolicyDocument) -> Approver:
+    """Return who edits, by the rules for what would run then. Raises Unconfirmed or Unauthorized
+    where it is of high risk, and this click not enough for that."""
     if after.risk.level is RiskLevel.HIGH and not click.confirmed:
         raise Unconfirmed("the edited arguments are high risk: confirm them")
-    approver(policy, after, click.identity)
+    return approver(policy, after, click.identity)
 
 
 def _event_data(after: Record) -> JsonObject:

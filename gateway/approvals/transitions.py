@@ -180,20 +180,21 @@ def apply_click(
     sign: Sign,
     wished: Callable[[Record], RememberRequest | None] = lambda record: None,
     again: str = "",
+    edited: Record | None = None,
 ) -> ClickResult:
     """Return what an authorized click does to a pending record.
 
     `wished` says what an approval of the record, as the click leaves it, is to be remembered as,
     when the click asks for that; it may refuse. `again` is what somebody is told who has approved
-    it already. Raises Conflict when it saw an older revision or
-    repeats a vote, InvalidRequest when the action is not allowed or its content does not fit the
-    request.
+    it already. `edited` is the record as an edit made it (`edit_record`), assessed since. Raises
+    Conflict when it saw an older revision or repeats a vote, InvalidRequest when the action is not
+    allowed or its content does not fit the request.
     """
     _check_action(record, click)
     if record.canary:
         return _close(record, click, by, _canary_outcome(click, by), now=now, sign=sign)
     if click.action is Action.EDIT:
-        record = _apply_edit(record, click, by)
+        record = edited or edit_record(record, click, by)
     if click.action in (Action.DENY, Action.ABORT):
         return _end(record, click, by, now=now, sign=sign)
     if click.action in (Action.RESPOND, Action.ANSWER):
@@ -219,6 +220,12 @@ def apply_click(
         return _end(record, click, by, now=now, sign=sign, votes=votes)
     after = replace(record, votes=votes, nonces=_nonces(record, by), revision=record.revision + 1)
     return ClickResult(after=after, event="edited" if click.action is Action.EDIT else "voted")
+
+
+def hand_on(edited: Record, by: Clicker) -> ClickResult:
+    """Return what an edit does that its editor may not approve: it waits for those who may."""
+    after = replace(edited, nonces=_nonces(edited, by), revision=edited.revision + 1)
+    return ClickResult(after=after, event="edited")
 
 
 def agreeing_votes(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, ...]:
@@ -273,7 +280,10 @@ def _refuse_quorum(record: Record) -> None:
         raise InvalidRequest(f"this request needs {record.quorum} people: approve, edit or deny it")
 
 
-def _apply_edit(record: Record, click: Click, by: Clicker) -> Record:
+def edit_record(record: Record, click: Click, by: Clicker) -> Record:
+    """Return a pending record with the arguments of a click to run instead, without the votes for
+    what would have run before. Raises as `apply_click` does."""
+    _check_action(record, click)
     if click.arguments is None:
         raise InvalidRequest("an edit needs the new arguments")
     if masks_in(click.arguments) - masks_in(record.arguments):

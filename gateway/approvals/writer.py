@@ -304,7 +304,6 @@ class Writer:
             created=now,
             deadline=min(now, origin.arrived_ms or now) + life,
             route=route.name,
-            quorum=route.quorum,
             scope_quorum=route.scope_quorum,
             owner=origin.owner,
             process=waiter,

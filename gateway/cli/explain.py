@@ -61,7 +61,7 @@ def _build_request(options: argparse.Namespace) -> ApprovalRequest:
 def _print_answer(answer: dict[str, Any]) -> None:
     risk = answer["risk"]
     who = ", ".join(answer["approvers"]) or "nobody"
-    print(f"route {answer['route']}: {answer['quorum']} of {who}")
+    print(f"route {answer['route']} at {risk['level']} risk: {answer['quorum']} of {who}")
     print(f"shown in {', '.join(answer['targets'])}")
     because = "".join(f": {reason}" for reason in risk.get("reasons", ()))
     print(make_visible(f"risk {risk['level']}{because}").text.replace("\n", " "))

@@ -82,7 +82,7 @@ class RequestCopies:
         except NotFound:
             return None
         policy = await self._writer.policy()
-        route = policy.route_for(record.request.agent, record.request.tool)
+        route = policy.route_of(record)
         copies = await self._outbox.copies(request_id)
         subject = self._subject(record, policy, route)
         places = () if record.behind else route.places(record.tier)

@@ -12,6 +12,9 @@ from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
 from gateway.policy.grants.grant import PASSES, Effect, Grant, GrantVoter, Match, Scope
 
+REMEMBERED = (RiskLevel.LOW, RiskLevel.MEDIUM)
+"""The levels of risk at which approvals may be remembered."""
+
 ADMIN = "admin:"
 """By what an admin's own grant is admitted. No person's name, and no identity, is written so."""
 
@@ -35,7 +38,7 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
     if record.unreviewed:
         raise Unauthorized("policy hooks are still asked about this; it is nobody's to decide yet")
     names = policy.names_of(identity)
-    route = policy.route_for(record.request.agent, record.request.tool)
+    route = policy.route_of(record)
     via = matching_approver(route, names)
     if via is None:
         raise Unauthorized("you are not an approver for this request")
@@ -44,6 +47,11 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
     if max(record.quorum, route.quorum) > 1:
         refuse_unknown(policy, identity)
     return Approver(names[0], via, route)
+
+
+def may_approve(policy: PolicyDocument, record: Record, identity: Identity) -> bool:
+    """Whether the route of a request names an identity as approver, at the request's risk."""
+    return matching_approver(policy.route_of(record), policy.names_of(identity)) is not None
 
 
 def _bars_requesters(route: Route, record: Record) -> bool:
@@ -103,7 +111,7 @@ def with_valid_votes(policy: PolicyDocument, route: Route, record: Record) -> Re
 def who_may_approve(policy: PolicyDocument, record: Record) -> Approvers:
     """Return who may approve a request as it stands. It is for what people see: at the click
     `approver` has the last word."""
-    route = policy.route_for(record.request.agent, record.request.tool)
+    route = policy.route_of(record)
     if not route.approvers:
         return Approvers(nobody="its route names no approvers")
     people = {one: person.name for person in policy.people for one in person.identities}
@@ -120,7 +128,7 @@ def who_may_approve(policy: PolicyDocument, record: Record) -> Approvers:
 def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
     """Whether an identity is an admin's, or may approve anything of this agent."""
     names = policy.names_of(identity)
-    routes = (one for one in policy.routes if is_named(one.agents, agent))
+    routes = (one for route in _routes_of(policy, agent) for _, one in route.levels())
     return policy.is_admin(identity) or any(matching_approver(one, names) for one in routes)
 
 
@@ -147,8 +155,27 @@ def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
         return True
     routes = [policy.route_for(grant.agent, grant.match.tool)]
     if grant.match.shape in PASSES:
-        routes = [route for route in policy.routes if is_named(route.agents, grant.agent)]
-    return bool(routes) and all(_speaks(route, grant, grant.voices) for route in routes)
+        routes = _routes_of(policy, grant.agent)
+    return bool(routes) and all(
+        any(_speaks(route.at(level), grant, grant.voices) for level in REMEMBERED)
+        for route in routes
+    )
+
+
+def holds_at_risk(policy: PolicyDocument, grant: Grant, record: Record) -> bool:
+    """Whether a grant may decide a request of this risk: who made it may approve there, as many as
+    it takes, and no step-up is asked for. A denial always may, and an admin's own."""
+    if grant.effect is Effect.DENY or _by_admin(policy, grant.voices):
+        return True
+    route = policy.route_for(record.request.agent, record.request.tool)
+    if route.step_up(record.risk.level):
+        return False
+    there = route.at(record.risk.level)
+    return there is route or _speaks(there, grant, grant.voices)
+
+
+def _routes_of(policy: PolicyDocument, agent: str) -> list[Route]:
+    return [route for route in policy.routes if is_named(route.agents, agent)]
 
 
 def lets_through(policy: PolicyDocument, grant: Grant, record: Record, route: Route) -> bool:
@@ -161,7 +188,7 @@ def lets_through(policy: PolicyDocument, grant: Grant, record: Record, route: Ro
     if asked:
         others = {one.name for one in policy.people} - asked
         voices = tuple(one for one in voices if one.person in others)
-    return _by_admin(policy, voices) or _speaks(route, grant, voices)
+    return _by_admin(policy, voices) or _speaks(route.at(record.risk.level), grant, voices)
 
 
 def _by_admin(policy: PolicyDocument, voices: tuple[GrantVoter, ...]) -> bool:

@@ -450,7 +450,21 @@ def _say_edited(record: Record) -> str:
     if record.editors and not people:
         return ""
     who = f"{join_names(people, 'and')} edited this" if people else "This was edited"
-    return f"{who}; earlier approvals do not count."
+    return f"{who}; earlier approvals do not count.{_say_handed_on(record)}"
+
+
+def _say_handed_on(record: Record) -> str:
+    """Say of what somebody edited, and may not approve as it is now, for whom it waits."""
+    may, last = record.approvers, record.editors[-1:]
+    if may is None or not may.names or record.votes or not last:
+        return ""
+    by = last[0].by
+    if by.kind is not DeciderKind.PERSON or by.name in may.names:
+        return ""
+    return (
+        f" {by.name} may not approve it as it is now, at {record.risk.level} risk: "
+        f"it waits for {join_names(may.names, 'or')}."
+    )
 
 
 def _notices(

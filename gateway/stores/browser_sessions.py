@@ -11,7 +11,8 @@ from gateway.domain.failure_limit import FailureLimit
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity
 from gateway.errors import Busy, Unauthorized
-from gateway.stores.requests import RedisStore, policy_of
+from gateway.stores.policy_text import policy_of
+from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import sha256_hex
 
 CODE_SECONDS = 600

@@ -17,6 +17,7 @@ from gateway.errors import Conflict
 from gateway.models import MAX_LIFE_SECONDS
 from gateway.stores.archive_reading import find_event, read_history
 from gateway.stores.keys import Keys
+from gateway.stores.policy_text import policy_of, write_policy
 from gateway.stores.record_codec import Recent, dumps
 from gateway.stores.request_lists import page_of, voted_of
 from gateway.stores.scripts import (
@@ -29,7 +30,7 @@ from gateway.stores.scripts import (
     submission,
 )
 from gateway.stores.segments import Archive
-from gateway.wire.codec import JsonObject, build, plain
+from gateway.wire.codec import JsonObject
 from gateway.wire.identifiers import AGENT_NAME, digest_process
 from gateway.wire.redis_multiplexer import Multiplexer
 
@@ -357,7 +358,7 @@ class RedisStore:
 
         `digest` is of the settings' policy file, where that is what is applied.
         """
-        keys, body = self.keys, plain(replace(policy, generation=0))
+        keys, body = self.keys, write_policy(policy)
         new = await self._apply.run(
             self.line,
             [
@@ -483,11 +484,6 @@ class RedisStore:
 def _two(name: str) -> tuple[str, str]:
     first, _, second = name.partition(" ")
     return first, second
-
-
-def policy_of(raw: str | None) -> PolicyDocument:
-    """Return the policy that is kept as this text, without its generation; None is an empty one."""
-    return build(PolicyDocument, _object(raw)) if raw else PolicyDocument()
 
 
 def _object(raw: str) -> JsonObject:
