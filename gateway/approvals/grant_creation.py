@@ -86,6 +86,8 @@ class GrantCreation:
         wish = click.remember
         if wish is None:
             return None
+        if policy.step_up_of(shown).asked:
+            raise InvalidRequest("what takes a step-up is asked about each time")
         offer = _readable(shown, click, wish.offer, Effect.ALLOW)
         if wish.everywhere:
             refuse_requester(policy, shown, click.identity, "remember it for the session only")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from gateway.domain.records import Identity, Person, Record, ScopeQuorum
 from gateway.domain.risk_rules import RiskRule, assess_by_rules, is_named
@@ -206,6 +207,14 @@ class ToolRow(Wire):
     declared_at: str = ""
 
 
+class StepUps(NamedTuple):
+    """The ways of which an approval takes one, and those of them that can be done; both empty where
+    a tap is enough."""
+
+    asked: tuple[StepUp, ...]
+    able: tuple[StepUp, ...]
+
+
 _NOBODY = Route()
 _USUAL = Budget()
 
@@ -285,6 +294,20 @@ class PolicyDocument(Rulebook):
     def route_of(self, record: Record) -> Route:
         """Return the route of a request as it holds at the request's risk."""
         return self.route_for(record.request.agent, record.request.tool).at(record.risk.level)
+
+    def step_up_of(self, record: Record) -> StepUps:
+        """Return which ways of a step-up a request's approval is asked for, and which of them can
+        be done."""
+        route = self.route_for(record.request.agent, record.request.tool)
+        asked = route.step_up(record.risk.level)
+        able = (one for one in asked if one is not StepUp.NUMBER or record.numbered)
+        return StepUps(asked, tuple(able))
+
+    def quorum_of(self, record: Record) -> int:
+        """Return how many people a request takes at its risk: two where that is the only
+        step-up."""
+        quorum = self.route_of(record).quorum
+        return max(quorum, 2) if self.step_up_of(record).able == (StepUp.PERSON,) else quorum
 
     def declare(self, record: Record) -> Record:
         """Return a record with what is declared about its tool, whatever was declared before.

@@ -6,7 +6,9 @@ or that more than one person agrees.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import re
+import secrets
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -19,6 +21,30 @@ class StepUp(StrEnum):
 
     NUMBER = "number"
     PERSON = "person"
+
+
+NUMBER = re.compile(r"[0-9]{3}")
+MOST_GUESSES = 3
+"""So many wrong numbers deny a request."""
+
+_LEAST, _NUMBERS = 100, 900
+
+
+def draw_number() -> str:
+    """Return a new number for a request: three digits, the first of them none."""
+    return str(_LEAST + secrets.randbelow(_NUMBERS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepUpDone(Wire):
+    """How somebody did a step-up."""
+
+    way: StepUp
+
+    @property
+    def words(self) -> str:
+        """How, after the word "confirmed"."""
+        return "by number" if self.way is StepUp.NUMBER else "by a second person"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +78,11 @@ class RulesByRisk(Wire):
         rules: LevelRules | None = getattr(self, level.value)
         return rules
 
-    def from_level(self, level: RiskLevel) -> Iterator[LevelRules]:
-        """Yield what is said of this level, and of higher ones."""
-        levels = tuple(RiskLevel)
-        for one in levels[levels.index(level) :]:
-            if (rules := self.at(one)) is not None:
-                yield rules
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether a number may be asked for at any level."""
+        every = (self.at(level) for level in RiskLevel)
+        return any(rules is not None and StepUp.NUMBER in rules.step_up for rules in every)
 
     def without(self, gone: Collection[str]) -> RulesByRisk:
         """Return the rules with these entries taken out of all approvers."""

@@ -8,9 +8,15 @@ from typing import NamedTuple
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Approvers, Identity, Record, ScopeQuorum
 from gateway.domain.risk_rules import is_named
+from gateway.domain.step_up import StepUp
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
 from gateway.policy.grants.grant import PASSES, Effect, Grant, GrantVoter, Match, Scope
+
+NO_STEP_UP = (
+    "it takes a number that is shown where its agent waits, and it was given none, as nobody waits "
+    "for it there"
+)
 
 REMEMBERED = (RiskLevel.LOW, RiskLevel.MEDIUM)
 """The levels of risk at which approvals may be remembered."""
@@ -44,7 +50,7 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
         raise Unauthorized("you are not an approver for this request")
     if _bars_requesters(route, record):
         refuse_requester(policy, record, identity, "someone else must decide")
-    if max(record.quorum, route.quorum) > 1:
+    if max(record.quorum, policy.quorum_of(record)) > 1:
         refuse_unknown(policy, identity)
     return Approver(names[0], via, route)
 
@@ -91,18 +97,22 @@ def with_valid_votes(policy: PolicyDocument, route: Route, record: Record) -> Re
     """Return the record with the votes of those who may still decide.
 
     A removed one's is void, and one of a name that is nobody's now: a person who was renamed could
-    vote twice. A quorum that was raised meanwhile holds for what waits, too; one that was lowered
-    does not.
+    vote twice. So is one without a step-up that each vote takes now. A quorum that was raised
+    meanwhile holds for what waits, too; one that was lowered does not.
     """
     votes = record.votes
     if votes:
         known = {person.name for person in policy.people}
+        asked = policy.step_up_of(record).asked
+        each = bool(asked) and StepUp.PERSON not in asked
         votes = tuple(
             vote
             for vote in votes
-            if vote.person in known and matching_approver(route, (vote.via or vote.person,))
+            if vote.person in known
+            and matching_approver(route, (vote.via or vote.person,))
+            and not (each and vote.stepped is None)
         )
-    quorum = max(record.quorum, route.quorum)
+    quorum = max(record.quorum, policy.quorum_of(record))
     if (votes, quorum) == (record.votes, record.quorum):
         return record
     return replace(record, votes=votes, quorum=quorum)
@@ -114,6 +124,9 @@ def who_may_approve(policy: PolicyDocument, record: Record) -> Approvers:
     route = policy.route_of(record)
     if not route.approvers:
         return Approvers(nobody="its route names no approvers")
+    steps = policy.step_up_of(record)
+    if steps.asked and not steps.able:
+        return Approvers(nobody=NO_STEP_UP, step_up=steps.asked)
     people = {one: person.name for person in policy.people for one in person.identities}
     names = dict.fromkeys(people.get(one, one) for one in route.approvers)
     if _bars_requesters(route, record):
@@ -122,7 +135,8 @@ def who_may_approve(policy: PolicyDocument, record: Record) -> Approvers:
     known = {person.name for person in policy.people}
     # Any other entry is an identity or a group of a platform, and the platform knows who is in it.
     may = tuple(one for one in names if one in known or ":" in one)
-    return Approvers(names=may, nobody="" if may else "its route names nobody who may decide it")
+    nobody = "" if may else "its route names nobody who may decide it"
+    return Approvers(names=may, nobody=nobody, step_up=steps.able)
 
 
 def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:

@@ -62,7 +62,7 @@ def weigh(record: Record, policy: PolicyDocument) -> Record:
     request = replace(record.request, arguments=record.arguments)
     base = policy.risk_of(request, record.arguments)
     weighed = record.copy_with(risk=lift(base, record.raised))
-    quorum = policy.route_of(weighed).quorum
+    quorum = policy.quorum_of(weighed)
     return weighed if quorum <= record.quorum else weighed.copy_with(quorum=quorum)
 
 

@@ -29,7 +29,6 @@ from gateway.domain.policy_document import (
 from gateway.domain.records import Person
 from gateway.domain.risk_rules import RiskRule
 from gateway.errors import InvalidRequest
-from gateway.models import RiskLevel
 from gateway.policy.allow_deny_rules import mistakes
 from gateway.wire.codec import plain
 from gateway.wire.identifiers import TOOL_NAME
@@ -190,8 +189,6 @@ def _approver_mistakes(route: Route, people: set[str]) -> Iterator[str]:
 def _level_mistakes(route: Route) -> Iterator[str]:
     """Say where a level of risk asks for less than a lower one: an edit that raises the risk must
     never make it easier."""
-    if any(route.step_up(level) for level in RiskLevel):
-        yield "step_up is not asked for yet."
     for (lower, below), (level, above) in pairwise(route.levels()):
         if above.quorum < below.quorum:
             yield f"{level} risk takes {above.quorum} people, and {lower} risk {below.quorum}."

@@ -18,7 +18,7 @@ from gateway.models import MAX_LIFE_SECONDS
 from gateway.stores.archive_reading import find_event, read_history
 from gateway.stores.keys import Keys
 from gateway.stores.policy_text import policy_of, write_policy
-from gateway.stores.record_codec import Recent, dumps
+from gateway.stores.record_codec import NUMBER_FIELD, Recent, dumps
 from gateway.stores.request_lists import page_of, voted_of
 from gateway.stores.scripts import (
     At,
@@ -113,6 +113,7 @@ class RedisStore:
         timeout_ms: int,
         budget: Budget,
         posts: bool,
+        number: str = "",
     ) -> tuple[WriteResult, Record]:
         """Create a record; the server's clock sets its deadline. See `domain.store`."""
         call = submission(
@@ -125,6 +126,8 @@ class RedisStore:
             budget=budget,
             posts=posts,
         )
+        if number:
+            call.keep_number(number)
         answer = await self._submit.run(self.line, call.keys, call.arguments)
         result = WriteResult(answer[0])
         if result is WriteResult.CLOCK:
@@ -256,6 +259,11 @@ class RedisStore:
         """Return the secret answers of a question, kept until its deadline."""
         raw = await self.redis.get(self.keys.secret(request_id))
         return None if raw is None else _object(raw)
+
+    async def number_of(self, request_id: str) -> str | None:
+        """Return the number that is shown where a waiting request's agent waits."""
+        number: str | None = await self.redis.hget(self.keys.record(request_id), NUMBER_FIELD)
+        return number
 
     async def forget_secrets(self, request_id: str) -> None:
         """Drop the secret answers, now that the asking process has them."""

@@ -20,6 +20,7 @@ _BY_REASON = {
     "stopped": "denied: the gateway's kill switch is on",
     "canary_caught": "a test by the gateway: nothing was going to run",
     "canary_missed": "a test by the gateway: nothing was going to run",
+    "wrong_number": "denied: a wrong number was typed three times",
     "breaker": "denied unasked: people denied too many of this agent's requests in a row",
 }
 
