@@ -100,6 +100,7 @@ SCHEMA_NAMES: dict[type, str] = {
     messages.States: "States",
     models.Status: "Status",
     step_up.StepUp: "StepUp",
+    step_up.StepUpDone: "StepUpDone",
     messages.Submit: "Submit",
     messages.Sync: "Sync",
     batches.Ticked: "Ticked",

@@ -28,6 +28,7 @@ from gateway.client.http_response import seconds_left
 from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
 from gateway.wire.canonical_json import action_digest
 from gateway.wire.identifiers import REQUEST_ID
+from gateway.wire.outcome_text import say_number
 from gateway.wire.signatures import load_library
 
 T = TypeVar("T")
@@ -161,6 +162,8 @@ class _AskCommand:
                 f"runs: gateway approve {request_id}"
             )
             _say(f"waiting for approval of {request['tool']!r}: answer at {where}")
+            if told := say_number(state.get("number"), request_id):
+                _say(told)
             state = self._wait_for_end(request_id, until)
             if state["status"] == "approved" and state.get("decision") is None:
                 state = self._consume(request_id)  # this process was taken to be gone

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gateway.models import RiskLevel
 from gateway.wire.codec import Wire
+from gateway.wire.outcome_text import join_names
 
 
 class StepUp(StrEnum):
@@ -22,6 +23,12 @@ class StepUp(StrEnum):
     NUMBER = "number"
     PERSON = "person"
 
+
+WORDS = {
+    StepUp.NUMBER: "the number that is shown where the agent waits",
+    StepUp.PERSON: "a second person",
+}
+"""What people read of each way."""
 
 NUMBER = re.compile(r"[0-9]{3}")
 MOST_GUESSES = 3
@@ -33,6 +40,11 @@ _LEAST, _NUMBERS = 100, 900
 def draw_number() -> str:
     """Return a new number for a request: three digits, the first of them none."""
     return str(_LEAST + secrets.randbelow(_NUMBERS))
+
+
+def say_ways(ways: Iterable[StepUp]) -> str:
+    """Return the ways of which one must be done, as a sentence lists them."""
+    return join_names(tuple(WORDS[way] for way in ways), "or")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,14 @@ def sentence(*, reason: str, status: str, name: str, message: str) -> str:
     return f"{outcome}: {message}" if message else outcome
 
 
+def say_number(number: object, request_id: str) -> str:
+    """Return the line for whoever watches an agent wait: the number that an approver may be asked
+    for; "" where the gateway gave none."""
+    if not (isinstance(number, str) and number.isascii() and number.isdigit()):
+        return ""
+    return f"number {number}: whoever approves request {request_id[:8]} may be asked for it"
+
+
 def join_names(names: Sequence[str], word: str) -> str:
     """Return names as a sentence lists them, with `word` before the last."""
     *most, last = names or ("",)
