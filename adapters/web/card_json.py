@@ -138,6 +138,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "changed": build_changes(card.changed),
         "changed_by": _build_optional_line(card.changed_by),
         "fields": [_build_field(field) for field in card.fields],
+        "numbered": record.numbered,
         "masked": any(block.text.masked for block in card.blocks),
         "undeclared": [
             {"address": one.address, "name": build_line(one.name.segments), "what": one.what}
@@ -160,6 +161,8 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
                 "label": control.label,
                 "style": control.style.value,
                 "confirm": control.confirm,
+                "number": control.number,
+                "optional": control.optional,
             }
             for control in card.controls
         ],

@@ -155,6 +155,9 @@ def _add_answer_commands(verbs: Verbs) -> None:
     approve.add_argument(
         "--yes", action="store_true", help="confirm a high risk, or text beyond its line"
     )
+    approve.add_argument(
+        "--number", metavar="NUMBER", help="the number that is shown where the agent waits"
+    )
     deny.add_argument("--reason", default="", help="words for the agent")
     deny.add_argument("--feedback", action="store_true", help="ask the agent to plan again")
     for one in (approve, deny):

@@ -19,6 +19,7 @@ from gateway.client.check_decision import CheckedDecision, has_ended
 from gateway.client.http_connection import TIMEOUT_SECONDS, HttpConnection
 from gateway.client.http_response import seconds_left
 from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
+from gateway.wire.outcome_text import say_number
 from gateway.wire.signatures import load_library
 
 T = TypeVar("T")
@@ -137,6 +138,8 @@ class OneRequest:
             f"gateway runs: gateway approve {self._request['id']}"
         )
         self._say(f"waiting for approval of {self._request['tool']!r}: answer at {where}")
+        if told := say_number(state.get("number"), self._request["id"]):
+            self._say(told)
         state = self._wait_for_end(self._request["id"], until)
         if state["status"] == "approved" and state.get("decision") is None:
             state = self._consume(self._request["id"])  # this process was taken to be gone

@@ -354,8 +354,5 @@ def _without_person(policy: PolicyDocument, name: str) -> PolicyDocument:
     return replace(
         policy,
         people=tuple(one for one in policy.people if one.name != name),
-        routes=tuple(
-            replace(route, approvers=tuple(one for one in route.approvers if one not in gone))
-            for route in policy.routes
-        ),
+        routes=tuple(route.without(gone) for route in policy.routes),
     )

@@ -8,7 +8,8 @@ from typing import Any
 
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity
-from gateway.stores.requests import RedisStore, policy_of
+from gateway.stores.policy_text import policy_of
+from gateway.stores.requests import RedisStore
 from gateway.wire.codec import JsonObject
 
 
