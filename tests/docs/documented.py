@@ -409,7 +409,6 @@ ELSEWHERE = {
     "gateway hook picoclaw [--timeout S] [--workspace DIR]": (
         "hosts/test_picoclaw.py::test_the_command_is_a_hook"
     ),
-    "gateway mcp": "hosts/test_mcp_command.py::test_a_wrong_command_line",
     "gateway mcp proxy": (
         "hosts/test_mcp_command.py::test_a_client_starts_the_proxy_in_the_servers_place"
     ),
@@ -475,6 +474,7 @@ NOT_HERE = {
         "make test-hosts HOSTS=gptme",
         "make test-hosts HOSTS=mcp",
         "make test-hosts HOSTS=udspy",
+        "pip install '.[mcp]'",
         "pip install 'gptme[server]'",
         "pipx inject gptme dist/approval_gateway_agent-*.whl",
         ".ci/run",
