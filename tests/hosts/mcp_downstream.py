@@ -44,6 +44,12 @@ class Downstream:
                 Path(path).write_text(text)
             return f"wrote {path}"
 
+        @server.tool(annotations=types.ToolAnnotations(read_only_hint=True))
+        def look(topic: str) -> str:
+            """Look something up."""
+            ran.append(topic)
+            return f"all about {topic}"
+
         @server.tool()
         def weather(place: str) -> Weather:
             """Tell the weather."""

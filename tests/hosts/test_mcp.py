@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import tomllib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,15 +22,18 @@ from mcp.shared.memory import create_client_server_memory_streams
 
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
+from gateway.domain.policy_document import PolicyRule
 from gateway.domain.records import Query, Record
 from gateway.integrations import mcp_proxy
 from gateway.integrations.mcp_calls import CallGate
 from gateway.models import Execution, Status
 from tests.api.replica import AGENT, AGENT_TOKEN, POLICY, Replica, replica
+from tests.frame.tree import ROOT
 from tests.hosts.mcp_downstream import HOSTILE, Downstream
 from tests.waiting import moment
 
 ERAS = ["legacy", "auto"]
+RULE = re.compile(r"^```toml\n(\[\[rules.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest_asyncio.fixture
@@ -237,6 +242,22 @@ async def test_nobody_in_time_runs_nothing(gate: Replica) -> None:
         assert (result.is_error, desk.downstream.ran) == (True, [])
 
 
+async def test_a_rule_lets_through_what_it_names(gate: Replica) -> None:
+    """And goes by what the server claims only as far as it names the tools. Without one a claim
+    saves nobody's question."""
+    told = tomllib.loads(RULE.search((ROOT / "docs/integrations/mcp.md").read_text())[1])  # type: ignore[index]
+    rule = PolicyRule(**{**told["rules"][0], "tools": tuple(told["rules"][0]["tools"])})
+    await gate.store.apply(replace(await gate.store.policy(), rules=(rule,)), by="test")
+    async with desk_of(gate) as desk:
+        found = await desk.client.call_tool("look", {"topic": "cats"})
+        assert text_of(found) == "all about cats"
+        for tool, arguments in (("write", {"path": "a"}), ("weather", {"place": "Oslo"})):
+            calling = desk.call(tool, **arguments)
+            await desk.answer("deny")
+            assert (await calling).is_error
+        assert desk.downstream.ran == ["cats"]
+
+
 @pytest.mark.parametrize("mode", ERAS)
 async def test_without_a_gateway_nothing_runs(gate: Replica, mode: str) -> None:
     """It is said; what needs no approval goes on."""
@@ -244,7 +265,7 @@ async def test_without_a_gateway_nothing_runs(gate: Replica, mode: str) -> None:
         result = await desk.client.call_tool("write", {"path": "a"})
         assert result.is_error and "does not answer" in text_of(result)
         assert desk.downstream.ran == []
-        assert len((await desk.client.list_tools()).tools) == 9
+        assert len((await desk.client.list_tools()).tools) == 10
 
 
 async def test_an_error_of_ours_runs_nothing(gate: Replica) -> None:
