@@ -78,6 +78,16 @@ from gateway.ports.desk import (
     Watch,
     address_of,
 )
+from gateway.ports.edit_fields import (
+    UNCHANGED,
+    EditField,
+    EditKind,
+    WrongField,
+    check_edit,
+    edit_as_text,
+    edit_fields,
+    put_together,
+)
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
@@ -130,6 +140,7 @@ __all__ = [
     "REQUEST_ID",
     "ROLES_ON_CARDS",
     "SAY_THE_PLAN",
+    "UNCHANGED",
     "Adapter",
     "Approvers",
     "AuditEvent",
@@ -149,6 +160,8 @@ __all__ = [
     "DeliveryFailed",
     "DeliveryUncertain",
     "Desk",
+    "EditField",
+    "EditKind",
     "Effect",
     "Feed",
     "Field",
@@ -202,6 +215,7 @@ __all__ = [
     "Watch",
     "Wish",
     "Worklist",
+    "WrongField",
     "address_of",
     "backing_of",
     "bug",
@@ -209,7 +223,10 @@ __all__ = [
     "cancel_and_wait",
     "card_of",
     "changes",
+    "check_edit",
     "draw",
+    "edit_as_text",
+    "edit_fields",
     "full_view",
     "grant_card_of",
     "headline",
@@ -222,6 +239,7 @@ __all__ = [
     "people_of",
     "plain",
     "progress_of",
+    "put_together",
     "quote_name",
     "rank_edit",
     "read_whole",

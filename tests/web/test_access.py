@@ -68,7 +68,7 @@ async def test_axe_finds_nothing_serious(box: Inbox, page: Page, dark: bool) -> 
     await page.until("!document.querySelector('.settling')")
     assert await serious(page) == []
     risky = await box.ask(**HIGH_RISK)
-    for opener in ("Approve", "Back", "Deny with a reason", "Respond instead", "Edit"):
+    for opener in ("Approve", "Back", "Deny with a reason", "Respond instead", "Edit", "As JSON"):
         await page.press(opener, card(risky))
     await page.until(f"{card(risky)}.querySelector('[data-key=edit]')")
     await page.fill("[data-key=edit]", '{"amount": 5}')
