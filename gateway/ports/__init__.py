@@ -81,6 +81,16 @@ from gateway.ports.desk import (
     address_of,
 )
 from gateway.ports.device_words import name_device
+from gateway.ports.edits import (
+    UNCHANGED,
+    EditField,
+    EditKind,
+    WrongField,
+    check_edit,
+    edit_as_text,
+    edit_fields,
+    put_together,
+)
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
 from gateway.ports.heads import Head, head_of
@@ -143,6 +153,7 @@ __all__ = [
     "REQUEST_ID",
     "ROLES_ON_CARDS",
     "SAY_THE_PLAN",
+    "UNCHANGED",
     "Adapter",
     "Approvers",
     "AuditEvent",
@@ -163,6 +174,8 @@ __all__ = [
     "DeliveryUncertain",
     "Desk",
     "Device",
+    "EditField",
+    "EditKind",
     "Effect",
     "Feed",
     "Field",
@@ -228,6 +241,7 @@ __all__ = [
     "Watch",
     "Wish",
     "Worklist",
+    "WrongField",
     "address_of",
     "backing_of",
     "bug",
@@ -235,7 +249,10 @@ __all__ = [
     "cancel_and_wait",
     "card_of",
     "changes",
+    "check_edit",
     "draw",
+    "edit_as_text",
+    "edit_fields",
     "full_view",
     "grant_card_of",
     "head_of",
@@ -250,6 +267,7 @@ __all__ = [
     "people_of",
     "plain",
     "progress_of",
+    "put_together",
     "quote_name",
     "rank_edit",
     "read_whole",
