@@ -523,6 +523,7 @@ NOT_HERE = {
         "make test-hosts HOSTS=mcp",
         "make test-hosts HOSTS=openai-agents",
         "make test-hosts HOSTS=pydantic-ai",
+        "make test-hosts HOSTS=typescript",
         "make test-hosts HOSTS=udspy",
         "pip install '.[mcp]'",
         "pip install 'gptme[server]'",
