@@ -80,7 +80,14 @@ from gateway.ports.desk import (
 from gateway.ports.device_words import name_device
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
-from gateway.ports.logins import LONGEST_SECONDS, Device, Logins
+from gateway.ports.logins import (
+    CHAT_LINK_SECONDS,
+    LONGEST_SECONDS,
+    Device,
+    LoginLink,
+    LoginLinks,
+    Logins,
+)
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
@@ -121,6 +128,7 @@ from gateway.wire.identifiers import REQUEST_ID
 
 __all__ = [
     "ANOTHER_PLAN",
+    "CHAT_LINK_SECONDS",
     "DENIALS",
     "FAIL",
     "HIDDEN",
@@ -175,6 +183,8 @@ __all__ = [
     "KillSwitch",
     "Limited",
     "Lists",
+    "LoginLink",
+    "LoginLinks",
     "Logins",
     "MessageRef",
     "Notes",
