@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from adapters.web.batches import BatchHandlers
+from adapters.web.compression import compress, pack, takes_gzip
 from adapters.web.decisions import DecisionHandlers
 from adapters.web.declarations import DeclareHandlers
 from adapters.web.devices import DeviceHandlers
@@ -19,11 +20,14 @@ from adapters.web.grants_by_hand import HandHandlers
 from adapters.web.live_updates import Streams
 from adapters.web.passkeys import PasskeyHandlers
 from adapters.web.queries import ReadHandlers, Reports
-from adapters.web.security import Guard, Refused
+from adapters.web.queue import QueueHandlers
+from adapters.web.searches import SearchHandlers
+from adapters.web.security import Guard, Handler, Refused
 from adapters.web.sign_in import SignInHandlers
 from gateway.ports import Desk, Logins
 
 _FOLDER = Path(__file__).parent
+_ME = "/inbox/api/me"  # its answer has the token
 _CONTENT_TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
@@ -34,16 +38,17 @@ _CONTENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file with its content type."""
+    """A file with its content type, as it is and compressed."""
 
     body: bytes
+    packed: bytes
     content_type: str
 
 
 def read_assets(folder: str) -> dict[str, Asset]:
     """Return the files of `static` or `templates` by name."""
     return {
-        path.name: Asset(path.read_bytes(), _CONTENT_TYPES[path.suffix])
+        path.name: Asset(body := path.read_bytes(), pack(body), _CONTENT_TYPES[path.suffix])
         for path in sorted((_FOLDER / folder).iterdir())
         if path.suffix in _CONTENT_TYPES
     }
@@ -55,6 +60,8 @@ class Inbox:
     def __init__(self, desk: Desk, logins: Logins, *, secure: bool) -> None:
         self._guard = Guard(logins, secure=secure)
         self._reading = ReadHandlers(desk, self._guard)
+        self._queue = QueueHandlers(desk, self._guard)
+        self._searches = SearchHandlers(desk, self._guard, self._reading)
         self._decisions = DecisionHandlers(desk, self._guard, self._reading)
         self._batches = BatchHandlers(desk, self._guard, self._reading)
         self._declaring = DeclareHandlers(desk, self._guard, self._reading)
@@ -84,6 +91,8 @@ class Inbox:
             *self._devices.table(),
             *self._passkeys.table(),
             *self._reading.table(),
+            *self._queue.table(),
+            *self._searches.table(),
             *self._decisions.table(),
             *self._batches.table(),
             *self._declaring.table(),
@@ -91,7 +100,12 @@ class Inbox:
             *self._operating.table(),
             *self._by_hand.table(),
         ]
-        return [web.route(method, path, self._guard.wrap(call)) for method, path, call in table]
+        return [
+            web.route(method, path, self._wrap(method, path, call)) for method, path, call in table
+        ]
+
+    def _wrap(self, method: str, path: str, call: Handler) -> Handler:
+        return self._guard.wrap(compress(call) if method == "GET" and path != _ME else call)
 
     def end_streams(self) -> None:
         """End the live streams."""
@@ -101,26 +115,34 @@ class Inbox:
         raise web.HTTPSeeOther("/inbox")
 
     async def _inbox(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(self._pages["inbox.html"])
+        return _build_file_response(request, self._pages["inbox.html"])
 
     async def _batch_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(self._pages["batch.html"])
+        return _build_file_response(request, self._pages["batch.html"])
 
     async def _report_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(self._pages["report.html"])
+        return _build_file_response(request, self._pages["report.html"])
 
     async def _devices_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(self._pages["devices.html"])
+        return _build_file_response(request, self._pages["devices.html"])
 
     async def _login_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(self._pages["login.html"])
+        return _build_file_response(request, self._pages["login.html"])
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         found = self._files.get(request.match_info["name"])
         if found is None:
             raise Refused(404, "not_found", "there is no such file")
-        return _build_file_response(found)
+        return _build_file_response(request, found)
 
 
-def _build_file_response(asset: Asset) -> web.Response:
-    return web.Response(body=asset.body, content_type=asset.content_type, charset="utf-8")
+def _build_file_response(request: web.Request, asset: Asset) -> web.Response:
+    headers = {str(hdrs.VARY): str(hdrs.ACCEPT_ENCODING)}
+    if packed := takes_gzip(request):
+        headers[str(hdrs.CONTENT_ENCODING)] = "gzip"
+    return web.Response(
+        body=asset.packed if packed else asset.body,
+        content_type=asset.content_type,
+        charset="utf-8",
+        headers=headers,
+    )

@@ -63,6 +63,7 @@ from gateway.ports.cards import (
     card_of,
     full_view,
     progress_of,
+    word_of,
 )
 from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
 from gateway.ports.desk import (
@@ -71,7 +72,9 @@ from gateway.ports.desk import (
     GrantCalls,
     Groups,
     OperatorCalls,
+    QueueCalls,
     RequestCalls,
+    SearchCalls,
     SessionCalls,
     ToolCalls,
     Watch,
@@ -80,6 +83,8 @@ from gateway.ports.desk import (
 from gateway.ports.device_words import name_device
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
+from gateway.ports.heads import Head, head_of
+from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
 from gateway.ports.logins import (
     CHAT_LINK_SECONDS,
     LONGEST_SECONDS,
@@ -117,6 +122,8 @@ from gateway.ports.words import (
     ANOTHER_PLAN,
     DENIALS,
     LIFT,
+    NUMBER_LABEL,
+    NUMBER_OPTIONAL,
     SAY_THE_PLAN,
     KillSwitch,
     join_reason,
@@ -138,6 +145,8 @@ __all__ = [
     "LONGEST_SECONDS",
     "MOST_PASSKEYS",
     "NEEDS_ALL_SEEN",
+    "NUMBER_LABEL",
+    "NUMBER_OPTIONAL",
     "PASS_LIFETIME_WORDS",
     "REQUEST_ID",
     "ROLES_ON_CARDS",
@@ -166,6 +175,8 @@ __all__ = [
     "Feed",
     "Field",
     "Finding",
+    "Found",
+    "FoundEvents",
     "FullView",
     "Grant",
     "GrantCalls",
@@ -178,6 +189,7 @@ __all__ = [
     "HasProblems",
     "HasRoutes",
     "HasStreams",
+    "Head",
     "Identity",
     "JsonObject",
     "KillSwitch",
@@ -202,15 +214,20 @@ __all__ = [
     "Proof",
     "Proofs",
     "Query",
+    "QueueCalls",
+    "QueueCounts",
     "Rate",
     "Record",
     "Remember",
     "RememberOption",
     "RequestCalls",
     "RetryLater",
+    "Search",
+    "SearchCalls",
     "Segment",
     "Session",
     "SessionCalls",
+    "Side",
     "Style",
     "SystemClock",
     "ToolCalls",
@@ -231,6 +248,7 @@ __all__ = [
     "draw",
     "full_view",
     "grant_card_of",
+    "head_of",
     "headline",
     "heavy",
     "hides",
@@ -257,6 +275,7 @@ __all__ = [
     "uses_of",
     "warnings",
     "weight_of",
+    "word_of",
 ]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity
-from gateway.stores.requests import RedisStore, policy_of
+from gateway.stores.policy_text import policy_of
+from gateway.stores.requests import RedisStore
 from gateway.wire.codec import JsonObject
 
 
@@ -46,7 +47,7 @@ class Standing:
         a person's, or one that a route itself admits."""
         if self.policy.person_of(identity) is None:
             written = identity.written
-            if not any(written in route.approvers for route in self.policy.routes):
+            if not any(written in route.admitted for route in self.policy.routes):
                 return None
         name = self.policy.name_of(identity)
         return Holder(identity=identity, name=name, departures=self.count_departures(name))
@@ -57,7 +58,7 @@ class Standing:
 
     def list_names(self) -> list[str]:
         """Return the names that logins may be for."""
-        admitted = (one for route in self.policy.routes for one in route.approvers if ":" in one)
+        admitted = (one for route in self.policy.routes for one in route.admitted if ":" in one)
         return [*(person.name for person in self.policy.people), *admitted]
 
     def admits(self, holder: Holder) -> bool:

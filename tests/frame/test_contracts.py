@@ -24,6 +24,7 @@ PLANTED = {
     "agent-side": [
         ("gateway.client.gate", "nacl"),
         ("gateway.client.approval", "redis"),
+        ("gateway.integrations.mcp_command", "mcp"),
         ("gateway.wire.canonical_json", "gateway.domain.clock"),
     ],
     "redis-transport": [("gateway.client.http_pool", "gateway.wire.redis_multiplexer")],
@@ -31,6 +32,7 @@ PLANTED = {
         ("gateway.server.background", "discord"),
         ("adapters.discord.card_views", "redis"),
         ("gateway.domain.redaction", "aiohttp"),
+        ("gateway.integrations.mcp_calls", "mcp"),
     ],
     "api-through-approvals": [
         ("gateway.api.health", "gateway.stores.keys"),

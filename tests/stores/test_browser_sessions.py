@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gateway.domain.clock import SystemClock
-from gateway.domain.records import AuditEvent
+from gateway.domain.records import AuditEvent, Identity
+from gateway.domain.step_up import LevelRules, RulesByRisk
 from gateway.errors import Busy, NotFound, Unauthorized
 from gateway.ports.logins import IDLE_SECONDS, LONGEST_SECONDS
 from gateway.stores.browser_sessions import CODE_SECONDS, MOST_DEVICES, RedisLogins
@@ -204,6 +205,22 @@ async def test_nobody_logs_in_whom_the_policy_does_not_know(
     for call in (logins.redeem, logins.find_holder):
         with pytest.raises(Unauthorized):
             await call(code, address="")
+
+
+async def test_who_approves_at_one_level_of_risk_alone_signs_in(
+    world: World, logins: RedisLogins
+) -> None:
+    """A route admits at any of its levels; out of that level, they are signed out."""
+    policy, chat = await world.store.policy(), Identity(platform="chat", id="u9")
+    rules = RulesByRisk(high=LevelRules(approvers=(chat.written,)))
+    routes = (replace(policy.routes[0], risk=rules), *policy.routes[1:])
+    await world.store.apply(replace(policy, routes=routes), by="test")
+    session = await logins.redeem(await logins.invite(chat.written), address="")
+    assert await logins.who(session) == chat
+    policy = await world.store.policy()
+    closed = (replace(policy.routes[0], risk=RulesByRisk()), *policy.routes[1:])
+    await world.store.apply(replace(policy, routes=closed), by="test")
+    assert await logins.who(session) is None
 
 
 async def test_an_identity_that_becomes_another_persons_is_signed_out(

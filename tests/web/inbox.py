@@ -114,6 +114,25 @@ def card(record: Record) -> str:
     return f"document.querySelector('[data-id=\"{record.id}\"]')"
 
 
+def line(record: Record) -> str:
+    """Return the JavaScript expression for a request's line in the queue."""
+    return f"document.querySelector('[data-row=\"{record.id}\"]')"
+
+
+async def see(page: Page, record: Record) -> None:
+    """Wait until the queue has a request, and open it as a tap on its line does; what waits for
+    others is looked for on their side."""
+    seen, others = f"{card(record)}?.checkVisibility()", "document.querySelector('[data-side=all]')"
+    there = f"{seen} || {line(record)}"
+    await page.until(f"{there} || {others}.lastElementChild.textContent > '0' && 1")
+    if not await page.evaluate(f"Boolean({seen})"):
+        if not await page.evaluate(f"Boolean({there})"):
+            await page.evaluate(f"{others}.click()")
+            await page.until(line(record))
+        await page.evaluate(f"{line(record)}?.click()")
+        await page.until(seen)
+
+
 @asynccontextmanager
 async def inbox(
     folder: Path, *, denial_minutes: int = 5, named: bool = False

@@ -15,7 +15,7 @@ from gateway.server.settings import Settings
 from tests.stores.test_browser_sessions import SetClock
 from tests.web.chromium import Browser, Page
 from tests.web.inbox import COMMAND, CONNECTED, Inbox
-from tests.web.test_access import serious
+from tests.web.test_access import flaws
 from tests.web.test_streams import rest, stream
 from tests.web.visitor import Visitor, visitor
 
@@ -64,7 +64,7 @@ async def test_a_device_is_ended_from_another(box: Inbox, browser: Browser, page
         assert "Python" in text
         assert "This device" in text
         assert "a one-time link" in text
-        assert await serious(page) == []
+        assert await flaws(page) == []
         await page.press("Sign out", "document.getElementById('sessions')")
         await page.until("document.body.textContent.includes('One device was signed out.')")
         assert await rest(messages) == []
@@ -154,7 +154,7 @@ async def test_a_link_says_whom_it_signs_in(box: Inbox, page: Page) -> None:
     code = await box.gateway.backend.logins.invite("bob")
     await page.goto(f"{box.gateway.url}/inbox/login#code={code}")
     await page.until("document.body.textContent.includes('In this browser you are ann now')")
-    assert await serious(page) == []
+    assert await flaws(page) == []
     await page.goto(f"{box.gateway.url}/inbox")
     await page.until(f"{CONNECTED} && document.getElementById('who').textContent.includes('ann')")
     await page.goto(f"{box.gateway.url}/inbox/login#code={code}")

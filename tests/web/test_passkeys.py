@@ -12,7 +12,7 @@ import pytest
 from tests.sign_in.authenticator import Authenticator
 from tests.web.chromium import Browser, Page
 from tests.web.inbox import CONNECTED, Inbox, inbox
-from tests.web.test_access import serious
+from tests.web.test_access import flaws
 from tests.web.visitor import Visitor, visitor
 
 pytestmark = pytest.mark.timeout(240)
@@ -58,14 +58,14 @@ async def test_a_passkey_is_made_used_and_removed(named: Inbox, browser: Browser
     await page.press("Add a passkey")
     await page.until("document.body.textContent.includes('The passkey was added.')")
     assert await page.evaluate("document.querySelectorAll('#passkeys li').length") == 1
-    assert await serious(page) == []
+    assert await flaws(page) == []
     await page.press("Add a passkey")
     await page.until("document.body.textContent.includes('has a passkey of yours already')")
 
     await page.press("Sign out here")
     await page.until(SIGNED_OUT)
     await page.until("!document.getElementById('passkey').hidden")
-    assert await serious(page) == []
+    assert await flaws(page) == []
     await page.press("Sign in with a passkey")
     await page.until(f"{CONNECTED} && document.getElementById('who').textContent.includes('ann')")
     assert [one.data["way"] for one in await named.events("signed_in")] == ["link", "passkey"]

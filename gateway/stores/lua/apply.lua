@@ -13,9 +13,16 @@ even_when_full(KEYS[2])
 local function names(policy)
   local found = {}
   for _, person in ipairs(policy.people or {}) do found[person.name] = true end
-  for _, route in ipairs(policy.routes or {}) do
-    for _, name in ipairs(route.approvers or {}) do
+  local function admit(rules)
+    if type(rules) ~= 'table' or type(rules.approvers) ~= 'table' then return end
+    for _, name in ipairs(rules.approvers) do
       if string.find(name, ':', 1, true) then found[name] = true end
+    end
+  end
+  for _, route in ipairs(policy.routes or {}) do
+    admit(route)
+    if type(route.risk) == 'table' then
+      for _, rules in pairs(route.risk) do admit(rules) end
     end
   end
   return found
