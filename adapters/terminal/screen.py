@@ -190,8 +190,9 @@ class TerminalApp(App[None]):
             self._say(f"it failed: {error}", bad=True)
 
     async def _reload(self) -> None:
-        page = await self._desk.requests.page(Query(limit=_MOST_LISTED, followers=False))
-        waiting = list(reversed(page.items))  # oldest first
+        query = Query(soonest=True, followers=False, limit=_MOST_LISTED)
+        page = await self._desk.requests.page(query)
+        waiting = list(page.items)
         known, shown = {one.id for one in self._queue}, self.record
         if any(one.id not in known for one in waiting):
             self.bell()

@@ -137,6 +137,11 @@ class Route(Wire):
         return tuple((level, self.at(level)) for level in RiskLevel)
 
     @property
+    def admitted(self) -> tuple[str, ...]:
+        """Who may approve at some level of risk, each once."""
+        return tuple(dict.fromkeys(one for _, at in self.levels() for one in at.approvers))
+
+    @property
     def unanswered(self) -> tuple[str, ...]:
         """Where nobody may approve: the route's name, or that of a level of risk on it."""
         if not self.approvers:

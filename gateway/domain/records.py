@@ -392,12 +392,14 @@ class Click(Wire):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Wire):
     """Which requests to list, newest first: those that wait, or with `final` those that ended.
+    `soonest` lists those that wait by their deadlines instead, the nearest first.
 
     `status` narrows the ended ones. Without `followers` those are left out that wait behind another
     which asks the same. `after` is the cursor that the page before named.
     """
 
     final: bool = False
+    soonest: bool = False
     status: Status | None = None
     agent: str | None = None
     session: str | None = None

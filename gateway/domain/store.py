@@ -139,7 +139,7 @@ class Store(Protocol):
         """Drop the secret answers, now that the asking process has them."""
 
     async def page(self, query: Query) -> Page:
-        """Return one page of requests, newest first."""
+        """Return one page of requests, in the order that the query names."""
 
     async def pending_of(self, agent: str) -> list[str]:
         """Return the ids of an agent's pending requests, oldest first."""
@@ -195,6 +195,9 @@ class Store(Protocol):
 
     async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
+
+    async def latest(self, count: int) -> list[AuditEvent]:
+        """Return the last events, the newest last."""
 
 
 class RequestWriter(Protocol):

@@ -15,7 +15,7 @@ from gateway.domain.redaction import mask
 from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import MAX_LIFE_SECONDS
-from gateway.stores.archive_reading import find_event, read_history
+from gateway.stores.archive_reading import find_event, read_history, read_latest
 from gateway.stores.keys import Keys
 from gateway.stores.policy_text import policy_of, write_policy
 from gateway.stores.record_codec import NUMBER_FIELD, Recent, dumps
@@ -421,6 +421,10 @@ class RedisStore:
     async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after an id. See `archive_reading.read_history`."""
         return await read_history(self, after, limit)
+
+    async def latest(self, count: int) -> list[AuditEvent]:
+        """Return the last events, the newest last. See `archive_reading.read_latest`."""
+        return await read_latest(self, count)
 
     async def now(self) -> int:
         """Return the server's time, in ms since the epoch."""
