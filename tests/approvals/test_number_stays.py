@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +17,6 @@ from gateway.api.messages import masked_view, view
 from gateway.approvals import decisions
 from gateway.cli.formatting import format_line, format_request
 from gateway.delivery.webhooks import body_of
-from gateway.domain import step_up
 from gateway.domain.records import AuditEvent, Record
 from gateway.errors import GatewayError
 from gateway.models import Action
@@ -50,8 +51,8 @@ EVENTS: dict[str, Callable[[AuditEvent], Any]] = {
 @pytest.fixture
 def long_numbers(monkeypatch: pytest.MonkeyPatch) -> str:
     """Have numbers drawn that cannot stand anywhere by chance; return the one."""
-    monkeypatch.setattr(step_up.secrets, "randbelow", lambda _: LONG - 100)
-    monkeypatch.setattr(decisions, "NUMBER", step_up.re.compile("[0-9]+"))
+    monkeypatch.setattr(secrets, "randbelow", lambda _: LONG - 100)
+    monkeypatch.setattr(decisions, "NUMBER", re.compile("[0-9]+"))
     return str(LONG)
 
 

@@ -113,8 +113,7 @@ def test_a_number_is_typed_with_the_approval(up: Shell, agent: HttpPool, tmp_pat
     up.run("apply", str(path))
     assert "denied by the rule step-up" in up.run("show", ask(agent, new_id(), command="ls"))
     asked = new_id()
-    process = {"process": "p" * 16, "detached": False}
-    number = json.loads(json.dumps(submit_waiting(agent, asked, **process)))["number"]
+    number = submit_waiting(agent, asked)["number"]
     told = "the number that is shown where the agent waits"
     assert f"which takes          {told}" in up.run("show", asked)
     assert told in up.run("explain", "sly", "shell")
@@ -127,12 +126,17 @@ def test_a_number_is_typed_with_the_approval(up: Shell, agent: HttpPool, tmp_pat
     assert "confirmed            by number" in up.run("show", asked)
 
 
-def submit_waiting(agent: HttpPool, request_id: str, **how: Any) -> Any:
+def submit_waiting(agent: HttpPool, request_id: str) -> Any:
     """Ask as a process that waits; return the answer."""
-    action = {"agent": "sly", "kind": "tool", "tool": "shell", "context": {"cwd": "/srv"}}
+    action: dict[str, Any] = {
+        "agent": "sly",
+        "kind": "tool",
+        "tool": "shell",
+        "context": {"cwd": "/srv"},
+    }
     action["arguments"] = {"command": "ls"}
     request = {**action, "id": request_id, "digest": action_digest(**action)}
-    return agent.call("POST", "/v1/requests", {"request": request, **how})
+    return agent.call("POST", "/v1/requests", {"request": request, "process": "p" * 16})
 
 
 def test_a_beginning_is_looked_for_among_all_that_wait(
