@@ -22,6 +22,7 @@ from gateway.ports import (
     DENIALS,
     Card,
     Click,
+    Control,
     Desk,
     Identity,
     Record,
@@ -83,7 +84,7 @@ class ButtonActions:
             await self._claim(workspace, did, form, reply)
         elif did.act.startswith(Act.DENY_BECAUSE):
             await self._deny_because(workspace, did, form, reply)
-        elif did.act in (Act.EDIT_JSON, Act.EDIT_AGAIN):
+        elif did.act in (Act.EDIT_JSON, Act.EDIT_AGAIN, Act.NUMBER):
             await reply.show(await self._build_view(workspace, did, form))
         elif did.act in OPENS_MODAL:
             await self._open_modal(workspace, did, form, reply)
@@ -184,6 +185,8 @@ class ButtonActions:
         card = replace(card, inbox=self._desk.address_of(record.id))
         if did.act == Act.REMEMBER:
             return await self._build_remember_view(workspace, did, form, record, card)
+        if did.act == Act.NUMBER:
+            return modals.build_number(card, form, _find_numbered(card))
         act = Act.EDIT if did.act in _EDITING else did.act
         if not any(FORMS[control.action] == act for control in card.controls):
             raise InvalidRequest("this request does not allow that")
@@ -273,6 +276,13 @@ def build_click(
         ref=form.ref(did.actor.team),
         **more,
     )
+
+
+def _find_numbered(card: Card) -> Control:
+    for control in card.controls:
+        if control.action is Action.APPROVE and control.number:
+            return control
+    raise InvalidRequest("this takes no number; look at it again")
 
 
 def _refuse_old(form: ModalMetadata, record: Record) -> None:
