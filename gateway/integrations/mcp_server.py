@@ -18,7 +18,7 @@ from pydantic import Field
 from gateway.client import AsyncClient, Outcome, OutcomeKind
 from gateway.client.outcome import outcome_of
 from gateway.errors import GatewayError, NotFound
-from gateway.integrations.mcp_calls import PROGRESS_SECONDS, Connect, end
+from gateway.integrations.mcp_calls import LONGEST_CLIENT, PROGRESS_SECONDS, Connect, end
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -164,7 +164,7 @@ class AskTools:
                 tool_name,
                 input,
                 kind=_KINDS.get(tool_name, Kind.TOOL),
-                origin=Origin(framework="claude-code"),
+                origin=_origin(context, "claude-code"),
                 call_id=tool_use_id if tool_use_id and CALL_ID.fullmatch(tool_use_id) else None,
                 session=self._session,
                 allowed=(Action.APPROVE, Action.EDIT, Action.DENY, Action.ABORT),
@@ -183,7 +183,7 @@ class AskTools:
         try:
             client = await self._connect()
             request = client.request(
-                tool, arguments, origin=Origin(framework=FRAMEWORK), session=self._session,
+                tool, arguments, origin=_origin(context, FRAMEWORK), session=self._session,
                 timeout=self._timeout, **details,
             )  # fmt: skip
             outcome = await self._submit_and_wait(context, client, request, seconds)
@@ -219,6 +219,13 @@ class AskTools:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _origin(context: Context, framework: str) -> Origin:
+    """Return where a call comes from, with the client's own name as it says it."""
+    told = context.session.client_params
+    client = f"{told.client_info.name} {told.client_info.version}" if told else ""
+    return Origin(framework=framework, channel=client[:LONGEST_CLIENT] or None)
 
 
 def _told(request_id: str, outcome: Outcome) -> JsonObject:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.shared.memory import create_client_server_memory_streams
@@ -44,7 +45,8 @@ async def client_of(
                 yield ours
                 await ours[1].aclose()
 
-        async with Client(served(), mode=mode) as client:
+        own = types.Implementation(name="tester", version="3")
+        async with Client(served(), mode=mode, client_info=own) as client:
             yield client
 
 
@@ -97,6 +99,7 @@ async def test_a_model_asks_and_hears_what_was_approved(gate: Replica, mode: str
         }  # fmt: skip
         request = record.request
         assert request.tool == "mcp__gateway__request_approval"
+        assert (request.origin.framework, request.origin.channel) == ("mcp-server", "tester 3")
         assert (request.hint, request.arguments) == (
             "it is Friday", {"action": "deploy", "details": {"to": "live"}},
         )  # fmt: skip
