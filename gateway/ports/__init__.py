@@ -40,7 +40,6 @@ from gateway.ports.adapters import (
     HasProblems,
     HasRoutes,
     HasStreams,
-    Logins,
 )
 from gateway.ports.blocks import (
     LABEL_CHARS,
@@ -64,6 +63,7 @@ from gateway.ports.cards import (
     card_of,
     full_view,
     progress_of,
+    word_of,
 )
 from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
 from gateway.ports.desk import (
@@ -72,14 +72,30 @@ from gateway.ports.desk import (
     GrantCalls,
     Groups,
     OperatorCalls,
+    QueueCalls,
     RequestCalls,
+    SearchCalls,
     SessionCalls,
     ToolCalls,
     Watch,
     address_of,
 )
+from gateway.ports.device_words import name_device
+from gateway.ports.edits import (
+    UNCHANGED,
+    EditField,
+    EditKind,
+    WrongField,
+    check_edit,
+    edit_as_text,
+    edit_fields,
+    put_together,
+)
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
+from gateway.ports.heads import Head, head_of
+from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
+from gateway.ports.logins import LONGEST_SECONDS, Device, Logins
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
@@ -94,6 +110,7 @@ from gateway.ports.outgoing import (
     PostsGrants,
     RetryLater,
 )
+from gateway.ports.passkeys import MOST_PASSKEYS, Passkey, Passkeys, Proof, Proofs
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
 from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
 from gateway.ports.remember_options import (
@@ -108,6 +125,8 @@ from gateway.ports.words import (
     ANOTHER_PLAN,
     DENIALS,
     LIFT,
+    NUMBER_LABEL,
+    NUMBER_OPTIONAL,
     SAY_THE_PLAN,
     KillSwitch,
     join_reason,
@@ -125,11 +144,16 @@ __all__ = [
     "LABEL_CHARS",
     "LIFETIME_WORDS",
     "LIFT",
+    "LONGEST_SECONDS",
+    "MOST_PASSKEYS",
     "NEEDS_ALL_SEEN",
+    "NUMBER_LABEL",
+    "NUMBER_OPTIONAL",
     "PASS_LIFETIME_WORDS",
     "REQUEST_ID",
     "ROLES_ON_CARDS",
     "SAY_THE_PLAN",
+    "UNCHANGED",
     "Adapter",
     "Approvers",
     "AuditEvent",
@@ -149,10 +173,15 @@ __all__ = [
     "DeliveryFailed",
     "DeliveryUncertain",
     "Desk",
+    "Device",
+    "EditField",
+    "EditKind",
     "Effect",
     "Feed",
     "Field",
     "Finding",
+    "Found",
+    "FoundEvents",
     "FullView",
     "Grant",
     "GrantCalls",
@@ -165,6 +194,7 @@ __all__ = [
     "HasProblems",
     "HasRoutes",
     "HasStreams",
+    "Head",
     "Identity",
     "JsonObject",
     "KillSwitch",
@@ -178,20 +208,29 @@ __all__ = [
     "OperatorCalls",
     "Pace",
     "Page",
+    "Passkey",
+    "Passkeys",
     "Paused",
     "Person",
     "Posts",
     "PostsGrants",
+    "Proof",
+    "Proofs",
     "Query",
+    "QueueCalls",
+    "QueueCounts",
     "Rate",
     "Record",
     "Remember",
     "RememberOption",
     "RequestCalls",
     "RetryLater",
+    "Search",
+    "SearchCalls",
     "Segment",
     "Session",
     "SessionCalls",
+    "Side",
     "Style",
     "SystemClock",
     "ToolCalls",
@@ -202,6 +241,7 @@ __all__ = [
     "Watch",
     "Wish",
     "Worklist",
+    "WrongField",
     "address_of",
     "backing_of",
     "bug",
@@ -209,19 +249,25 @@ __all__ = [
     "cancel_and_wait",
     "card_of",
     "changes",
+    "check_edit",
     "draw",
+    "edit_as_text",
+    "edit_fields",
     "full_view",
     "grant_card_of",
+    "head_of",
     "headline",
     "heavy",
     "hides",
     "join_reason",
     "make_visible",
     "mask",
+    "name_device",
     "parse_json",
     "people_of",
     "plain",
     "progress_of",
+    "put_together",
     "quote_name",
     "rank_edit",
     "read_whole",
@@ -237,6 +283,7 @@ __all__ = [
     "uses_of",
     "warnings",
     "weight_of",
+    "word_of",
 ]
 
 

@@ -29,9 +29,16 @@ _ROW = re.compile(r"^\| (.*?) (?<!\\)\| (.*) \|$", re.MULTILINE)
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _COMMENT = re.compile(r"(?:^|\s)# .*$", re.MULTILINE)
 _HELPED = (
-    "hook", "bridge dexto", "bridge gptme-server", "convert saiki", "manifest slack", "mcp proxy",
+    "hook",
+    "hook picoclaw",
+    "install",
+    "bridge dexto",
+    "bridge gptme-server",
+    "convert saiki",
+    "manifest slack",
+    "mcp proxy",
     "mcp server",
-)  # fmt: skip
+)
 """Commands whose options are known to their own help only."""
 _OF_ADAPTERS = ("manifest", "invite", "check")
 

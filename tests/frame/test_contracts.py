@@ -51,6 +51,7 @@ PLANTED = {
     "inside-api": [("gateway.api.messages", "gateway.api.adapter_pages")],
     "inside-delivery": [("gateway.delivery.outbox_worker", "gateway.delivery.request_copies")],
     "inside-approvals": [("gateway.approvals.posted_copies", "gateway.approvals.agent_removal")],
+    "inside-sign-in": [("gateway.sign_in.passkey_checks", "gateway.sign_in.ways")],
     "inside-stores": [("gateway.stores.keys", "gateway.stores.retention")],
     "inside-client": [("gateway.client.approval", "gateway.client.suspend_resume")],
     "inside-integrations": [("gateway.integrations.host_pipe", "gateway.integrations.picoclaw")],
