@@ -233,6 +233,24 @@ async def test_claude_codes_permission_prompt(
         assert (request.tool, request.kind, request.call_id) == ("Bash", Kind.COMMAND, "toolu_1")
 
 
+async def test_what_claude_asks_of_a_person_is_a_question(gate: Replica) -> None:
+    """Its answers go back within the whole input, by the text of each question; one that cannot be
+    read asks nobody and is denied."""
+    choice = {"label": "red", "description": "like fire"}
+    question = {"question": "Which?", "header": "h", "options": [choice], "multiSelect": False}
+    asked = {"questions": [question]}
+    async with client_of(gate) as client:
+        prompting = asyncio.create_task(prompt(client, "AskUserQuestion", **asked))
+        record = await answer(gate, "answer", answers={"q1": "red"})
+        assert record.request.kind is Kind.QUESTION
+        assert await prompting == {
+            "behavior": "allow",
+            "updatedInput": {**asked, "answers": {"Which?": "red"}},
+        }
+        refused = await prompt(client, "AskUserQuestion", questions="none")
+        assert refused["behavior"] == "deny"
+
+
 async def test_a_prompt_that_is_asked_again_runs_once(gate: Replica) -> None:
     """Claude Code's own id of a call makes it one request."""
     async with client_of(gate) as client:
