@@ -90,6 +90,14 @@ from gateway.ports.edit_fields import (
 )
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
+from gateway.ports.group_cards import (
+    GroupCard,
+    group_card_of,
+    is_of_group,
+    is_simple,
+    named_facts,
+)
+from gateway.ports.heads import plain_head
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
@@ -170,6 +178,7 @@ __all__ = [
     "Grant",
     "GrantCalls",
     "GrantCard",
+    "GroupCard",
     "Groups",
     "HandCalls",
     "HasChecks",
@@ -229,15 +238,20 @@ __all__ = [
     "edit_fields",
     "full_view",
     "grant_card_of",
+    "group_card_of",
     "headline",
     "heavy",
     "hides",
+    "is_of_group",
+    "is_simple",
     "join_reason",
     "make_visible",
     "mask",
+    "named_facts",
     "parse_json",
     "people_of",
     "plain",
+    "plain_head",
     "progress_of",
     "put_together",
     "quote_name",
