@@ -506,7 +506,6 @@ def build_more_view(card: Card, button: DiscordButton, *, group: int = 1) -> Mes
     because: list[ui.Button[Any]] = [
         ui.Button(
             label=why,
-            style=discord.ButtonStyle.danger,
             custom_id=button.with_verb(BECAUSE, more=str(number)).custom_id,
         )
         for number, why in enumerate(DENIALS)

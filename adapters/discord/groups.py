@@ -157,9 +157,10 @@ def _draw_item(card: Card) -> tuple[str, bool]:
     )
     reasons = "; ".join(reason.text for reason in card.reasons)
     high = card.risk is RiskLevel.HIGH
-    risk = f"{'🔴 High risk' if high else '🟡'} {escape_line(reasons, _TOLD)}".rstrip()
+    lead = "🔴 High risk" if high else "🟡 Medium risk"
+    risk = f"{lead}: {escape_line(reasons, _TOLD)}" if reasons else lead
     parts = (
-        render_head(card).removeprefix("#"),
+        render_head(card),
         blocks,
         facts,
         risk if high or reasons else "",

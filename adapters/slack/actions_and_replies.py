@@ -38,6 +38,7 @@ from gateway.ports import (
     card_of,
     full_view,
     join_reason,
+    plain_head,
     scopes_of,
 )
 
@@ -340,3 +341,10 @@ def describe_state(record: Record) -> str:
     if card.outcome is not None:
         return card.outcome.text
     return card.progress or "It still waits for an answer."
+
+
+def describe_what(record: Record) -> str:
+    """Return a request's outcome or progress, and what it is about: the head."""
+    head = plain_head(build_whole_card(record).head)
+    state = describe_state(record)
+    return f"{state[:1].upper()}{state[1:].rstrip('.')} · {head}"

@@ -117,6 +117,7 @@ def build_group(group: GroupCard, form: ModalMetadata, told: str = "") -> Json:
     if group.together:
         count, value = len(group.items), form.button.encode()
         heads = "; ".join(plain_head(card.head) for card in group.items)
+        blocks.append({"type": "divider"})
         blocks.append(
             row(
                 "all",
@@ -138,6 +139,7 @@ def build_group(group: GroupCard, form: ModalMetadata, told: str = "") -> Json:
 def _render_item(card: Card, number: int) -> Iterator[Json]:
     """Yield one request: its head, exactly what runs, what was found, its answers."""
     budget = TextBudget(_ITEM_UNITS)
+    yield {"type": "divider"}
     yield {**render_head(card, budget), "block_id": f"head {number}"}
     facts = [(fact.label, one_line(fact.text.text)) for fact in named_facts(card)]
     yield rich(f"body {number}", [*render_blocks(card), label_pairs(facts)])
