@@ -93,7 +93,14 @@ from gateway.ports.edits import (
 )
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
-from gateway.ports.heads import Head, head_of
+from gateway.ports.group_cards import (
+    GroupCard,
+    group_card_of,
+    is_of_group,
+    is_simple,
+    named_facts,
+)
+from gateway.ports.heads import Head, head_of, plain_head
 from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
 from gateway.ports.logins import (
     CHAT_LINK_SECONDS,
@@ -194,6 +201,7 @@ __all__ = [
     "Grant",
     "GrantCalls",
     "GrantCard",
+    "GroupCard",
     "Groups",
     "HandCalls",
     "HasChecks",
@@ -265,17 +273,22 @@ __all__ = [
     "edit_fields",
     "full_view",
     "grant_card_of",
+    "group_card_of",
     "head_of",
     "headline",
     "heavy",
     "hides",
+    "is_of_group",
+    "is_simple",
     "join_reason",
     "make_visible",
     "mask",
     "name_device",
+    "named_facts",
     "parse_json",
     "people_of",
     "plain",
+    "plain_head",
     "progress_of",
     "put_together",
     "quote_name",
