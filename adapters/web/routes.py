@@ -21,10 +21,13 @@ from adapters.web.security import Guard, Refused, read_json_body, run_to_end
 from gateway.ports import Desk, Logins, parse_json
 
 _FOLDER = Path(__file__).parent
+_WORKER_SCOPE = "/inbox"
 _CONTENT_TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
     ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
     ".html": "text/html",
 }
 
@@ -73,6 +76,7 @@ class Inbox:
             ("GET", "/inbox/report", self._report_page),
             ("GET", "/inbox/login", self._login_page),
             ("GET", "/inbox/static/{name}", self._file),
+            ("GET", "/inbox/sw.js", self._worker),
             ("POST", "/inbox/api/login", self._login),
             ("POST", "/inbox/api/logout", self._logout),
             ("GET", "/inbox/api/changes", self._streams.serve),
@@ -111,6 +115,11 @@ class Inbox:
             raise Refused(404, "not_found", "there is no such file")
         return _build_file_response(found)
 
+    async def _worker(self, request: web.Request) -> web.StreamResponse:
+        response = _build_file_response(self._files["sw.js"])
+        response.headers["Service-Worker-Allowed"] = _WORKER_SCOPE  # it has no slash behind it
+        return response
+
     async def _login(self, request: web.Request) -> web.StreamResponse:
         self._guard.check_origin(request)
         body = parse_json(await read_json_body(request))
@@ -132,4 +141,5 @@ class Inbox:
 
 
 def _build_file_response(asset: Asset) -> web.Response:
-    return web.Response(body=asset.body, content_type=asset.content_type, charset="utf-8")
+    charset = None if asset.content_type == "image/png" else "utf-8"
+    return web.Response(body=asset.body, content_type=asset.content_type, charset=charset)

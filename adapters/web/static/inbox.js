@@ -1,5 +1,5 @@
 // The page: keeps a list of requests true to the gateway, and sends what people decide.
-import { ring } from "./alerts.js";
+import { ring, worker } from "./alerts.js";
 import { api, nonce, only, signIn } from "./api.js";
 import { handForm } from "./by-hand.js";
 import { card } from "./card.js";
@@ -431,6 +431,7 @@ setInterval(() => {
   }
 }, 1000);
 
+worker();
 listKeys(document.getElementById("keylist"));
 listen(list, { enabled: () => settings.keys.checked, close: (id) => drafts.get(id)?.panel && panel(items.get(id), null) });
 follow({
