@@ -16,6 +16,7 @@ from adapters.web.declarations import DeclareHandlers
 from adapters.web.grants_and_stop import GrantAndStopHandlers
 from adapters.web.grants_by_hand import HandHandlers
 from adapters.web.live_updates import Streams
+from adapters.web.push import PushHandlers
 from adapters.web.queries import ReadHandlers, Reports
 from adapters.web.security import Guard, Refused, read_json_body, run_to_end
 from gateway.ports import Desk, Logins, parse_json
@@ -62,6 +63,7 @@ class Inbox:
         self._reports = Reports(desk, self._guard)
         self._operating = GrantAndStopHandlers(desk, self._guard)
         self._by_hand = HandHandlers(desk, self._guard)
+        self._push = PushHandlers(desk, self._guard)
         self._streams = Streams(desk, self._guard)
         self._pages = read_assets("templates")
         self._files = read_assets("static")
@@ -74,6 +76,7 @@ class Inbox:
             ("GET", "/inbox/r/{id:[0-9a-f]{32}}", self._inbox),
             ("GET", "/inbox/batch", self._batch_page),
             ("GET", "/inbox/report", self._report_page),
+            ("GET", "/inbox/notifications", self._notifications_page),
             ("GET", "/inbox/login", self._login_page),
             ("GET", "/inbox/static/{name}", self._file),
             ("GET", "/inbox/sw.js", self._worker),
@@ -87,6 +90,7 @@ class Inbox:
             *self._reports.table(),
             *self._operating.table(),
             *self._by_hand.table(),
+            *self._push.table(),
         ]
         return [web.route(method, path, self._guard.wrap(call)) for method, path, call in table]
 
@@ -105,6 +109,9 @@ class Inbox:
 
     async def _report_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(self._pages["report.html"])
+
+    async def _notifications_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(self._pages["notifications.html"])
 
     async def _login_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(self._pages["login.html"])
@@ -133,6 +140,7 @@ class Inbox:
 
     async def _logout(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.check_writer(request)
+        await self._push.sign_out(visitor)
         await run_to_end(self._logins.end(visitor.session))
         self._streams.end(visitor.session)
         response = web.json_response({"ok": True})

@@ -30,6 +30,7 @@ from gateway.policy.decider import Decider
 from gateway.policy.grant_deciders import GrantBook, GrantStore
 from gateway.ports import Desk, Feed
 from gateway.ports.blocks import CardSizes
+from gateway.ports.devices import DeviceCalls
 from gateway.ports.outgoing import Notes, Outbox
 from gateway.ports.proven_masks import MaskProofs
 from gateway.wire.signatures import Signer
@@ -85,9 +86,9 @@ class Core:
         self.tools = ToolDeclarations(store, writer)
         self.operator = OperatorDesk(store, writer, held, self.reporting, self.health)
 
-    def desk(self, notes: Notes, *, inbox: str = "") -> Desk:
+    def desk(self, notes: Notes, *, inbox: str = "", devices: DeviceCalls | None = None) -> Desk:
         """Return what an adapter works at; the notes are its own, `inbox` is where people open the
-        inbox."""
+        inbox, `devices` are those of its people."""
         return Desk(
             requests=self.requests,
             grants=self.grants,
@@ -99,4 +100,5 @@ class Core:
             notes=notes,
             sizes=self.sizes,
             inbox=inbox,
+            devices=devices,
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.domain.clock import Clock, SystemClock
+from gateway.domain.devices import Device, QuietHours
 from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.records import (
     Approvers,
@@ -78,6 +79,7 @@ from gateway.ports.desk import (
     Watch,
     address_of,
 )
+from gateway.ports.devices import DeviceCalls, Subscription
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
@@ -149,6 +151,8 @@ __all__ = [
     "DeliveryFailed",
     "DeliveryUncertain",
     "Desk",
+    "Device",
+    "DeviceCalls",
     "Effect",
     "Feed",
     "Field",
@@ -183,6 +187,7 @@ __all__ = [
     "Posts",
     "PostsGrants",
     "Query",
+    "QuietHours",
     "Rate",
     "Record",
     "Remember",
@@ -193,6 +198,7 @@ __all__ = [
     "Session",
     "SessionCalls",
     "Style",
+    "Subscription",
     "SystemClock",
     "ToolCalls",
     "ToolWord",

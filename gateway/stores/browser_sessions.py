@@ -50,8 +50,12 @@ class RedisLogins:
 
     async def who(self, session: str) -> Identity | None:
         """Return whom the session belongs to; None when it ended, or its person was removed."""
+        return await self.holder(sha256_hex(session.encode()))
+
+    async def holder(self, reference: str) -> Identity | None:
+        """Return whom the session with this hash belongs to, as `who` does."""
         holder, raw, departed = await self._store.together(
-            ("GET", self._key("browser", session)),
+            ("GET", self._keys.of("browser", reference)),
             ("GET", self._keys.policy),
             ("HGETALL", self._keys.departed),
         )

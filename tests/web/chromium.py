@@ -63,6 +63,7 @@ class Page:
         self._session = session
         self._numbers = itertools.count(1)
         self.errors: list[str] = []
+        self.told: dict[str, Any] = {}
 
     async def send(self, method: str, **parameters: Any) -> Any:
         """Send one DevTools command; return its result."""
@@ -81,7 +82,10 @@ class Page:
                 return answer["result"]
 
     def _note(self, answer: Any) -> None:
-        """Keep what the page threw; that the gateway refused something is no error of the page."""
+        """Keep what the page threw, and what each kind of event said last; that the gateway refused
+        something is no error of the page."""
+        if "method" in answer:
+            self.told[answer["method"]] = answer.get("params", {})
         parameters = answer.get("params", {})
         refused = parameters.get("entry", {}).get("source") == "network"
         if answer.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded") and not refused:

@@ -114,9 +114,10 @@ def card(record: Record) -> str:
 
 
 @asynccontextmanager
-async def inbox(folder: Path, *, denial_minutes: int = 5) -> AsyncIterator[Inbox]:
-    """Run a gateway with the embedded server and the inbox, where ann and bob may decide."""
-    settings = Settings(data_dir=folder / "data", port=0, denial_minutes=denial_minutes)
+async def inbox(folder: Path, *, denial_minutes: int = 5, **changes: Any) -> AsyncIterator[Inbox]:
+    """Run a gateway with the embedded server and the inbox, where ann and bob may decide;
+    `changes` are further settings."""
+    settings = Settings(data_dir=folder / "data", port=0, denial_minutes=denial_minutes, **changes)
     async with run_gateway(settings) as gateway:
         made = Inbox(gateway)
         await made.route()

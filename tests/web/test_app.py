@@ -74,9 +74,9 @@ async def test_the_worker_keeps_nothing(box: Inbox, tab: Page) -> None:
     await tab.until(card(record))
     assert await tab.evaluate("navigator.serviceWorker.controller !== null")
     assert await tab.evaluate("caches.keys()") == []
-    assert await tab.evaluate(
-        "performance.getEntriesByType('navigation')[0].workerStart"
-    ) == 0, "the worker answered for the gateway"
+    assert await tab.evaluate("performance.getEntriesByType('navigation')[0].workerStart") == 0, (
+        "the worker answered for the gateway"
+    )
 
 
 async def test_only_the_worker_may_have_the_wider_scope(box: Inbox) -> None:

@@ -19,7 +19,7 @@ export function ring(text, settings) {
 async function notify(text) {
   const registration = await navigator.serviceWorker.getRegistration(SCOPE);
   if (await registration.pushManager.getSubscription()) return;
-  await registration.showNotification("Approval needed", { body: text, tag: "approval", icon: "/inbox/static/icon-192.png", data: { url: SCOPE } });
+  await registration.showNotification("Approval needed", { body: text, tag: "approval", icon: "/inbox/static/icon-192.png", data: {} });
 }
 
 function beep() {

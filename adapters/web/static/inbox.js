@@ -9,6 +9,7 @@ import { grantCards } from "./grants.js";
 import { news, standing } from "./news.js";
 import { sessionTable } from "./tables.js";
 import { follow } from "./stream.js";
+import { renew } from "./subscription.js";
 import { together } from "./together.js";
 
 const list = document.getElementById("list");
@@ -441,6 +442,7 @@ follow({
     document.getElementById("who").textContent = me.name;
     standing(me);
     hand();
+    renew().catch(() => null);
     await refresh();
   },
   changed,

@@ -13,22 +13,23 @@ self.addEventListener("pushsubscriptionchange", (event) => event.waitUntil(subsc
 
 // One notification for each request: what comes later replaces what stands there.
 async function show(told) {
-  const stood = await standing(told.tag);
+  const tag = told.id || "test", stood = await standing(tag);
   await self.registration.showNotification(told.title, {
-    body: told.body, tag: told.tag, silent: Boolean(told.ended), renotify: !told.ended,
+    body: told.body, tag, silent: Boolean(told.ended), renotify: !told.ended,
     icon: "/inbox/static/icon-192.png", badge: "/inbox/static/badge.png", lang: "en", data: told,
     actions: told.actions.map((action) => ({ action, title: SAID[action] })),
   });
   // The end is told in place of what it ends, and to nobody who looks at the inbox already.
-  if (told.ended && (!stood.length || await looking())) for (const one of await standing(told.tag)) one.close();
+  if (told.ended && (!stood.length || await looking())) for (const one of await standing(tag)) one.close();
 }
 
+const place = ({ id }) => (id ? `${HOME}/r/${id}` : HOME);
 const standing = (tag) => self.registration.getNotifications({ tag });
 const windows = () => self.clients.matchAll({ type: "window" });
 const looking = async () => (await windows()).some((one) => one.visibilityState === "visible");
 
 async function answer(told, action) {
-  if (action !== "approve" && action !== "deny") return open(told.url ?? HOME);
+  if (action !== "approve" && action !== "deny") return open(place(told));
   const failed = await decide(told, action).catch(() => "The gateway did not answer.");
   if (failed) await refused(told, failed);
 }
@@ -49,8 +50,8 @@ async function decide({ id, revision, digest }, action) {
 // Whoever tapped must not believe that it counted.
 function refused(told, why) {
   return self.registration.showNotification("Your answer did not count", {
-    body: `${why} ${told.body ?? ""}`, tag: told.tag, renotify: true, icon: "/inbox/static/icon-192.png",
-    badge: "/inbox/static/badge.png", lang: "en", data: { url: told.url }, actions: [{ action: "open", title: SAID.open }],
+    body: `${why} ${told.body ?? ""}`, tag: told.id, renotify: true, icon: "/inbox/static/icon-192.png",
+    badge: "/inbox/static/badge.png", lang: "en", data: { id: told.id }, actions: [{ action: "open", title: SAID.open }],
   });
 }
 

@@ -1,0 +1,319 @@
+"""The whole way in a whole Chromium: the page subscribes, the gateway encrypts and posts, the test
+is the push service and hands the text to the worker, and a person presses what a desktop shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.models import Action, Status
+from gateway.wire.codec import JsonObject
+from tests.waiting import moment
+from tests.web.chromium import Browser, Page, at_home, running
+from tests.web.desktop import Desktop, desktop
+from tests.web.inbox import COMMAND, Inbox, card, inbox
+from tests.web.phone import Phone, PushService, push_service
+from tests.web.test_push import SHORT
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+
+SHOWN = (
+    "navigator.serviceWorker.getRegistration('/inbox').then(async (one) =>"
+    " (await one.getNotifications()).map(({title, body, tag, silent, actions}) =>"
+    " ({title, body, tag, silent, actions: actions.map((act) => act.action)})))"
+)
+
+
+@dataclass
+class Device:
+    """Ann's phone: her browser, its address at a push service, and what it shows."""
+
+    box: Inbox
+    page: Page
+    browser: Browser
+    phone: Phone
+    desktop: Desktop
+
+    async def shown(self) -> list[JsonObject]:
+        """Return the notifications that stand."""
+        found: list[JsonObject] = await self.page.evaluate(SHOWN)
+        return found
+
+    async def until_shown(self, count: int) -> list[JsonObject]:
+        """Return the notifications once there are so many."""
+        while len(found := await self.shown()) != count:
+            await moment()
+        return found
+
+    async def receive(self, count: int = 1) -> JsonObject:
+        """Have the browser take the next push; return what it said."""
+        told = (await self.phone.pushed(count))[count - 1]
+        await self.deliver(told)
+        return told
+
+    async def deliver(self, told: JsonObject) -> None:
+        """Hand a text to the worker, as the push service of the browser does."""
+        page = self.page
+        await page.send("ServiceWorker.enable")
+        while not (found := page.told.get("ServiceWorker.workerRegistrationUpdated")):
+            await page.evaluate("1")
+        ours = [one for one in found["registrations"] if self.box.gateway.url in one["scopeURL"]]
+        await page.send(
+            "ServiceWorker.deliverPushMessage",
+            origin=self.box.gateway.url,
+            registrationId=ours[0]["registrationId"],
+            data=json.dumps(told),
+        )
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Desktop]:
+    """Run a desktop."""
+    with desktop() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def whole_browser(desk: Desktop) -> Iterator[str]:
+    """Run a whole Chromium on the desktop."""
+    with running(whole=True, environment={"DBUS_SESSION_BUS_ADDRESS": desk.address}) as address:
+        yield address
+
+
+def pretend(subscription: JsonObject) -> str:
+    """Return the script by which a page has this subscription once it asks for one: nothing of the
+    browser's maker is reached from here."""
+    return f"""(() => {{
+        const kept = "pretended", handed = {json.dumps(subscription)};
+        const bytes = (text) => Uint8Array.from(
+            atob(text.replaceAll("-", "+").replaceAll("_", "/")), (one) => one.charCodeAt(0));
+        const made = () => localStorage.getItem(kept) && {{
+            toJSON: () => handed,
+            options: {{ applicationServerKey: bytes(localStorage.getItem(kept)).buffer }},
+            unsubscribe: async () => localStorage.removeItem(kept),
+        }};
+        PushManager.prototype.subscribe = async (options) => {{
+            localStorage.setItem(kept, options.applicationServerKey);
+            return made();
+        }};
+        PushManager.prototype.getSubscription = async () => made();
+    }})()"""
+
+
+@pytest.fixture
+async def device(tmp_path: Path, whole_browser: str, desk: Desktop) -> AsyncIterator[Device]:
+    """Yield ann's device, which she turned notifications on at."""
+    async with (
+        push_service() as service,
+        inbox(tmp_path, push_hosts=(service.host,)) as box,
+        at_home(whole_browser) as browser,
+    ):
+        made = await turned_on(box, browser, service, desk)
+        yield made
+        await made.page.evaluate(
+            "navigator.serviceWorker.getRegistration('/inbox').then(async (one) =>"
+            " { for (const it of await one.getNotifications()) it.close() })"
+        )
+        assert made.page.errors == []
+        await made.page.send("Page.close")
+
+
+async def turned_on(box: Inbox, browser: Browser, service: PushService, desk: Desktop) -> Device:
+    """Sign ann in, and press the button of the page."""
+    phone = service.phone()
+    await browser.control.send(
+        "Browser.grantPermissions", origin=box.gateway.url, permissions=["notifications"]
+    )
+    page = await browser.tab()
+    await page.send("Page.addScriptToEvaluateOnNewDocument", source=pretend(phone.subscription))
+    await box.sign_in(page)
+    await page.goto(f"{box.gateway.url}/inbox/notifications")
+    await page.press("Notify me here")
+    await page.until("document.body.textContent.includes('This device is told')")
+    return Device(box, page, browser, phone, desk)
+
+
+async def test_a_request_is_shown_with_what_can_be_pressed(device: Device) -> None:
+    """From the agent's call to the notification, through encryption and the worker; the next change
+    replaces it, and the end is silent and has nothing to press."""
+    record = await device.box.ask(**COMMAND)
+    await device.page.goto("about:blank")  # nobody looks at the inbox
+    told = await device.receive()
+    await device.page.goto(f"{device.box.gateway.url}/inbox/login")
+    (shown,) = await device.until_shown(1)
+    assert shown == {
+        "title": "Approval needed",
+        "body": told["body"],
+        "tag": record.id,
+        "silent": False,
+        "actions": ["deny", "open"],
+    }
+    await device.page.goto("about:blank")
+    await device.box.decide(record, Action.DENY)
+    await device.receive(2)
+    await device.page.goto(f"{device.box.gateway.url}/inbox/login")
+    (over,) = await device.until_shown(1)
+    assert (over["tag"], over["silent"], over["actions"]) == (record.id, True, [])
+    assert over["body"].startswith("Denied by bob")
+
+
+async def test_deny_on_the_desktop_denies(device: Device) -> None:
+    """One press of a person, trusted by the browser, without a page: the request is denied by her,
+    and nothing is left standing."""
+    record = await device.box.ask(**COMMAND)
+    await device.receive()
+    shown = await device.desktop.shows("rsync")
+    assert set(shown.actions.values()) >= {"Deny", "Open"}
+    assert "Approve" not in shown.actions.values()
+    device.desktop.press(shown, "Deny")
+    after = await ended(device.box, record)
+    assert after.status is Status.DENIED
+    assert after.decision.decided_by.name == "ann"
+    await device.receive(2)
+    await device.until_shown(0)
+
+
+async def test_approve_on_the_desktop_approves(device: Device) -> None:
+    """Where the whole call stands in the text, one press approves it."""
+    record = await device.box.ask(**SHORT)
+    await device.receive()
+    shown = await device.desktop.shows("make release")
+    assert '"/srv/shop"' in shown.body
+    assert '"ci-7"' in shown.body
+    device.desktop.press(shown, "Approve")
+    after = await ended(device.box, record)
+    assert after.status is Status.APPROVED
+    assert after.decision.decided_by.name == "ann"
+
+
+async def test_two_taps_from_the_notification_to_the_decision(device: Device) -> None:
+    """The first opens this request, whole, the second decides it: where the system offers no
+    actions, as on an iPhone."""
+    record = await device.box.ask(**COMMAND)
+    await device.receive()
+    shown = await device.desktop.shows("rsync")
+    before = {one["targetId"] for one in await pages(device.browser)}
+    device.desktop.press(shown)  # the first tap
+    while not (
+        new := [one for one in await pages(device.browser) if one["targetId"] not in before]
+    ):
+        await moment()
+    opened = await attach(device.browser, new[0]["targetId"])
+    await opened.until(f"location.pathname === '/inbox/r/{record.id}' && {card(record)}")
+    await opened.press("Approve", card(record))  # the second
+    assert (await ended(device.box, record)).status is Status.APPROVED
+    await opened.send("Page.close")
+
+
+async def test_a_press_that_came_too_late_is_said(device: Device) -> None:
+    """Somebody else was faster and the end is still on its way: the answer does not count, and the
+    device says so."""
+    record = await device.box.ask(**COMMAND)
+    await device.receive()
+    shown = await device.desktop.shows("rsync")
+    await device.box.decide(record, Action.DENY)
+    device.desktop.press(shown, "Deny")
+    refused = await device.desktop.shows("Your answer did not count")
+    assert refused.actions
+    assert (await device.box.get(record)).decision is not None
+
+
+async def test_a_press_of_who_is_signed_out_is_said(device: Device) -> None:
+    """Nothing is decided."""
+    record = await device.box.ask(**COMMAND)
+    await device.receive()
+    shown = await device.desktop.shows("rsync")
+    await device.page.send("Network.clearBrowserCookies")
+    device.desktop.press(shown, "Deny")
+    refused = await device.desktop.shows("You are signed out here")
+    assert refused.title == "Your answer did not count"
+    assert (await device.box.get(record)).status is Status.PENDING
+
+
+async def test_the_page_sends_a_test_and_stops(device: Device) -> None:
+    """The button sends one, which is shown; stopping forgets the device on both sides."""
+    await device.page.press("Send a test notification to Chrome on Linux")
+    await device.page.until("document.body.textContent.includes('It should appear')")
+    await device.receive()
+    (shown,) = await device.until_shown(1)
+    assert (shown["tag"], shown["actions"]) == ("test", ["open"])
+    await device.page.press("Stop on this device")
+    await device.page.until("document.body.textContent.includes('None is told yet')")
+    await device.box.ask(**COMMAND)
+    assert len(device.phone.got) == 1
+
+
+async def test_who_signs_in_again_is_told_again(device: Device) -> None:
+    """The gateway forgot the device with its session; the next page of the inbox hands it in."""
+    store = device.box.gateway.backend.store
+    for key in await store.redis.keys(store.keys.of("browser", "*")):
+        await store.redis.delete(key)
+    gone = await device.box.ask(**COMMAND)
+    while not await device.box.events("push_removed"):
+        await moment()
+    assert gone
+    await device.box.sign_in(device.page)
+    while len(await device.box.events("push_added")) < 2:
+        await moment()
+    record = await device.box.ask(**SHORT)
+    assert (await device.phone.pushed())[0]["id"] == record.id
+
+
+async def test_a_hidden_tab_notifies_by_the_worker(device: Device) -> None:
+    """A tab that is not seen shows that something waits, and no more, where no push does."""
+    page = device.page
+    await page.evaluate("localStorage.removeItem('pretended')")
+    await page.goto(f"{device.box.gateway.url}/inbox")
+    await page.until("document.getElementById('who').textContent")
+    await page.evaluate(
+        "Object.defineProperty(document, 'hidden', { get: () => true });"
+        "document.getElementById('notify').checked = true"
+    )
+    await device.box.ask(**COMMAND)
+    (shown,) = await device.until_shown(1)
+    assert (shown["title"], shown["body"]) == ("Approval needed", "A new request waits.")
+
+
+async def test_the_sound_is_heard(device: Device) -> None:
+    """A tone is played for a request that arrives, where that was chosen; once."""
+    page = device.page
+    await page.goto(f"{device.box.gateway.url}/inbox")
+    await page.until("document.getElementById('who').textContent")
+    await page.evaluate(
+        "window.tones = 0; const real = OscillatorNode.prototype.start;"
+        "OscillatorNode.prototype.start = function (...all)"
+        " { window.tones += 1; return real.apply(this, all) };"
+        "document.getElementById('sound').checked = true"
+    )
+    record = await device.box.ask(**COMMAND)
+    await page.until(card(record))
+    await page.until("window.tones === 1")
+
+
+async def ended(box: Inbox, record: Any) -> Any:
+    """Return a request once it has ended."""
+    while not (after := await box.get(record)).final:
+        await moment()
+    return after
+
+
+async def pages(browser: Browser) -> list[JsonObject]:
+    """Return the open tabs."""
+    found = (await browser.control.send("Target.getTargets"))["targetInfos"]
+    return [one for one in found if one["type"] == "page"]
+
+
+async def attach(browser: Browser, target: str) -> Page:
+    """Return a tab that the browser opened by itself."""
+    socket = await browser.stack.enter_async_context(
+        browser.http.ws_connect(browser.address, max_msg_size=0)
+    )
+    attached = await Page(socket, None).send("Target.attachToTarget", targetId=target, flatten=True)
+    page = Page(socket, attached["sessionId"])
+    await page.send("Page.enable")
+    return page
