@@ -39,8 +39,10 @@ class Desktop:
 
     address: str
     came: queue.Queue[Shown] = field(default_factory=queue.Queue)
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
-    bus: MessageBus | None = None
+    ready: threading.Event = field(default_factory=threading.Event)
+    loop: asyncio.AbstractEventLoop = field(init=False)
+    stop: asyncio.Event = field(init=False)
+    bus: MessageBus = field(init=False)
     last: int = 0
 
     async def shows(self, words: str) -> Shown:
@@ -50,24 +52,27 @@ class Desktop:
             if words in shown.body or words in shown.title:
                 return shown
 
+    def clear(self) -> None:
+        """Forget what was shown until now."""
+        while not self.came.empty():
+            self.came.get()
+
     def press(self, shown: Shown, label: str = "") -> None:
         """Press an action by its label, or without one the notification itself."""
         wanted = (key for key, text in shown.actions.items() if text == label)
         key = next(wanted) if label else "default"
         self.loop.call_soon_threadsafe(self._tell, "ActionInvoked", "us", [shown.id, key])
 
-    def serve(self, ready: threading.Event) -> None:
-        """Serve until the loop is stopped, in a thread of its own."""
-        asyncio.set_event_loop(self.loop)
-        self.bus = bus = self.loop.run_until_complete(
-            MessageBus(bus_address=self.address).connect()
-        )
+    async def serve(self) -> None:
+        """Serve until it is stopped, in a thread of its own."""
+        self.loop, self.stop = asyncio.get_running_loop(), asyncio.Event()
+        self.bus = bus = await MessageBus(bus_address=self.address).connect()
         bus.add_message_handler(self._take)
-        self.loop.run_until_complete(bus.request_name(_NAME))
-        ready.set()
-        self.loop.run_forever()
+        await bus.request_name(_NAME)
+        self.ready.set()
+        await self.stop.wait()
         bus.disconnect()
-        self.loop.close()
+        await bus.wait_for_disconnect()
 
     def _take(self, call: Message) -> Message | None:
         """Answer one call of the browser's."""
@@ -95,7 +100,6 @@ class Desktop:
         return self.last
 
     def _tell(self, name: str, signature: str, body: list[Any]) -> None:
-        assert self.bus is not None
         self.bus.send(Message.new_signal(_PATH, _NAME, name, signature, body))
 
 
@@ -108,16 +112,17 @@ def desktop() -> Iterator[Desktop]:
             pytest.fail("there is no dbus-daemon on this machine")
         pytest.skip("there is no dbus-daemon on this machine: apt-get install dbus-daemon")
     command = [program, "--session", "--nofork", "--print-address"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             made = Desktop(process.stdout.readline().strip())
-            ready = threading.Event()
-            thread = threading.Thread(target=made.serve, args=(ready,), daemon=True)
+            thread = threading.Thread(target=asyncio.run, args=(made.serve(),), daemon=True)
             thread.start()
-            assert ready.wait(PATIENCE)
+            assert made.ready.wait(PATIENCE)
             yield made
-            made.loop.call_soon_threadsafe(made.loop.stop)
+            made.loop.call_soon_threadsafe(made.stop.set)
             thread.join(PATIENCE)
         finally:
             process.terminate()

@@ -114,6 +114,7 @@ async def device(tmp_path: Path, whole_browser: str, desk: Desktop) -> AsyncIter
         at_home(whole_browser) as browser,
     ):
         made = await turned_on(box, browser, service, desk)
+        desk.clear()
         yield made
         await made.page.evaluate(
             "navigator.serviceWorker.getRegistration('/inbox').then(async (one) =>"
@@ -288,8 +289,9 @@ async def test_the_sound_is_heard(device: Device) -> None:
         "window.tones = 0; const real = OscillatorNode.prototype.start;"
         "OscillatorNode.prototype.start = function (...all)"
         " { window.tones += 1; return real.apply(this, all) };"
-        "document.getElementById('sound').checked = true"
+        "document.querySelector('.menu').open = true"
     )
+    await page.press("Sound when a request arrives")  # a page is silent until somebody touches it
     record = await device.box.ask(**COMMAND)
     await page.until(card(record))
     await page.until("window.tones === 1")
