@@ -111,6 +111,26 @@ class PushService:
         return web.Response(status=status, headers=headers)
 
 
+def pretend(subscription: JsonObject) -> str:
+    """Return the script by which a page has this subscription once it asks for one: nothing of the
+    browser's maker is reached from here."""
+    return f"""(() => {{
+        const kept = "pretended", handed = {json.dumps(subscription)};
+        const bytes = (text) => Uint8Array.from(
+            atob(text.replaceAll("-", "+").replaceAll("_", "/")), (one) => one.charCodeAt(0));
+        const made = () => localStorage.getItem(kept) && {{
+            toJSON: () => handed,
+            options: {{ applicationServerKey: bytes(localStorage.getItem(kept)).buffer }},
+            unsubscribe: async () => localStorage.removeItem(kept),
+        }};
+        PushManager.prototype.subscribe = async (options) => {{
+            localStorage.setItem(kept, options.applicationServerKey);
+            return made();
+        }};
+        PushManager.prototype.getSubscription = async () => made();
+    }})()"""
+
+
 @asynccontextmanager
 async def push_service() -> AsyncIterator[PushService]:
     """Run a push service."""

@@ -17,8 +17,9 @@ from tests.waiting import moment
 from tests.web.chromium import Browser, Page, at_home, running
 from tests.web.desktop import Desktop, desktop
 from tests.web.inbox import COMMAND, Inbox, card, inbox
-from tests.web.phone import Phone, PushService, push_service
+from tests.web.phone import Phone, PushService, pretend, push_service
 from tests.web.test_push import SHORT
+from tests.web.visitor import visitor
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
@@ -85,26 +86,6 @@ def whole_browser(desk: Desktop) -> Iterator[str]:
         yield address
 
 
-def pretend(subscription: JsonObject) -> str:
-    """Return the script by which a page has this subscription once it asks for one: nothing of the
-    browser's maker is reached from here."""
-    return f"""(() => {{
-        const kept = "pretended", handed = {json.dumps(subscription)};
-        const bytes = (text) => Uint8Array.from(
-            atob(text.replaceAll("-", "+").replaceAll("_", "/")), (one) => one.charCodeAt(0));
-        const made = () => localStorage.getItem(kept) && {{
-            toJSON: () => handed,
-            options: {{ applicationServerKey: bytes(localStorage.getItem(kept)).buffer }},
-            unsubscribe: async () => localStorage.removeItem(kept),
-        }};
-        PushManager.prototype.subscribe = async (options) => {{
-            localStorage.setItem(kept, options.applicationServerKey);
-            return made();
-        }};
-        PushManager.prototype.getSubscription = async () => made();
-    }})()"""
-
-
 @pytest.fixture
 async def device(tmp_path: Path, whole_browser: str, desk: Desktop) -> AsyncIterator[Device]:
     """Yield ann's device, which she turned notifications on at."""
@@ -120,7 +101,8 @@ async def device(tmp_path: Path, whole_browser: str, desk: Desktop) -> AsyncIter
             "navigator.serviceWorker.getRegistration('/inbox').then(async (one) =>"
             " { for (const it of await one.getNotifications()) it.close() })"
         )
-        assert made.page.errors == []
+        # A page that is left while the browser fetches its icon says so.
+        assert [one for one in made.page.errors if "icon from the Mani" not in one] == []
         await made.page.send("Page.close")
 
 
@@ -263,6 +245,17 @@ async def test_who_signs_in_again_is_told_again(device: Device) -> None:
         await moment()
     record = await device.box.ask(**SHORT)
     assert (await device.phone.pushed())[0]["id"] == record.id
+
+
+async def test_a_device_that_was_removed_elsewhere_stays_removed(device: Device) -> None:
+    """Loading the inbox again does not hand it in; the browser gives its subscription up."""
+    async with visitor(device.box) as elsewhere:
+        (row,) = (await elsewhere.get("push"))["devices"]
+        assert not row["here"]
+        assert (await elsewhere.post(f"push/devices/{row['id']}/remove", {}))[0] == 200
+        await device.page.goto(f"{device.box.gateway.url}/inbox")
+        await device.page.until("localStorage.getItem('pretended') === null")
+        assert (await elsewhere.get("push"))["devices"] == []
 
 
 async def test_a_hidden_tab_notifies_by_the_worker(device: Device) -> None:

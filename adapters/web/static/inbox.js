@@ -442,7 +442,7 @@ follow({
     document.getElementById("who").textContent = me.name;
     standing(me);
     hand();
-    renew().catch(() => null);
+    renew(me).catch(() => null);
     await refresh();
   },
   changed,

@@ -22,7 +22,7 @@ function drawHere({ missing, key, devices: known }, subscribed, problem) {
   const press = (kind, label, act) => make("button", { type: "button", class: kind, onclick: act }, label);
   const on = press("approve", "Notify me here", async (event) => {
     event.target.disabled = true;
-    await show(await turnOn(key).catch((error) => `It did not work: ${error.message}`));
+    await show(await turnOn(key, csrf).catch((error) => `It did not work: ${error.message}`));
   });
   const off = press("plain", "Stop on this device", async () => { await turnOff(mine.id); await show(); });
   turn.replaceChildren(...(lacks ? [] : [mine ? off : on]), ...(problem ? [make("p", { class: "problem", role: "alert" }, problem)] : []));
@@ -42,8 +42,13 @@ function row(one) {
     make("p", { class: "quiet" }, `Since ${clock(one.added)}`),
     one.failure ? make("p", { class: "notice" }, `Last try, ${clock(one.failed_at)}: ${one.failure}.`) : null,
     make("p", { class: "field tick" }, make("label", { for: discreet.id }, "Say nothing of what would run"), discreet),
-    make("div", { class: "acts" }, test, sure(`remove ${one.id}`, "Remove", ` ${one.label}`, () => api(`push/devices/${one.id}/remove`, {}), () => show())),
+    make("div", { class: "acts" }, test, sure(`remove ${one.id}`, "Remove", ` ${one.label}`, () => api(`push/devices/${one.id}/remove`, {}), () => removed(one))),
     told);
+}
+
+async function removed({ here: mine }) {
+  if (mine) await (await current())?.unsubscribe();
+  await show();
 }
 
 function drawQuiet(hours) {
@@ -69,6 +74,6 @@ form.addEventListener("submit", (event) => {
 });
 byId("no-quiet").addEventListener("click", () => keep(null));
 
-await signIn();
+const { csrf } = await signIn();
 drawQuiet((await api("push")).value.quiet);
 await show();

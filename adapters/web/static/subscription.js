@@ -17,14 +17,14 @@ export async function current() {
 }
 
 // Ask for permission and subscribe. Returns "" or what went wrong, in a sentence.
-export async function turnOn(key) {
+export async function turnOn(key, csrf) {
   if ((await Notification.requestPermission()) !== "granted") return "This browser does not allow notifications here: change that in its settings for this page.";
   const registration = await worker();
   if (!registration) return "The inbox's service worker could not be started.";
   const old = await registration.pushManager.getSubscription();
   if (old && !isFor(old, key)) await old.unsubscribe();
   const made = await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
-  return hand(made);
+  return hand(made, csrf);
 }
 
 export async function turnOff(id) {
@@ -32,20 +32,27 @@ export async function turnOff(id) {
   await (await current())?.unsubscribe();
 }
 
-// Signed in anew: the gateway forgot this device with the session before, or has another key by now.
-export async function renew() {
+// Signed in anew: the gateway forgot this device with the session before, or has another key by now. In the session that it was
+// handed in with it is missing only where somebody removed it, on whatever device.
+export async function renew({ csrf }) {
   const subscription = await current();
   if (!subscription || Notification.permission !== "granted") return;
   const { ok, value } = await api("push");
   if (!ok || !value.key) return;
-  if (!isFor(subscription, value.key)) await turnOn(value.key);
-  else if (!value.devices.some((one) => one.here)) await hand(subscription);
+  if (!isFor(subscription, value.key)) await turnOn(value.key, csrf);
+  else if (value.devices.some((one) => one.here)) return;
+  else if (localStorage.getItem(HANDED) === mark(csrf)) await subscription.unsubscribe();
+  else await hand(subscription, csrf);
 }
 
-async function hand(subscription) {
+async function hand(subscription, csrf) {
   const answer = await api("push/subscribe", { subscription: subscription.toJSON() });
+  if (answer.ok) localStorage.setItem(HANDED, mark(csrf));
   return answer.ok ? "" : answer.value.detail;
 }
+
+// Tells sessions apart, and opens nothing.
+const HANDED = "pushed-in", mark = (csrf) => csrf.slice(0, 8);
 
 function isFor(subscription, key) {
   const bytes = new Uint8Array(subscription.options?.applicationServerKey ?? []);
