@@ -19,6 +19,7 @@ from benchmarks.intake import intake
 from benchmarks.many_waiters import many_waiters
 from benchmarks.memory import memory
 from benchmarks.processes import start_up
+from benchmarks.pushed import pushed
 from benchmarks.remembered import grants
 from benchmarks.replicas import replicas
 from benchmarks.slack import slack_click_to_wake
@@ -31,6 +32,7 @@ PHASES = (
     click_to_wake,
     discord_click_to_wake,
     inbox,
+    pushed,
     convergence,
     slack_click_to_wake,
     slack_burst,

@@ -10,7 +10,7 @@ from gateway.approvals.core import Core
 from gateway.delivery.egress_guard import Forbidden
 from gateway.delivery.notifications import Notifications, forget_device, target_of, was_told
 from gateway.delivery.push_encryption import read_keys
-from gateway.delivery.push_queue import DEVICE_ADDED
+from gateway.delivery.push_queue import DEVICE_ADDED, QUIET_CHANGED
 from gateway.delivery.push_sending import PushSender
 from gateway.domain.clock import Clock
 from gateway.domain.devices import MOST_DEVICES, Device, DeviceStore, QuietHours
@@ -125,7 +125,10 @@ class PushDesk:
         """Keep the person's quiet hours, or none."""
         if hours is not None and (problem := hours.problem()):
             raise InvalidRequest(problem)
-        await self._devices.set_quiet(await self._person(identity), hours)
+        person = await self._person(identity)
+        await self._devices.set_quiet(person, hours)
+        # What waits for their end is looked at anew.
+        await self._store.note(QUIET_CHANGED, data={"person": person})
 
     async def sign_out(self, identity: Identity, session: str) -> None:
         """Forget the devices of a session that ends."""

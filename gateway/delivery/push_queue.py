@@ -15,7 +15,8 @@ from gateway.errors import Unreachable
 from gateway.ports.desk import Feed, RequestCalls
 from gateway.ports.outgoing import Outbox
 
-DEVICE_ADDED, DEVICE_REMOVED = "push_added", "push_removed"
+DEVICE_ADDED, DEVICE_REMOVED, QUIET_CHANGED = "push_added", "push_removed", "push_quiet"
+_ALL = (DEVICE_ADDED, DEVICE_REMOVED, QUIET_CHANGED, "policy_applied")
 _PAGE = 200
 _MOST = 100_000
 _AGAIN_SECONDS = 1.0  # before listening again to a store that did not answer
@@ -57,7 +58,7 @@ class PushQueue:
 
     async def _marked(self, events: AsyncIterator[AuditEvent]) -> AsyncIterator[AuditEvent]:
         async for event in events:
-            if event.type in (DEVICE_ADDED, DEVICE_REMOVED, "policy_applied"):
+            if event.type in _ALL:
                 await self._mark_all()
             elif self._any and event.request_id:
                 await self._outbox.mark(PUSH, event.request_id)

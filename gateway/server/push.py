@@ -7,11 +7,13 @@ import base64
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from gateway.approvals.core import Core
 from gateway.delivery.notifications import Notifications
+from gateway.delivery.outbox_worker import TIMINGS
 from gateway.delivery.push_desk import PushDesk
 from gateway.delivery.push_encryption import MISSING, PushKey, is_installed
 from gateway.delivery.push_queue import PushQueue
@@ -28,6 +30,8 @@ from gateway.wire.local_discovery import write_private
 
 KEY_FILE = "push.key"
 _KEY_BYTES = 32
+_TIMINGS = replace(TIMINGS, idle=30.0)
+"""All that changes rings the bell; what is put off for longer may come so much later."""
 _CONTACT = "mailto:approval-gateway@localhost"
 NO_KEY = (
     "nothing is pushed: with REDIS_URL set, all gateways need the same GATEWAY_PUSH_KEY, base64 of "
@@ -92,7 +96,8 @@ class PushParts:
             tidy=self._telling.tidy,
             store_errors=REDIS_ERRORS,
         )
-        async with run_worker(PUSH, self._telling.look, self._core, changes=queue.changes):
+        look = self._telling.look
+        async with run_worker(PUSH, look, self._core, _TIMINGS, changes=queue.changes):
             yield
 
 

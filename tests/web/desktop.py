@@ -72,7 +72,7 @@ class Desktop:
         self.ready.set()
         await self.stop.wait()
         bus.disconnect()
-        await bus.wait_for_disconnect()
+        await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 
     def _take(self, call: Message) -> Message | None:
         """Answer one call of the browser's."""

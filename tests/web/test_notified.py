@@ -3,9 +3,7 @@ is the push service and hands the text to the worker, and a person presses what 
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,59 +15,12 @@ from tests.waiting import moment
 from tests.web.chromium import Browser, Page, at_home, running
 from tests.web.desktop import Desktop, desktop
 from tests.web.inbox import COMMAND, Inbox, card, inbox
-from tests.web.phone import Phone, PushService, pretend, push_service
+from tests.web.notified import Device, turned_on
+from tests.web.phone import push_service
 from tests.web.test_push import SHORT
 from tests.web.visitor import visitor
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
-
-SHOWN = (
-    "navigator.serviceWorker.getRegistration('/inbox').then(async (one) =>"
-    " (await one.getNotifications()).map(({title, body, tag, silent, actions}) =>"
-    " ({title, body, tag, silent, actions: actions.map((act) => act.action)})))"
-)
-
-
-@dataclass
-class Device:
-    """Ann's phone: her browser, its address at a push service, and what it shows."""
-
-    box: Inbox
-    page: Page
-    browser: Browser
-    phone: Phone
-    desktop: Desktop
-
-    async def shown(self) -> list[JsonObject]:
-        """Return the notifications that stand."""
-        found: list[JsonObject] = await self.page.evaluate(SHOWN)
-        return found
-
-    async def until_shown(self, count: int) -> list[JsonObject]:
-        """Return the notifications once there are so many."""
-        while len(found := await self.shown()) != count:
-            await moment()
-        return found
-
-    async def receive(self, count: int = 1) -> JsonObject:
-        """Have the browser take the next push; return what it said."""
-        told = (await self.phone.pushed(count))[count - 1]
-        await self.deliver(told)
-        return told
-
-    async def deliver(self, told: JsonObject) -> None:
-        """Hand a text to the worker, as the push service of the browser does."""
-        page = self.page
-        await page.send("ServiceWorker.enable")
-        while not (found := page.told.get("ServiceWorker.workerRegistrationUpdated")):
-            await page.evaluate("1")
-        ours = [one for one in found["registrations"] if self.box.gateway.url in one["scopeURL"]]
-        await page.send(
-            "ServiceWorker.deliverPushMessage",
-            origin=self.box.gateway.url,
-            registrationId=ours[0]["registrationId"],
-            data=json.dumps(told),
-        )
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +45,7 @@ async def device(tmp_path: Path, whole_browser: str, desk: Desktop) -> AsyncIter
         inbox(tmp_path, push_hosts=(service.host,)) as box,
         at_home(whole_browser) as browser,
     ):
-        made = await turned_on(box, browser, service, desk)
+        made = await turned_on(box, browser, service)
         desk.clear()
         yield made
         await made.page.evaluate(
@@ -104,21 +55,6 @@ async def device(tmp_path: Path, whole_browser: str, desk: Desktop) -> AsyncIter
         # A page that is left while the browser fetches its icon says so.
         assert [one for one in made.page.errors if "icon from the Mani" not in one] == []
         await made.page.send("Page.close")
-
-
-async def turned_on(box: Inbox, browser: Browser, service: PushService, desk: Desktop) -> Device:
-    """Sign ann in, and press the button of the page."""
-    phone = service.phone()
-    await browser.control.send(
-        "Browser.grantPermissions", origin=box.gateway.url, permissions=["notifications"]
-    )
-    page = await browser.tab()
-    await page.send("Page.addScriptToEvaluateOnNewDocument", source=pretend(phone.subscription))
-    await box.sign_in(page)
-    await page.goto(f"{box.gateway.url}/inbox/notifications")
-    await page.press("Notify me here")
-    await page.until("document.body.textContent.includes('This device is told')")
-    return Device(box, page, browser, phone, desk)
 
 
 async def test_a_request_is_shown_with_what_can_be_pressed(device: Device) -> None:
@@ -145,15 +81,15 @@ async def test_a_request_is_shown_with_what_can_be_pressed(device: Device) -> No
     assert over["body"].startswith("Denied by bob")
 
 
-async def test_deny_on_the_desktop_denies(device: Device) -> None:
+async def test_deny_on_the_desktop_denies(device: Device, desk: Desktop) -> None:
     """One press of a person, trusted by the browser, without a page: the request is denied by her,
     and nothing is left standing."""
     record = await device.box.ask(**COMMAND)
     await device.receive()
-    shown = await device.desktop.shows("rsync")
+    shown = await desk.shows("rsync")
     assert set(shown.actions.values()) >= {"Deny", "Open"}
     assert "Approve" not in shown.actions.values()
-    device.desktop.press(shown, "Deny")
+    desk.press(shown, "Deny")
     after = await ended(device.box, record)
     assert after.status is Status.DENIED
     assert after.decision.decided_by.name == "ann"
@@ -161,27 +97,27 @@ async def test_deny_on_the_desktop_denies(device: Device) -> None:
     await device.until_shown(0)
 
 
-async def test_approve_on_the_desktop_approves(device: Device) -> None:
+async def test_approve_on_the_desktop_approves(device: Device, desk: Desktop) -> None:
     """Where the whole call stands in the text, one press approves it."""
     record = await device.box.ask(**SHORT)
     await device.receive()
-    shown = await device.desktop.shows("make release")
+    shown = await desk.shows("make release")
     assert '"/srv/shop"' in shown.body
     assert '"ci-7"' in shown.body
-    device.desktop.press(shown, "Approve")
+    desk.press(shown, "Approve")
     after = await ended(device.box, record)
     assert after.status is Status.APPROVED
     assert after.decision.decided_by.name == "ann"
 
 
-async def test_two_taps_from_the_notification_to_the_decision(device: Device) -> None:
+async def test_two_taps_from_a_notification_to_a_decision(device: Device, desk: Desktop) -> None:
     """The first opens this request, whole, the second decides it: where the system offers no
     actions, as on an iPhone."""
     record = await device.box.ask(**COMMAND)
     await device.receive()
-    shown = await device.desktop.shows("rsync")
+    shown = await desk.shows("rsync")
     before = {one["targetId"] for one in await pages(device.browser)}
-    device.desktop.press(shown)  # the first tap
+    desk.press(shown)  # the first tap
     while not (
         new := [one for one in await pages(device.browser) if one["targetId"] not in before]
     ):
@@ -193,27 +129,27 @@ async def test_two_taps_from_the_notification_to_the_decision(device: Device) ->
     await opened.send("Page.close")
 
 
-async def test_a_press_that_came_too_late_is_said(device: Device) -> None:
+async def test_a_press_that_came_too_late_is_said(device: Device, desk: Desktop) -> None:
     """Somebody else was faster and the end is still on its way: the answer does not count, and the
     device says so."""
     record = await device.box.ask(**COMMAND)
     await device.receive()
-    shown = await device.desktop.shows("rsync")
+    shown = await desk.shows("rsync")
     await device.box.decide(record, Action.DENY)
-    device.desktop.press(shown, "Deny")
-    refused = await device.desktop.shows("Your answer did not count")
+    desk.press(shown, "Deny")
+    refused = await desk.shows("Your answer did not count")
     assert refused.actions
     assert (await device.box.get(record)).decision is not None
 
 
-async def test_a_press_of_who_is_signed_out_is_said(device: Device) -> None:
+async def test_a_press_of_who_is_signed_out_is_said(device: Device, desk: Desktop) -> None:
     """Nothing is decided."""
     record = await device.box.ask(**COMMAND)
     await device.receive()
-    shown = await device.desktop.shows("rsync")
+    shown = await desk.shows("rsync")
     await device.page.send("Network.clearBrowserCookies")
-    device.desktop.press(shown, "Deny")
-    refused = await device.desktop.shows("You are signed out here")
+    desk.press(shown, "Deny")
+    refused = await desk.shows("You are signed out here")
     assert refused.title == "Your answer did not count"
     assert (await device.box.get(record)).status is Status.PENDING
 
