@@ -42,7 +42,7 @@ _OFFERED = (Action.APPROVE, Action.DENY)
 _BROWSERS = (("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("FxiOS", "Firefox"),
              ("Chrome/", "Chrome"), ("CriOS", "Chrome"), ("Safari/", "Safari"))  # fmt: skip
 _SYSTEMS = (("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"),
-            ("Mac OS X", "Mac"), ("CrOS", "Chromebook"), ("Linux", "Linux"))  # fmt: skip
+            ("Mac OS X", "Mac"), ("Linux", "Linux"))  # fmt: skip
 
 
 class PushHandlers:

@@ -99,11 +99,8 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, core, store))
 
-        at_inbox, push = settings.inbox_url, PushParts(settings, core, backend)
-        desks = {
-            name: desk_of(name, core, store, inbox=at_inbox, devices=push.desk_for(name))
-            for name in settings.adapters
-        }
+        push = PushParts(settings, core, backend)
+        desks = {name: _desk(name, settings, core, store, push) for name in settings.adapters}
         adapters = {name: adapter_class(name)() for name in desks}
         for name, adapter in adapters.items():
             await stack.enter_async_context(serve_adapters(adapter, desks[name], core))
@@ -132,6 +129,11 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             stack.enter_context(announce(settings.data_dir, **found))
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, core=core, url=url, public_key=signer.public_key)
+
+
+def _desk(name: str, settings: Settings, core: Core, store: RedisStore, push: PushParts) -> Desk:
+    devices = push.desk_for(name)
+    return desk_of(name, core, store, inbox=settings.inbox_url, devices=devices)
 
 
 def _with_figures(
