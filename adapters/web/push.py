@@ -14,16 +14,17 @@ from adapters.web.security import (
     build_write_handler,
     check_members,
 )
-from gateway.errors import Unauthorized, Unconfirmed
+from gateway.errors import Unconfirmed
 from gateway.models import Action
 from gateway.ports import (
     Click,
     Desk,
-    Device,
     DeviceCalls,
     JsonObject,
+    PushDevice,
     QuietHours,
     Subscription,
+    name_device,
     plain,
 )
 
@@ -38,11 +39,6 @@ _QUIET: dict[str, type] = {"begin": str, "end": str, "zone": str, "high": bool}
 _SUBSCRIPTION: dict[str, type] = {"endpoint": str, "keys": dict, "expirationTime": object}
 _KEYS: dict[str, type] = {"p256dh": str, "auth": str}
 _OFFERED = (Action.APPROVE, Action.DENY)
-# What a browser calls itself, the more particular first: most claim to be others too.
-_BROWSERS = (("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("FxiOS", "Firefox"),
-             ("Chrome/", "Chrome"), ("CriOS", "Chrome"), ("Safari/", "Safari"))  # fmt: skip
-_SYSTEMS = (("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"),
-            ("Mac OS X", "Mac"), ("Linux", "Linux"))  # fmt: skip
 
 
 class PushHandlers:
@@ -82,13 +78,6 @@ class PushHandlers:
             ),
         ]
 
-    async def sign_out(self, visitor: Visitor) -> None:
-        """Forget the devices of a session that ends."""
-        try:
-            await self._calls.sign_out(visitor.identity, visitor.session)
-        except Unauthorized:
-            return  # somebody whom the policy does not know any more has no devices
-
     @property
     def _calls(self) -> DeviceCalls:
         if self._desk.devices is None:
@@ -109,7 +98,7 @@ class PushHandlers:
         }
         return web.json_response(told)
 
-    def _build_row(self, device: Device, visitor: Visitor) -> JsonObject:
+    def _build_row(self, device: PushDevice, visitor: Visitor) -> JsonObject:
         """Return a device without its address and keys, which are secrets of the browser."""
         return {
             "id": device.id,
@@ -184,10 +173,3 @@ class PushHandlers:
         except Unconfirmed as high:
             return build_problem(high.status, "unconfirmed", str(high))
         return web.json_response({"status": after.status.value})
-
-
-def name_device(agent: str) -> str:
-    """Return what people call a browser that names itself so: `Chrome on Android`."""
-    browser = next((name for mark, name in _BROWSERS if mark in agent), "A browser")
-    system = next((name for mark, name in _SYSTEMS if mark in agent), "")
-    return f"{browser} on {system}" if system else browser

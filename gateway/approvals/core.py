@@ -14,8 +14,10 @@ from gateway.approvals.grouping import Grouping, GroupStore
 from gateway.approvals.hook_reviews import HookReviews
 from gateway.approvals.kill_switch_and_pauses import OperatorDesk
 from gateway.approvals.posted_copies import PostedCopies
+from gateway.approvals.queue_desk import QueueDesk
 from gateway.approvals.report_query import ReportQuery
 from gateway.approvals.request_desk import RequestDesk
+from gateway.approvals.search_desk import SearchDesk
 from gateway.approvals.service import Approvals
 from gateway.approvals.session_desk import SessionDesk
 from gateway.approvals.tool_declarations import ToolDeclarations
@@ -82,6 +84,8 @@ class Core:
         self.explanations = Explanations(store, writer, self.approvals, self.grants)
         self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
         self.requests = RequestDesk(store, writer, self.clicks, self.remembering, self.copies)
+        self.queue = QueueDesk(store, writer)
+        self.searching = SearchDesk(store, writer)
         self.sessions = SessionDesk(store, writer, self.approvals, self.grants)
         self.tools = ToolDeclarations(store, writer)
         self.operator = OperatorDesk(store, writer, held, self.reporting, self.health)
@@ -91,6 +95,8 @@ class Core:
         inbox, `devices` are those of its people."""
         return Desk(
             requests=self.requests,
+            queue=self.queue,
+            search=self.searching,
             grants=self.grants,
             by_hand=self.by_hand,
             sessions=self.sessions,

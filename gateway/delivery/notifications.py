@@ -17,7 +17,7 @@ from gateway.delivery.posting_and_editing import Copies
 from gateway.delivery.push_queue import DEVICE_REMOVED
 from gateway.delivery.push_sending import Push, PushSender
 from gateway.domain.clock import Clock
-from gateway.domain.devices import PUSH, Device, DeviceStore
+from gateway.domain.devices import PUSH, DeviceStore, PushDevice
 from gateway.domain.records import GROUP_MARK, Identity, Record
 from gateway.domain.store import Store
 from gateway.errors import NotFound
@@ -106,7 +106,7 @@ class Notifications:
             if await self._sessions.holder(device.session) is None:
                 await self._forget(device, _SESSION_ENDED)
 
-    async def test(self, device: Device) -> None:
+    async def test(self, device: PushDevice) -> None:
         """Send a device a notification that says that it is a test. Raises DeliveryFailed."""
         wait = await self._take_turn(device, "test", 0)
         if wait > 0:
@@ -124,7 +124,7 @@ class Notifications:
 
     # ---------------------------------------------------------------- who
 
-    async def _list_told(self, record: Record) -> list[Device]:
+    async def _list_told(self, record: Record) -> list[PushDevice]:
         """Return the devices of those who may answer now, and have not."""
         if record.final or record.behind:
             return []
@@ -135,7 +135,7 @@ class Notifications:
         names = record.approvers.names if record.approvers else ()
         found = []
         for name in names:
-            if name in voted or ":" in name:
+            if name in voted:
                 continue
             for device in await self._devices.of_person(name):
                 fresh = device.place in places and device.added <= record.created
@@ -143,7 +143,7 @@ class Notifications:
                     found.append(device)
         return found
 
-    async def _may_answer(self, record: Record, device: Device) -> bool:
+    async def _may_answer(self, record: Record, device: PushDevice) -> bool:
         """Whether the device's person is signed in on it, and may decide. Who is not signed in any
         more is forgotten with it."""
         identity = await self._sessions.holder(device.session)
@@ -154,7 +154,7 @@ class Notifications:
 
     # ---------------------------------------------------------------- what
 
-    async def _ring(self, record: Record, device: Device, known: Copy | None) -> float | None:
+    async def _ring(self, record: Record, device: PushDevice, known: Copy | None) -> float | None:
         """Tell a device of a request, unless it was told, or must not be rung now."""
         if known is not None:
             if _shows(record, known):
@@ -213,7 +213,7 @@ class Notifications:
     async def _send(
         self,
         record: Record,
-        device: Device,
+        device: PushDevice,
         push: Push,
         due: Copy,
         known: Copy | None,
@@ -249,10 +249,10 @@ class Notifications:
     async def _keep(self, record: Record, intent: Copy, state: CopyState, why: str) -> None:
         await self._copies.keep(record.id, replace(intent, state=state, why=why), intent)
 
-    async def _forget(self, device: Device, why: str) -> None:
+    async def _forget(self, device: PushDevice, why: str) -> None:
         await forget_device(self._devices, self._store, device, why)
 
-    async def _note_failure(self, device: Device, why: str) -> None:
+    async def _note_failure(self, device: PushDevice, why: str) -> None:
         """Write down what went wrong with a device, or with "" that all went well."""
         if why == device.failure:
             return
@@ -263,7 +263,7 @@ class Notifications:
 
     # ---------------------------------------------------------------- when
 
-    async def _take_turn(self, device: Device, name: str, rank: int) -> float:
+    async def _take_turn(self, device: PushDevice, name: str, rank: int) -> float:
         """Take one of the notifications that a device gets in a minute, or return the seconds to
         wait first: no agent floods a phone."""
         budget = f"push {device.id}"
@@ -271,7 +271,7 @@ class Notifications:
             budget, name, rank=rank, most=_MOST, seconds=_WITHIN_SECONDS, leave=0
         )
 
-    async def _quiet_seconds(self, record: Record, device: Device) -> float:
+    async def _quiet_seconds(self, record: Record, device: PushDevice) -> float:
         hours = await self._devices.quiet(device.person)
         if hours is None or (hours.high and record.risk.level is RiskLevel.HIGH):
             return 0.0
@@ -288,14 +288,14 @@ class Notifications:
         return max((record.deadline - self._writer.now()) / 1000, 0.0) + _AFTER_SECONDS
 
 
-async def forget_device(devices: DeviceStore, store: Store, device: Device, why: str) -> None:
+async def forget_device(devices: DeviceStore, store: Store, device: PushDevice, why: str) -> None:
     """Forget a device, and write down why."""
     if await devices.remove(device):
         data: JsonObject = {"person": device.person, "device": device.label, "why": why}
         await store.note(DEVICE_REMOVED, data=data)
 
 
-def target_of(device: Device) -> str:
+def target_of(device: PushDevice) -> str:
     """Return what a request's copies call this device."""
     return f"{PUSH}:{device.id}"
 

@@ -16,7 +16,7 @@ from gateway.ports.desk import Feed, RequestCalls
 from gateway.ports.outgoing import Outbox
 
 DEVICE_ADDED, DEVICE_REMOVED, QUIET_CHANGED = "push_added", "push_removed", "push_quiet"
-_ALL = (DEVICE_ADDED, DEVICE_REMOVED, QUIET_CHANGED, "policy_applied")
+_ALL = (DEVICE_ADDED, DEVICE_REMOVED, QUIET_CHANGED, "policy_applied", "signed_out")
 _PAGE = 200
 _MOST = 100_000
 _AGAIN_SECONDS = 1.0  # before listening again to a store that did not answer

@@ -20,7 +20,7 @@ from gateway.delivery.egress_guard import (
 from gateway.delivery.pinned_post import Answer, Unanswered, post
 from gateway.delivery.push_encryption import PushKey, encrypt
 from gateway.domain.clock import Clock
-from gateway.domain.devices import Device
+from gateway.domain.devices import PushDevice
 from gateway.ports.outgoing import CopyGone, DeliveryFailed, RetryLater
 from gateway.wire.codec import JsonObject
 
@@ -75,7 +75,7 @@ class PushSender:
         async with asyncio.timeout(_SECONDS):
             await pin_addresses(self._target(endpoint), self._resolve)
 
-    async def send(self, device: Device, push: Push) -> None:
+    async def send(self, device: PushDevice, push: Push) -> None:
         """Send a push. Raises CopyGone when the device must be forgotten, RetryLater when it may
         be sent again, and DeliveryFailed for good."""
         if device.server_key != self.key.public:

@@ -24,7 +24,7 @@ _MOST_ZONE = 64  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device(Wire):
+class PushDevice(Wire):
     """One browser of a person. `id` follows from its `endpoint`, by which its push service knows
     it.
 
@@ -85,23 +85,23 @@ class QuietHours(Wire):
 class DeviceStore(Protocol):
     """Where devices and quiet hours are kept. Replicas share it."""
 
-    async def add(self, device: Device) -> bool:
+    async def add(self, device: PushDevice) -> bool:
         """Keep a device, in place of one with its id, whoever had that; False when its person has
         MOST_DEVICES others."""
 
-    async def change(self, device: Device) -> None:
+    async def change(self, device: PushDevice) -> None:
         """Keep a device as it is now, if it is still there."""
 
-    async def remove(self, device: Device) -> bool:
+    async def remove(self, device: PushDevice) -> bool:
         """Forget a device; return whether it was there."""
 
-    async def of_person(self, person: str) -> list[Device]:
+    async def of_person(self, person: str) -> list[PushDevice]:
         """Return a person's devices, the oldest first."""
 
-    async def get(self, device_id: str) -> Device | None:
+    async def get(self, device_id: str) -> PushDevice | None:
         """Return a device, whoever has it."""
 
-    async def everybody(self) -> list[Device]:
+    async def everybody(self) -> list[PushDevice]:
         """Return all devices."""
 
     async def count(self) -> int:

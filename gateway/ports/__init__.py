@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.domain.clock import Clock, SystemClock
-from gateway.domain.devices import Device, QuietHours
+from gateway.domain.devices import PushDevice, QuietHours
 from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.records import (
     Approvers,
@@ -41,7 +41,6 @@ from gateway.ports.adapters import (
     HasProblems,
     HasRoutes,
     HasStreams,
-    Logins,
 )
 from gateway.ports.blocks import (
     LABEL_CHARS,
@@ -65,6 +64,7 @@ from gateway.ports.cards import (
     card_of,
     full_view,
     progress_of,
+    word_of,
 )
 from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
 from gateway.ports.desk import (
@@ -73,15 +73,31 @@ from gateway.ports.desk import (
     GrantCalls,
     Groups,
     OperatorCalls,
+    QueueCalls,
     RequestCalls,
+    SearchCalls,
     SessionCalls,
     ToolCalls,
     Watch,
     address_of,
 )
+from gateway.ports.device_words import name_device
 from gateway.ports.devices import DeviceCalls, Subscription
+from gateway.ports.edits import (
+    UNCHANGED,
+    EditField,
+    EditKind,
+    WrongField,
+    check_edit,
+    edit_as_text,
+    edit_fields,
+    put_together,
+)
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
+from gateway.ports.heads import Head, head_of
+from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
+from gateway.ports.logins import LONGEST_SECONDS, Device, Logins
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
@@ -96,6 +112,7 @@ from gateway.ports.outgoing import (
     PostsGrants,
     RetryLater,
 )
+from gateway.ports.passkeys import MOST_PASSKEYS, Passkey, Passkeys, Proof, Proofs
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
 from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
 from gateway.ports.remember_options import (
@@ -110,6 +127,8 @@ from gateway.ports.words import (
     ANOTHER_PLAN,
     DENIALS,
     LIFT,
+    NUMBER_LABEL,
+    NUMBER_OPTIONAL,
     SAY_THE_PLAN,
     KillSwitch,
     join_reason,
@@ -127,11 +146,16 @@ __all__ = [
     "LABEL_CHARS",
     "LIFETIME_WORDS",
     "LIFT",
+    "LONGEST_SECONDS",
+    "MOST_PASSKEYS",
     "NEEDS_ALL_SEEN",
+    "NUMBER_LABEL",
+    "NUMBER_OPTIONAL",
     "PASS_LIFETIME_WORDS",
     "REQUEST_ID",
     "ROLES_ON_CARDS",
     "SAY_THE_PLAN",
+    "UNCHANGED",
     "Adapter",
     "Approvers",
     "AuditEvent",
@@ -153,10 +177,14 @@ __all__ = [
     "Desk",
     "Device",
     "DeviceCalls",
+    "EditField",
+    "EditKind",
     "Effect",
     "Feed",
     "Field",
     "Finding",
+    "Found",
+    "FoundEvents",
     "FullView",
     "Grant",
     "GrantCalls",
@@ -169,6 +197,7 @@ __all__ = [
     "HasProblems",
     "HasRoutes",
     "HasStreams",
+    "Head",
     "Identity",
     "JsonObject",
     "KillSwitch",
@@ -182,11 +211,18 @@ __all__ = [
     "OperatorCalls",
     "Pace",
     "Page",
+    "Passkey",
+    "Passkeys",
     "Paused",
     "Person",
     "Posts",
     "PostsGrants",
+    "Proof",
+    "Proofs",
+    "PushDevice",
     "Query",
+    "QueueCalls",
+    "QueueCounts",
     "QuietHours",
     "Rate",
     "Record",
@@ -194,9 +230,12 @@ __all__ = [
     "RememberOption",
     "RequestCalls",
     "RetryLater",
+    "Search",
+    "SearchCalls",
     "Segment",
     "Session",
     "SessionCalls",
+    "Side",
     "Style",
     "Subscription",
     "SystemClock",
@@ -208,6 +247,7 @@ __all__ = [
     "Watch",
     "Wish",
     "Worklist",
+    "WrongField",
     "address_of",
     "backing_of",
     "bug",
@@ -215,19 +255,25 @@ __all__ = [
     "cancel_and_wait",
     "card_of",
     "changes",
+    "check_edit",
     "draw",
+    "edit_as_text",
+    "edit_fields",
     "full_view",
     "grant_card_of",
+    "head_of",
     "headline",
     "heavy",
     "hides",
     "join_reason",
     "make_visible",
     "mask",
+    "name_device",
     "parse_json",
     "people_of",
     "plain",
     "progress_of",
+    "put_together",
     "quote_name",
     "rank_edit",
     "read_whole",
@@ -243,6 +289,7 @@ __all__ = [
     "uses_of",
     "warnings",
     "weight_of",
+    "word_of",
 ]
 
 

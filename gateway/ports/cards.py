@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gateway.domain.records import Edit, Record, company, told_outcome
 from gateway.domain.redaction import holds_secrets, render_safe, start_of
 from gateway.domain.risk_rules import finding_sign
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
+from gateway.domain.step_up import MOST_GUESSES, StepUp, say_ways
 from gateway.models import (
     KIND_WORDS,
     Action,
@@ -52,7 +53,8 @@ from gateway.wire.outcome_text import join_names
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
-_READ_ALL = "This is high risk. Have you read all of it?"
+_READ = "Have you read all of it?"
+_READ_ALL = f"This is high risk. {_READ}"
 _MOST_ANSWERS = 300
 _MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
 
@@ -67,12 +69,18 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """Something an approver can press. `confirm` is the sentence to confirm first, if any."""
+    """Something an approver can press. `confirm` is the sentence to confirm first, if any.
+
+    With `number` they type there the number that is shown where the agent waits, for the click's
+    `number`; `optional` says that it may be left out, for somebody else to approve it, too.
+    """
 
     action: Action
     label: str
     style: Style = Style.PLAIN
     confirm: str | None = None
+    number: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +125,8 @@ class Card:
     With `alarms` they raised the risk, and stand in red, else in amber. `asks_because` is what kept
     a remembered approval from covering it.
     `changed` compares it with what was asked, under `changed_by`, which says who changed it.
-    `progress` counts a quorum and says who is missing. `outcome` says who decided and why, `result`
+    `progress` counts a quorum and says who is missing. `outcome` says who decided and why, `ending`
+    the same as the first line of a card that ended, which begins with the state's word; `result`
     what became of it since, and who says so. `editable` is the text to edit, None when it may not
     be shown.
     `calls` are who is called by name, as the platform's identities and groups, and `deciders` who
@@ -164,6 +173,7 @@ class Card:
     result: Visible | None
     editable: str | None
     controls: tuple[Control, ...]
+    ending: Visible | None = None
     findings: tuple[Visible, ...] = ()
     alarms: bool = False
     asks_because: Visible | None = None
@@ -284,6 +294,7 @@ def card_of(
         deadline=record.deadline,
         digest=record.digest,
         outcome=_outcome(record),
+        ending=_ending(record, word),
         decided_at=record.decision.decided_at if record.decision else None,
         note=render_safe(record.note) if record.note else None,
         result=_result(record),
@@ -342,6 +353,11 @@ def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False)
         digest=record.digest,
         undeclared=say_undeclared(record),
     )
+
+
+def word_of(record: Record) -> str:
+    """Return the word for how a request stands."""
+    return _state(record)[1]
 
 
 def _state(record: Record) -> tuple[str, str]:
@@ -450,7 +466,21 @@ def _say_edited(record: Record) -> str:
     if record.editors and not people:
         return ""
     who = f"{join_names(people, 'and')} edited this" if people else "This was edited"
-    return f"{who}; earlier approvals do not count."
+    return f"{who}; earlier approvals do not count.{_say_handed_on(record)}"
+
+
+def _say_handed_on(record: Record) -> str:
+    """Say of what somebody edited, and may not approve as it is now, for whom it waits."""
+    may, last = record.approvers, record.editors[-1:]
+    if may is None or not may.names or record.votes or not last:
+        return ""
+    by = last[0].by
+    if by.kind is not DeciderKind.PERSON or by.name in may.names:
+        return ""
+    return (
+        f" {by.name} may not approve it as it is now, at {record.risk.level} risk: "
+        f"it waits for {join_names(may.names, 'or')}."
+    )
 
 
 def _notices(
@@ -472,8 +502,18 @@ def _notices(
         "Nobody waits for the answer any more.": not record.waiting and not record.final,
         (edited := _say_edited(record)): edited,
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
+        (steps := _say_step_up(record)): steps,
     }
     return (*(text for text, holds in notices.items() if holds), *company(record))
+
+
+def _say_step_up(record: Record) -> str:
+    """Say what an approval of a waiting request takes beside a tap; "" where that is nothing."""
+    may = record.approvers
+    if record.final or may is None or may.nobody or not may.step_up:
+        return ""
+    tries = f" {record.guesses} of {MOST_GUESSES} wrong numbers typed." if record.guesses else ""
+    return f"Approving takes {say_ways(may.step_up)}.{tries}"
 
 
 def progress_of(record: Record, standing: Standing) -> str:
@@ -489,6 +529,20 @@ def _outcome(record: Record) -> Visible | None:
     fetched = record.report is None or record.report.execution is not Execution.NEVER_FETCHED
     lost = "" if fetched else ". The agent never fetched the approval: nothing ran"
     return render_safe(f"{told_outcome(record)}{_answers(record)}{lost}")
+
+
+def _ending(record: Record, word: str) -> Visible | None:
+    """Say how it ended, beginning with the state's word."""
+    outcome = _outcome(record)
+    if outcome is None:
+        return None
+    first, rest = outcome.segments[0][0], outcome.segments[1:]
+    status = record.status.value
+    said = first.removeprefix(status) if first.startswith(status) else f" · {first}"
+    state, _, stopped = word.partition(", and ")
+    if stopped:
+        rest = (*rest, (f" · {stopped}", False))
+    return replace(outcome, segments=((f"{state}{said}", False), *rest))
 
 
 def _answers(record: Record) -> str:
@@ -533,12 +587,16 @@ def _controls(record: Record, head: Head, standing: Standing, *, seen: bool) -> 
 def _control(action: Action, record: Record, head: Head) -> Control:
     label, style = _LABELS[action]
     high = record.risk.level is RiskLevel.HIGH
-    confirms = high and action not in (Action.DENY, Action.ABORT)
+    ways = record.approvers.step_up if record.approvers else ()
+    confirms = (high or bool(ways)) and action not in (Action.DENY, Action.ABORT)
+    asks = confirms and StepUp.NUMBER in ways
     sign = finding_sign(alarms=record.alarms)
     found = "".join(f" {sign} {one.text}." for one in warnings(record))
     return Control(
         action=action,
         label=label,
         style=style,
-        confirm=f"{plain_head(head)}. {_READ_ALL}{found}" if confirms else None,
+        confirm=f"{plain_head(head)}. {_READ_ALL if high else _READ}{found}" if confirms else None,
+        number=asks,
+        optional=asks and StepUp.PERSON in ways,
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.domain.devices import Device, QuietHours
+from gateway.domain.devices import PushDevice, QuietHours
 from gateway.domain.records import Identity
 from gateway.models import Action
 
@@ -22,7 +22,7 @@ class Subscription:
 
 
 class DeviceCalls(Protocol):
-    """A person's devices. Whoever is nobody whom the policy knows is refused: Unauthorized."""
+    """The devices of whoever is signed in: a person, or an identity that a route itself admits."""
 
     @property
     def missing(self) -> str:
@@ -31,17 +31,17 @@ class DeviceCalls(Protocol):
     def server_key(self) -> str:
         """Return the public key that browsers subscribe with. Raises Conflict with `missing`."""
 
-    async def subscribe(self, identity: Identity, session: str, wish: Subscription) -> Device:
+    async def subscribe(self, identity: Identity, session: str, wish: Subscription) -> PushDevice:
         """Have a browser told of requests as long as this session lives.
 
         Raises Conflict with `missing` or when the person has too many, InvalidRequest for what no
         browser hands out, or an address that must not be called.
         """
 
-    async def devices(self, identity: Identity) -> Sequence[Device]:
+    async def devices(self, identity: Identity) -> Sequence[PushDevice]:
         """Return the person's devices, the oldest first."""
 
-    def is_of(self, device: Device, session: str) -> bool:
+    def is_of(self, device: PushDevice, session: str) -> bool:
         """Whether a device was signed in with this session."""
 
     async def set_discreet(self, identity: Identity, device_id: str, *, on: bool) -> None:
@@ -59,9 +59,6 @@ class DeviceCalls(Protocol):
 
     async def set_quiet(self, identity: Identity, hours: QuietHours | None) -> None:
         """Keep the person's quiet hours, or none. Raises InvalidRequest."""
-
-    async def sign_out(self, identity: Identity, session: str) -> None:
-        """Forget the devices of a session that ends."""
 
     async def check_answer(
         self,

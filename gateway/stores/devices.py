@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from gateway.domain.devices import MOST_DEVICES, Device, QuietHours
+from gateway.domain.devices import MOST_DEVICES, PushDevice, QuietHours
 from gateway.stores.record_codec import dumps
 from gateway.stores.requests import RedisStore
 from gateway.wire.codec import build, plain
@@ -17,7 +17,7 @@ class RedisDevices:
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys = store.redis, store.keys
 
-    async def add(self, device: Device) -> bool:
+    async def add(self, device: PushDevice) -> bool:
         """Keep a device, in place of one with its id; False when its person has too many."""
         mine = self._keys.devices_of(device.person)
         owner = await self._redis.hget(self._keys.devices, device.id)
@@ -32,13 +32,13 @@ class RedisDevices:
         await pipeline.execute()
         return True
 
-    async def change(self, device: Device) -> None:
+    async def change(self, device: PushDevice) -> None:
         """Keep a device as it is now, if it is still there."""
         mine = self._keys.devices_of(device.person)
         if await self._redis.hexists(mine, device.id):
             await self._redis.hset(mine, device.id, dumps(plain(device)))
 
-    async def remove(self, device: Device) -> bool:
+    async def remove(self, device: PushDevice) -> bool:
         """Forget a device; return whether it was there."""
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hdel(self._keys.devices_of(device.person), device.id)
@@ -46,12 +46,12 @@ class RedisDevices:
         removed, _ = await pipeline.execute()
         return bool(removed)
 
-    async def of_person(self, person: str) -> list[Device]:
+    async def of_person(self, person: str) -> list[PushDevice]:
         """Return a person's devices, the oldest first."""
         rows = await self._redis.hvals(self._keys.devices_of(person))
         return sorted(map(_device, rows), key=lambda device: (device.added, device.id))
 
-    async def get(self, device_id: str) -> Device | None:
+    async def get(self, device_id: str) -> PushDevice | None:
         """Return a device, whoever has it."""
         owner = await self._redis.hget(self._keys.devices, device_id)
         if owner is None:
@@ -59,7 +59,7 @@ class RedisDevices:
         raw = await self._redis.hget(self._keys.devices_of(owner), device_id)
         return None if raw is None else _device(raw)
 
-    async def everybody(self) -> list[Device]:
+    async def everybody(self) -> list[PushDevice]:
         """Return all devices."""
         owners = sorted(set(await self._redis.hvals(self._keys.devices)))
         return [device for owner in owners for device in await self.of_person(owner)]
@@ -81,5 +81,5 @@ class RedisDevices:
             await self._redis.hset(self._keys.quiet, person, dumps(plain(hours)))
 
 
-def _device(raw: str) -> Device:
-    return build(Device, json.loads(raw))
+def _device(raw: str) -> PushDevice:
+    return build(PushDevice, json.loads(raw))

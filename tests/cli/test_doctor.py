@@ -19,7 +19,7 @@ from gateway.approvals.writer import FOLLOWUPS
 from gateway.doctor import FAIL, OK, WARN, Check, examine, gateway_url
 from gateway.domain.audit import GENESIS, seal_events, seal_line
 from gateway.domain.clock import SystemClock
-from gateway.domain.devices import Device
+from gateway.domain.devices import PushDevice
 from gateway.domain.policy_document import Escalation, Route
 from gateway.domain.records import REVIEWS, AuditEvent
 from gateway.domain.store import REROUTING
@@ -256,7 +256,7 @@ async def test_devices_that_fail_are_named(site: Site) -> None:
     assert (await site.checks())["push"].result == OK
     key, _ = push_key_of(site.settings)
     assert key is not None
-    device = Device(
+    device = PushDevice(
         id="1",
         person="ann",
         place="web",

@@ -20,7 +20,7 @@ from gateway.delivery.push_encryption import MOST_BYTES, PushKey, encrypt
 from gateway.delivery.push_queue import PushQueue
 from gateway.delivery.push_sending import Push, PushSender
 from gateway.domain.clock import Clock, SystemClock
-from gateway.domain.devices import PUSH, Device, QuietHours
+from gateway.domain.devices import PUSH, PushDevice, QuietHours
 from gateway.domain.records import Identity
 from gateway.errors import Unreachable
 from gateway.models import Action
@@ -43,7 +43,7 @@ class Signed:
         return identity("ann") if reference else None
 
 
-def device_of(phone: Phone, key: PushKey, **changes: Any) -> Device:
+def device_of(phone: Phone, key: PushKey, **changes: Any) -> PushDevice:
     """Return ann's device as it is kept."""
     keys = phone.subscription["keys"]
     values: dict[str, Any] = {
@@ -58,7 +58,7 @@ def device_of(phone: Phone, key: PushKey, **changes: Any) -> Device:
         "session": "s",
         "added": 0,
     }
-    return Device(**{**values, **changes})
+    return PushDevice(**{**values, **changes})
 
 
 def sender_to(service: PushService, clock: Clock | None = None) -> PushSender:

@@ -35,7 +35,7 @@ from gateway.policy.chain import ModeDecider
 from gateway.server.app import Gateway
 from gateway.server.background import desk_of, run_in_background, run_reminders, serve_adapters
 from gateway.server.connections import Backend, core_over
-from gateway.stores.browser_sessions import RedisLogins
+from gateway.sign_in.ways import Ways
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.keys import Keys
@@ -113,7 +113,8 @@ async def deny(stage: Stage, record: Record, card: Json) -> Status:
 async def edit(stage: Stage, record: Record, card: Json) -> Status:
     """A modal with other arguments."""
     opened = await stage.click(stage.server.ann, card, "Edit")
-    await stage.server.ann.submit(opened, arguments='{"command": "ls -l"}')
+    shown = await stage.server.ann.submit(opened, arg0="ls -l")
+    await stage.click(stage.server.ann, shown.private[0], "Approve these changes")
     return Status.APPROVED
 
 
@@ -243,7 +244,7 @@ async def stage() -> AsyncIterator[Soaked]:
         backend = Backend(
             store=store,
             credentials=RedisCredentials(store, clock),
-            logins=RedisLogins(store),
+            logins=Ways(store, clock),
             url="",
         )
         made = Soaked(server, Gateway(backend=backend, core=core, url="", public_key=""))
@@ -303,7 +304,7 @@ async def true_at_the_end(stage: Soaked, tally: Tally) -> None:
         assert ended[request_id] == 1
         card = tally.cards[request_id]
         assert words[status] in shown_text(card), shown_text(card)
-        assert not labels(card)
+        assert labels(card) == {"Details"}
 
 
 def grown() -> Counter[str]:

@@ -28,6 +28,7 @@ from tests.web.inbox import (
     Inbox,
     card,
     inbox,
+    see,
 )
 from tests.web.phone import PushService, pretend, push_service
 from tests.web.sheets import cropped, only, sheet
@@ -185,8 +186,7 @@ async def answering(box: Inbox, camera: Camera) -> None:
     page = camera.page
     record = await shown(box, camera, **HIGH_RISK)
     await page.press("Edit")
-    changed = '{"order": "A-10477", "amount": 249.0, "currency": "EUR", "notify": true}'
-    await page.fill("[data-key=edit]", changed)
+    await page.fill("[data-key^=arg1]", "249.0")
     await page.press("Show the changes")
     await page.until("document.querySelector('.panel .added')")
     await camera.take("edit with its diff")
@@ -273,6 +273,7 @@ async def remembering(box: Inbox, camera: Camera) -> None:
     await camera.take("just approved")
     record = await shown(box, camera, **HIGH_RISK)
     await page.press("Edit")
+    await page.press("As JSON")
     await page.until("document.querySelector('[data-key=edit]')")
     await page.send("Network.enable")
     await page.send("Network.setBlockedURLs", urls=["*?whole=1"])
@@ -321,7 +322,7 @@ async def done(box: Inbox, camera: Camera) -> None:
 async def shown(box: Inbox, camera: Camera, **details: Any) -> Record:
     """Ask, and wait until the page shows it."""
     record = await box.ask(**details)
-    await camera.page.until(card(record))
+    await see(camera.page, record)
     return record
 
 

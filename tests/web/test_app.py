@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.web.chromium import Page, at_home, running
-from tests.web.inbox import COMMAND, Inbox, card
+from tests.web.inbox import COMMAND, Inbox, see
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
@@ -68,10 +68,10 @@ async def test_the_worker_keeps_nothing(box: Inbox, tab: Page) -> None:
     """Its scope is the inbox alone; after requests were shown and the page was loaded again, there
     is no cache, and every page came from the gateway."""
     record = await box.ask(**COMMAND)
-    await tab.until(card(record))
+    await see(tab, record)
     assert await scope_of(tab) == f"{box.gateway.url}/inbox"
     await tab.evaluate("location.reload()")
-    await tab.until(card(record))
+    await see(tab, record)
     assert await tab.evaluate("navigator.serviceWorker.controller !== null")
     assert await tab.evaluate("caches.keys()") == []
     assert await tab.evaluate("performance.getEntriesByType('navigation')[0].workerStart") == 0, (

@@ -31,6 +31,7 @@ from tests.web.inbox import (
     SECRET,
     Inbox,
     card,
+    see,
 )
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -51,7 +52,7 @@ async def test_a_request_arrives_and_one_tap_approves_it(box: Inbox, page: Page)
 async def test_deny_with_a_reason_and_a_note_for_the_record(box: Inbox, page: Page) -> None:
     """The words reach the agent's decision; the note stays in the record."""
     record = await box.ask(**COMMAND)
-    await page.until(card(record))
+    await see(page, record)
     await page.press("More…")
     await page.evaluate(f"{card(record)}.querySelector('.note').open = true")
     await page.fill("[data-key=note]", "ticket 4711")
@@ -106,6 +107,7 @@ async def test_an_edit_shows_its_diff_before_it_is_sent(box: Inbox, page: Page) 
     """What changes is seen, and exactly that is approved; a later keystroke takes it back."""
     record = await box.ask(tool="pay", arguments={"amount": 900})
     await page.press("Edit")
+    await page.press("As JSON")
     await page.fill("[data-key=edit]", '{"amount": 9')
     await page.press("Show the changes")
     await page.until(f"{card(record)}.textContent.includes('This is not JSON')")
@@ -170,11 +172,12 @@ async def test_long_text_must_be_opened_before_approving(box: Inbox, page: Page)
 async def test_secrets_are_revealed_to_those_who_may_and_that_is_written_down(
     box: Inbox, page: Page
 ) -> None:
-    """Masked until then, masked again after a change; an edit needs the reveal first."""
+    """Masked until then, masked again after a change; an edit as JSON needs the reveal first."""
     record = await box.ask(**MASKED)
     await page.until(f"{card(record)}.textContent.includes('⟨secret of')")
     assert SECRET not in await page.evaluate("document.body.innerHTML")
     await page.press("Edit")
+    await page.press("As JSON")
     await page.until(f"{card(record)}.textContent.includes('must be revealed before')")
     assert await box.events("revealed") == []
     await page.press("Reveal secrets", f"{card(record)}.querySelector('.panel')")
@@ -223,6 +226,7 @@ async def test_what_nobody_may_approve_has_no_approve(box: Inbox, page: Page) ->
     """The route names no approvers: the card says so."""
     await box.route(approvers=())
     record = await box.ask(**COMMAND)
+    await see(page, record)
     said = "Nobody may approve this: its route names no approvers."
     await page.until(f"{card(record)}.textContent.includes('{said}')")
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('button.approve'))")
@@ -231,15 +235,16 @@ async def test_what_nobody_may_approve_has_no_approve(box: Inbox, page: Page) ->
 async def test_a_decision_made_elsewhere_is_shown(box: Inbox, page: Page) -> None:
     """The card follows whoever decides, wherever."""
     record = await box.ask(**FILE_CHANGE)
-    await page.until(card(record))
+    await see(page, record)
     await box.decide(record)
     await page.until(f"{card(record)}.textContent.includes('approved by bob')")
 
 
 async def test_the_queue_says_how_many_wait(box: Inbox, page: Page) -> None:
-    """Each card has its place, the tab its count, and both follow."""
-    first, second = await box.ask(**COMMAND), await box.ask(**FILE_CHANGE)
-    await page.until(f"{card(first)}.querySelector('.place').textContent === '2 of 2'")
+    """The open card has its place, the tab its count, and both follow."""
+    first, second = await box.ask(**FILE_CHANGE), await box.ask(**COMMAND)
+    await see(page, first)
+    await page.until(f"{card(first)}.querySelector('.place').textContent === '1 of 2'")
     await page.until("document.title === '(2) Approvals'")
     await box.decide(second)
     await page.until("document.title === '(1) Approvals'")
@@ -317,7 +322,7 @@ async def test_sound_and_notifications_are_off_until_asked_for(box: Inbox, page:
     await page.evaluate("location.reload()")
     await page.until("document.getElementById('sound').checked")
     record = await box.ask(**COMMAND)
-    await page.until(card(record))
+    await see(page, record)
 
 
 async def test_a_notification_that_throws_loses_no_card(box: Inbox, page: Page) -> None:
@@ -332,8 +337,8 @@ async def test_a_notification_that_throws_loses_no_card(box: Inbox, page: Page) 
         "  await new Promise((done) => setTimeout(done, 400)); return real(...all); }"
     )
     first, second = await box.ask(**COMMAND), await box.ask(**FILE_CHANGE)
-    await page.until(card(first))
-    await page.until(card(second))
+    await see(page, first)
+    await see(page, second)
 
 
 async def test_what_is_copied_is_what_is_shown(box: Inbox, browser: Browser, page: Page) -> None:
@@ -344,7 +349,7 @@ async def test_what_is_copied_is_what_is_shown(box: Inbox, browser: Browser, pag
         browserContextId=browser.context,
     )
     record = await box.ask(**{**COMMAND, "arguments": {"command": "ls\u200b -la"}})
-    await page.until(card(record))
+    await see(page, record)
     await page.evaluate(f"window.focus(); {card(record)}.querySelector('.copy').click()")
     await page.until("document.getElementById('announce').textContent.length")
     said = await page.evaluate("document.getElementById('announce').textContent")
@@ -370,10 +375,39 @@ async def test_hostile_words_of_a_question_are_shown(box: Inbox, page: Page) -> 
     assert "⟨U+200B⟩" in text
 
 
+async def test_an_edit_has_a_field_for_each_argument(box: Inbox, page: Page) -> None:
+    """Each of its own type; a masked one is empty and stays as it is; what the schema refuses is
+    said, and what was typed is still there."""
+    limits = {"properties": {"amount": {"type": "number", "maximum": 1000}}}
+    arguments = {"amount": 900.0, "sure": True, "token": SECRET}
+    record = await box.ask(tool="pay", arguments=arguments, schema=limits)
+    await page.press("Edit")
+    await page.until(f"{card(record)}.querySelector('[data-key^=arg0]')")
+    assert SECRET not in await page.evaluate("document.body.innerHTML")
+    assert not await page.evaluate(
+        f"[...{card(record)}.querySelectorAll('.panel input, .panel textarea')]"
+        f".some((one) => one.value.includes('{SECRET}'))"
+    )
+    await page.fill("[data-key^=arg0]", "5000")
+    await page.press("Show the changes")
+    await page.until(f"{card(record)}.textContent.includes('do not fit')")
+    assert await page.evaluate(f"{card(record)}.querySelector('[data-key^=arg0]').value") == "5000"
+    await page.fill("[data-key^=arg0]", "50.0")
+    chosen = "document.querySelector('[data-key^=arg1]')"
+    await page.evaluate(f"{chosen}.value = 'false'")
+    await page.evaluate(f"{chosen}.dispatchEvent(new Event('change', {{ bubbles: true }}))")
+    await page.press("Show the changes")
+    await page.press("Approve with these changes")
+    await page.until(f"{card(record)}.classList.contains('approved')")
+    found = (await box.get(record)).edited
+    assert str(found) == str({"amount": 50.0, "sure": False, "token": SECRET})
+
+
 async def test_an_edit_keeps_every_digit(box: Inbox, page: Page) -> None:
     """Numbers that JavaScript would round or rewrite reach the decision as they were typed."""
     record = await box.ask(tool="pay", arguments={"amount": 1249.0, "account": 12345678})
     await page.press("Edit")
+    await page.press("As JSON")
     await page.fill("[data-key=edit]", '{"amount": 1249.0, "account": 9007199254740991}')
     await page.press("Show the changes")
     await page.press("Approve with these changes")

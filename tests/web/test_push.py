@@ -230,7 +230,7 @@ async def test_signing_out_ends_it(site: Site) -> None:
         await site.settled(record)
         assert (gone.got, over.got) == ([], [])
         removed = await site.box.events("push_removed")
-        assert [one.data["why"] for one in removed] == ["signed out", "its session ended"]
+        assert [one.data["why"] for one in removed] == ["its session ended", "its session ended"]
 
 
 async def test_quiet_hours_put_off(site: Site) -> None:

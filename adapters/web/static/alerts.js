@@ -1,4 +1,7 @@
-// What calls somebody back to the page. Notifications go through the service worker: phones refuse those that a page makes itself.
+// What calls somebody back to the page. Both are off until they are chosen, on every page alike. Notifications go through the
+// service worker: phones refuse those that a page makes itself.
+export const chosen = (name, otherwise = "off") => (localStorage.getItem(name) ?? otherwise) === "on";
+
 const SCOPE = "/inbox";
 
 // The worker's registration, null where the browser has none: without TLS, or in a private window.
@@ -10,9 +13,9 @@ export async function worker() {
   }
 }
 
-export function ring(text, settings) {
-  if (settings.sound.checked) beep();
-  if (settings.notify.checked && document.hidden && Notification.permission === "granted") notify(text).catch(() => null);
+export function ring(text) {
+  if (chosen("sound")) beep();
+  if (chosen("notify") && document.hidden && Notification.permission === "granted") notify(text).catch(() => null);
 }
 
 // A lock screen shows it to anyone: no arguments, no names. A device that gets pushes was told already.
