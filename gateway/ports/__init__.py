@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.domain.clock import Clock, SystemClock
+from gateway.domain.devices import PushDevice, QuietHours
 from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.records import (
     Approvers,
@@ -81,6 +82,7 @@ from gateway.ports.desk import (
     address_of,
 )
 from gateway.ports.device_words import name_device
+from gateway.ports.devices import DeviceCalls, Subscription
 from gateway.ports.edits import (
     UNCHANGED,
     EditField,
@@ -189,6 +191,7 @@ __all__ = [
     "DeliveryUncertain",
     "Desk",
     "Device",
+    "DeviceCalls",
     "EditField",
     "EditKind",
     "Effect",
@@ -234,9 +237,11 @@ __all__ = [
     "PostsGrants",
     "Proof",
     "Proofs",
+    "PushDevice",
     "Query",
     "QueueCalls",
     "QueueCounts",
+    "QuietHours",
     "Rate",
     "Record",
     "Remember",
@@ -250,6 +255,7 @@ __all__ = [
     "SessionCalls",
     "Side",
     "Style",
+    "Subscription",
     "SystemClock",
     "ToolCalls",
     "ToolWord",

@@ -21,6 +21,7 @@ SECRETS = {
     "REDIS_URL": "REDIS_URL",
     "signing_key": "GATEWAY_SIGNING_KEY",
     "webhook_secret": "GATEWAY_WEBHOOK_SECRET",
+    "push_key": "GATEWAY_PUSH_KEY",
 }
 
 
@@ -119,6 +120,16 @@ class Settings(BaseSettings):
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="JSON list of the host names that may be posted to"
     )
+    push_key: SecretStr | None = Field(
+        None,
+        description="base64 of the 32 bytes that sign web pushes, the same for all gateways; empty "
+        "makes one in the data folder for the embedded server, and pushes nothing with REDIS_URL",
+    )
+    push_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="JSON list of the push services that may be called; empty allows every public "
+        "one",
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="log detail"
     )
@@ -132,7 +143,7 @@ class Settings(BaseSettings):
                 values[member] = found
         return values
 
-    @field_validator("adapters", "webhook_hosts", mode="before")
+    @field_validator("adapters", "push_hosts", "webhook_hosts", mode="before")
     @classmethod
     def _parse_list(cls, value: Any) -> Any:
         if not isinstance(value, str):

@@ -51,6 +51,8 @@ GOOD: dict[type[BaseSettings], dict[str, tuple[str, Any]]] = {
         "webhook_url": ("https://hooks.example/x", "https://hooks.example/x"),
         "webhook_secret": (WEBHOOK, SecretStr(WEBHOOK)),
         "webhook_hosts": ('["hooks.example"]', ("hooks.example",)),
+        "push_key": (SEED, SecretStr(SEED)),
+        "push_hosts": ('["push.example"]', ("push.example",)),
         "log_level": ("DEBUG", "DEBUG"),
         "log_json": ("true", True),
     },
