@@ -128,19 +128,18 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         )
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         protocol = protocol_of(core, store, backend.credentials, signer)
-        site = site_of(settings, adapters, desks, backend.logins)
+        site = replace(
+            site_of(settings, adapters, desks, backend.logins),
+            intercept=hooks.review_message,
+            protocol=protocol,
+        )
         app = build_api(
             core=core,
             reads=store,
             credentials=backend.credentials,
             ready=watch.look,
             store_errors=REDIS_ERRORS,
-            site=_with_figures(
-                replace(site, intercept=hooks.review_message, protocol=protocol),
-                store,
-                core,
-                adapters,
-            ),
+            site=_with_figures(site, store, core, adapters),
             enrolment=enrolling,
         )
         local = await listen(app, settings, stack)
