@@ -13,24 +13,21 @@ import base64
 import hmac
 import json
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from gateway.delivery.egress_guard import (
-    Address,
     Forbidden,
     Resolve,
-    Target,
     pin_addresses,
     resolve_by_system,
     target_of,
 )
+from gateway.delivery.pinned_calls import PinnedResolver
 from gateway.domain.clock import Clock
 from gateway.domain.figures import Tally
 from gateway.domain.records import AuditEvent
@@ -48,7 +45,6 @@ _CLAIM_MARGIN = 5.0  # seconds
 _SECRET_PREFIX = "whsec_"
 _LEAST_SECRET_BYTES = 24
 _STATUSES = {"submitted": "pending"}
-_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class Cursor(Protocol):
@@ -203,7 +199,7 @@ class Webhooks:
             raise Forbidden("two parsers read the address differently")
         addresses = await pin_addresses(self._target, self._resolve)
         connector = aiohttp.TCPConnector(
-            resolver=_Pinned(self._target, addresses), use_dns_cache=False, force_close=True
+            resolver=PinnedResolver(self._target, addresses), use_dns_cache=False, force_close=True
         )
         # No proxy from the environment and no cookies: the connection goes to the checked address.
         async with (
@@ -228,34 +224,6 @@ class Webhooks:
             "webhook-timestamp": str(seconds),
             "webhook-signature": signature(self._key, event_id, seconds, body),
         }
-
-
-class _Pinned(AbstractResolver):
-    """Answers with the checked addresses, so that nothing is resolved a second time."""
-
-    def __init__(self, target: Target, addresses: Sequence[Address]) -> None:
-        self._target = target
-        self._addresses = addresses
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        if host != self._target.host:
-            raise OSError("only the checked host is called")
-        return [
-            {
-                "hostname": host,
-                "host": str(address),
-                "port": port,
-                "family": _FAMILIES[address.version],
-                "proto": 0,
-                "flags": socket.AI_NUMERICHOST,
-            }
-            for address in self._addresses
-        ]
-
-    async def close(self) -> None:
-        """Nothing is held open."""
 
 
 def body_of(event: AuditEvent, address: str = "") -> bytes:

@@ -21,6 +21,7 @@ SECRETS = {
     "REDIS_URL": "REDIS_URL",
     "signing_key": "GATEWAY_SIGNING_KEY",
     "webhook_secret": "GATEWAY_WEBHOOK_SECRET",
+    "oidc_client_secret": "GATEWAY_OIDC_CLIENT_SECRET",
 }
 
 
@@ -119,6 +120,17 @@ class Settings(BaseSettings):
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="JSON list of the host names that may be posted to"
     )
+    oidc_issuer: str | None = Field(
+        None,
+        description="identity provider to sign in with: its issuer's URL, see docs/inbox.md",
+    )
+    oidc_client_id: str | None = Field(None, description="what the provider calls this gateway")
+    oidc_client_secret: SecretStr | None = Field(
+        None, description="the secret that the provider gave for it, if any"
+    )
+    oidc_claim: str = Field(
+        "email", description="what of the provider's word is the VALUE in a person's `oidc:VALUE`"
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="log detail"
     )
@@ -152,7 +164,7 @@ class Settings(BaseSettings):
             raise ValueError("write base64 of a 32-byte seed, see docs/configuration.md") from None
         return value
 
-    @field_validator("public_url")
+    @field_validator("public_url", "oidc_issuer")
     @classmethod
     def _usable_url(cls, value: str | None) -> str | None:
         if value is not None and not _is_http(value):

@@ -215,7 +215,8 @@ async def test_who_approves_at_one_level_of_risk_alone_signs_in(
     rules = RulesByRisk(high=LevelRules(approvers=(chat.written,)))
     routes = (replace(policy.routes[0], risk=rules), *policy.routes[1:])
     await world.store.apply(replace(policy, routes=routes), by="test")
-    session = await logins.redeem(await logins.invite(chat.written), address="")
+    code, _ = await logins.invite_known(chat, way="chat")
+    session = await logins.redeem(code, address="")
     assert await logins.who(session) == chat
     policy = await world.store.policy()
     closed = (replace(policy.routes[0], risk=RulesByRisk()), *policy.routes[1:])
