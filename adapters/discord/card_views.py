@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from adapters.discord.markup import (
     quote,
 )
 from gateway.models import Action, RiskLevel, Status
-from gateway.ports import HIDDEN, LABEL_CHARS, Card, Control, FullView, Style
+from gateway.ports import DENIALS, HIDDEN, LABEL_CHARS, Card, Control, FullView, Style, Visible
 
 NOBODY = discord.AllowedMentions.none()
 """Whom an edit may notify. discord.py leaves that out of edits, whatever the client's default."""
@@ -36,8 +36,10 @@ CARD_CHARS = 1500
 PAGE_UNITS = 1600
 FILE_NAME = "request.txt"
 READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
-CONFIRMED = "sure"
+MORE, BECAUSE = "more", "because"
+CONFIRMED, AS_JSON, NUMBER = "sure", "json", "number"
 ROW = 5  # buttons in one row
+_ON_CARD = (Action.APPROVE, Action.ANSWER, Action.DENY)
 _HEAD = 400
 _FACT, _FACTS, _ALL_FACTS = 160, 600, 1500  # the last is the longest possible sum of all facts
 _BECAUSE = 300
@@ -92,6 +94,17 @@ class _TextBudget:
         return max(0, min(most, self.left))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawn:
+    """The parts of a card as text, and whether they are all of what would run."""
+
+    ended: str
+    runs: tuple[str, ...]
+    about: tuple[str, ...]
+    foot: str
+    complete: bool
+
+
 def build_card_view(
     card: Card, copy: str, *, called: str = "", silent: bool = False
 ) -> MessageContent:
@@ -100,9 +113,45 @@ def build_card_view(
 
     A card that is shown incompletely offers approval only in the full view.
     """
+    if card.final and card.asks:
+        return _build_ended(card, copy, called, silent=silent)
+    drawn = _draw(card, called, silent=silent)
+    ended, runs, about, foot = drawn.ended, drawn.runs, drawn.about, drawn.foot
+    complete = drawn.complete
+    rows = _build_final_rows(card) if card.final else _build_rows(card, copy, complete=complete)
+    shown = ((ended,), runs, about, (foot,)) if card.final else (runs, about, (ended, foot))
+    view = _build_layout(card, shown, rows)
+    return MessageContent(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
+
+
+def _build_ended(card: Card, copy: str, called: str, *, silent: bool = False) -> MessageContent:
+    """Return a card that ended: how, and the head. The rest is behind Details."""
+    read = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
+    details: ui.Button[Any] = ui.Button(label="Details", custom_id=read.custom_id)
+    parts = (tuple(_render_ended(card, silent=silent)),)
+    view = _build_layout(card, parts, [ui.ActionRow(details)])
+    return MessageContent(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
+
+
+def _render_ended(card: Card, *, silent: bool = False) -> Iterator[str]:
+    """Yield how it ended, the head, and what else must be told, each in a line."""
+    budget = _TextBudget()
+    yield budget.take(_render_outcome(card, budget))
+    if silent:
+        return
+    yield budget.take(render_head(card).removeprefix("### "))
+    if card.changed_by is not None:
+        changed = escape_with_mentions(card.changed_by.text, _CHANGED_BY, card.people)
+        yield budget.take(f"-# {changed}")
+    if card.note is not None:
+        yield f"-# For the record: {escape_line(card.note.text, budget.room(300))}"
+
+
+def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
+    """Return the parts of a card, as far as each finds room."""
     budget = _TextBudget()
     budget.take(called)
-    head = budget.take(_render_head(card, silent=silent))
+    head = budget.take(render_head(card, silent=silent))
     foot = budget.take(_render_footer(card))
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in card.notices))
     risk = budget.take(_render_risk(card, budget))
@@ -119,12 +168,13 @@ def build_card_view(
     preview = "" if silent else budget.take(_render_preview(card, budget))
     complete = card.complete and named and whole
     size = budget.take(_render_size_notice(card, complete=complete, silent=silent))
-    runs = (head, blocks, size, changed, fields)
-    about = (risk, found, notices, because, who, says, preview)
-    rows = _build_final_rows(card) if card.final else _build_rows(card, copy, complete=complete)
-    shown = ((ended,), runs, about, (foot,)) if card.final else (runs, about, (ended, foot))
-    view = _build_layout(card, shown, rows)
-    return MessageContent(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
+    return _Drawn(
+        ended=ended,
+        runs=(head, blocks, size, changed, fields),
+        about=(risk, found, notices, because, who, says, preview),
+        foot=foot,
+        complete=complete,
+    )
 
 
 def shows_whole(view: FullView) -> bool:
@@ -156,7 +206,7 @@ def build_full_view(
     more = not last and any(one.action is Action.APPROVE for one in card.controls)
     said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
     told = (
-        _render_head(card),
+        *(_render_ended(card) if card.final else (render_head(card),)),
         _render_findings(card, 250),
         _render_facts(card, _ALL_FACTS)[0],
         _render_because(card, _BECAUSE),
@@ -174,6 +224,7 @@ def build_full_view(
         file = "⚠️ It is too large for Discord. Read and decide it in the inbox."
     if card.hides:
         file = f"⚠️ {HIDDEN}\n{file}"
+    head += _render_last_changes(card, (*head, text, file))
     rows = [] if card.final or not fits else _build_full_rows(card, button, whole and last)
     if len(view.pages) > 1:
         rows.append(_build_page_row(button, page, len(view.pages)))
@@ -186,10 +237,21 @@ def build_full_view(
     return MessageContent(_build_view(container), raw if fits else None)
 
 
+def _render_last_changes(card: Card, beside: Sequence[str]) -> list[str]:
+    """Return what was changed before a request ended, where there is room `beside` the rest."""
+    if not card.final or card.changed_by is None:
+        return []
+    budget = _TextBudget()
+    for part in beside:
+        budget.take(part)
+    return [_render_changes(card, budget)] if budget.left > _LEAST + _CHANGED_BY else []
+
+
 def build_outcome_view(card: Card) -> MessageContent:
     """Return a short message with a request's state or outcome, without what would run."""
-    budget = _TextBudget()
-    above = (_render_outcome(card, budget), _render_head(card))
+    if card.final and card.asks:
+        return MessageContent(_build_layout(card, (tuple(_render_ended(card)),), []))
+    above = (_render_outcome(card, _TextBudget()), render_head(card))
     return MessageContent(_build_layout(card, (above, (_render_footer(card),)), []))
 
 
@@ -237,7 +299,7 @@ def _choose_colour(card: Card) -> int | None:
 # --- parts ------------------------------------------------------------------------------------
 
 
-def _render_head(card: Card, *, silent: bool = False) -> str:
+def render_head(card: Card, *, silent: bool = False) -> str:
     """Return what happens, in one sentence, with its names in code style; where it is `silent`,
     only the state."""
     if silent or not card.head:
@@ -370,26 +432,31 @@ def _render_fields(card: Card, budget: _TextBudget) -> str:
 
 
 def _render_outcome(card: Card, budget: _TextBudget) -> str:
+    """Return how it ended, when, and what came of it; of what waits, who approved and who looks."""
     lines: list[str] = []
-    state = f"**{card.icon} {card.word}**"
-    if card.outcome is not None:
-        when = f" <t:{card.decided_at // 1000}:R>" if card.decided_at else ""
-        said = escape_with_mentions(card.outcome.text, budget.room(500), card.people)
-        others = mention_others(card.deciders, said)
-        lines.append(f"{state} · {said}{when}{f' · {others}' if others else ''}")
-    elif card.final:
-        lines.append(state)
+    if card.final:
+        ending = card.ending or card.outcome
+        said = f"{card.icon} **{_say_ending(card, ending, budget)}**" if ending else ""
+        told = [said or f"**{card.icon} {card.word}**"]
+        if card.decided_at:
+            told[0] += f", <t:{card.decided_at // 1000}:t>"
+        if card.result is not None:
+            told.append(escape_line(card.result.text, budget.room(300)))
+        if others := mention_others(card.deciders, said):
+            told.append(others)
+        lines.append(" · ".join(told))
     if card.paused is not None:
         lines.append(f"⏸️ Until <t:{card.paused // 1000}:f> (<t:{card.paused // 1000}:R>)")
-    if card.note is not None:
-        lines.append(f"For the record: {escape_line(card.note.text, budget.room(300))}")
-    if card.result is not None:
-        lines.append(f"▶️ {escape_line(card.result.text, budget.room(300))}")
-    if card.progress:
+    if card.progress and not card.final:
         lines.append(f"👥 {escape_with_mentions(card.progress, budget.room(300), card.people)}")
     if card.claimed and not card.final:
         lines.append(f"👀 {escape_with_mentions(card.claimed, budget.room(200), card.people)}")
     return "\n".join(lines)
+
+
+def _say_ending(card: Card, ending: Visible, budget: _TextBudget) -> str:
+    said = ending.text if card.ending else f"{card.word} · {ending.text}"
+    return escape_with_mentions(said, budget.room(500), card.people)
 
 
 def _render_footer(card: Card) -> str:
@@ -404,22 +471,74 @@ def _render_footer(card: Card) -> str:
 
 
 def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[Any]]:
-    """Return rows of buttons: those that decide, then those that only show."""
+    """Return the two answers and "More…"; where something else comes first, that."""
     base = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
-    deciding = [
-        _build_button(control, base) for control in card.controls if _is_offered(control, complete)
-    ]
-    label = "Details" if complete else "Read it all"
-    style = discord.ButtonStyle.secondary if complete else discord.ButtonStyle.primary
-    looking: list[ui.Button[Any]] = [ui.Button(label=label, style=style, custom_id=base.custom_id)]
-    if complete:
-        looking += _build_remember_buttons(card, base)
-    looks = base.with_verb(UNCLAIM if card.claimed else CLAIM)
+    offered = {one.action: one for one in card.controls if _is_offered(one, complete)}
+    buttons = [_build_button(offered[one], base) for one in _ON_CARD if one in offered]
+    if not complete:
+        whole: ui.Button[Any] = ui.Button(
+            label="Read it all", style=discord.ButtonStyle.primary, custom_id=base.custom_id
+        )
+        buttons.insert(0, whole)
     if card.inbox:
-        looking.append(ui.Button(label="Open in the inbox", url=card.inbox))
+        buttons.insert(-1, ui.Button(label="Open in the inbox", url=card.inbox))
+    buttons.append(ui.Button(label="More…", custom_id=base.with_verb(MORE).custom_id))
+    return _arrange_in_rows(buttons)
+
+
+def build_more_view(card: Card, button: DiscordButton) -> MessageContent:
+    """Return the private message behind "More…": everything else that may be done. `card` is the
+    one posted, as this person sees it."""
+    complete = _draw(card).complete
+    rest = [one for one in card.controls if one.action not in _ON_CARD]
+    looks = button.with_verb(UNCLAIM if card.claimed else CLAIM)
     label = "Not looking" if card.claimed else "I'm looking"
-    looking.append(ui.Button(label=label, custom_id=looks.custom_id))
-    return [*_arrange_in_rows(deciding), *_arrange_in_rows(looking)]
+    buttons: list[ui.Button[Any]] = [
+        ui.Button(label="Details", custom_id=button.with_verb(READ).custom_id),
+        *_build_rest(card, rest, button, complete=complete),
+        *(_build_remember_buttons(card, button) if complete else ()),
+        ui.Button(label=label, custom_id=looks.custom_id),
+    ]
+    if card.inbox:
+        buttons.append(ui.Button(label="Open in the inbox", url=card.inbox))
+    because: list[ui.Button[Any]] = [
+        ui.Button(
+            label=why,
+            style=discord.ButtonStyle.danger,
+            custom_id=button.with_verb(BECAUSE, more=str(number)).custom_id,
+        )
+        for number, why in enumerate(DENIALS)
+    ]
+    container: ui.Container[Any] = ui.Container(accent_colour=_choose_colour(card))
+    container.add_item(ui.TextDisplay(render_head(card)))
+    for row in _arrange_in_rows(buttons):
+        container.add_item(row)
+    container.add_item(ui.TextDisplay("-# Deny at once, because:"))
+    for row in _arrange_in_rows(because):
+        container.add_item(row)
+    return MessageContent(_build_view(container))
+
+
+def _build_rest(
+    card: Card, rest: list[Control], base: DiscordButton, *, complete: bool
+) -> list[ui.Button[Any]]:
+    """Return the buttons of the rarer answers; an edit also as raw JSON."""
+    buttons: list[ui.Button[Any]] = []
+    for control in rest:
+        if not _is_offered(control, complete):
+            continue
+        buttons.append(_build_button(control, base))
+        if control.action is Action.EDIT and card.editable is not None and not control.confirm:
+            wanted = base.with_verb(Action.EDIT.value, more=AS_JSON)
+            buttons.append(ui.Button(label="Edit as JSON", custom_id=wanted.custom_id))
+    return buttons
+
+
+def render_about(card: Card) -> str:
+    """Return what a modal is about: the head, and exactly what runs, as far as the card has it."""
+    blocks, whole = _render_blocks(card, _TextBudget())
+    cut = "" if card.complete and whole else f"-# ✂️ {card.size}. Details has all of it."
+    return "\n".join(filter(None, (render_head(card), blocks, cut)))
 
 
 def _build_final_rows(card: Card) -> list[ui.ActionRow[Any]]:
@@ -442,7 +561,8 @@ def _is_offered(control: Control, complete: bool) -> bool:
 def _build_button(control: Control, base: DiscordButton) -> ui.Button[Any]:
     """Return the button of a control; one that needs confirmation opens the full view."""
     if control.confirm:
-        wanted, label = base.with_verb(READ, more=control.action.value), f"{control.label}…"
+        label = "Review…" if control.action is Action.APPROVE else f"{control.label}…"
+        wanted = base.with_verb(READ, more=control.action.value)
     else:
         wanted, label = base.with_verb(control.action.value), control.label
     return ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
@@ -453,6 +573,13 @@ def _build_full_rows(card: Card, button: DiscordButton, seen: bool) -> list[ui.A
     base = replace(button, revision=card.revision)
     for control in card.controls:
         if not _is_offered(control, seen):
+            continue
+        if control.number and control.action is Action.APPROVE:
+            wanted = base.with_verb(NUMBER)
+            label = f"{control.label}…"
+            buttons.append(
+                ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
+            )
             continue
         more = CONFIRMED if control.confirm else ""
         label = f"{control.label}: I have read it" if control.confirm else control.label

@@ -16,25 +16,45 @@ import aiohttp
 import discord
 
 from adapters.discord.card_views import (
+    BECAUSE,
     CLAIM,
     CONFIRMED,
+    MORE,
+    NUMBER,
     READ,
     REMEMBER,
     UNCLAIM,
     build_card_view,
     build_outcome_view,
+    render_about,
 )
 from adapters.discord.commands import OPEN, DiscordCommands
 from adapters.discord.custom_ids import PLATFORM, DiscordButton, OldButton, read_button
-from adapters.discord.forms import REASON, Unfit, build_modal, read_content, read_values
+from adapters.discord.edits import APPLY, Edits, build_changes, build_refused_edit, is_sure
+from adapters.discord.forms import (
+    REASON,
+    TYPED,
+    Unfit,
+    build_modal,
+    build_number_modal,
+    read_content,
+    read_values,
+)
 from adapters.discord.full_view import FullViewPages
 from adapters.discord.grant_cards import REVOKE, SWITCHES, KillSwitchActions, build_grant_view
 from adapters.discord.identities import read_identity, refuse_unfit
 from adapters.discord.remember import KEEP, RememberDialog, read_remember
 from adapters.discord.responses import InteractionReply, build_private_reply, build_refusal, respond
-from gateway.errors import Conflict, GatewayError
+from gateway.errors import (
+    Conflict,
+    GatewayError,
+    InvalidRequest,
+    StepUpNeeded,
+    Unconfirmed,
+    WrongNumber,
+)
 from gateway.models import Action
-from gateway.ports import Click, Desk, Field, MessageRef, Record
+from gateway.ports import DENIALS, Card, Click, Control, Desk, Field, MessageRef, Record
 
 log = logging.getLogger("adapters.discord")
 
@@ -52,6 +72,7 @@ class InteractionHandler:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._reading = FullViewPages(desk)
+        self._edits = Edits(desk)
         self._remembering = RememberDialog(desk, self._reading)
         self._operating = KillSwitchActions(desk)
         self._commands = DiscordCommands(desk, self._reading, self._remembering, self._operating)
@@ -81,28 +102,36 @@ class InteractionHandler:
         button = await self._read_button(interaction)
         if button is None:
             return
-        if button.verb == READ:
+        doing = {
+            MORE: self._reading.build_more,
+            BECAUSE: self._deny_because,
+            CLAIM: self._claim,
+            UNCLAIM: self._claim,
+            APPLY: self._apply_changes,
+            Action.APPROVE.value: self._approve,
+        }
+        if button.verb in doing:
+            await self._answer(interaction, button, doing[button.verb](interaction, button))
+        elif button.verb == READ:
             await respond(interaction, self._reading.build_page(interaction, button))
-        elif button.verb in (CLAIM, UNCLAIM):
-            await self._answer(interaction, button, self._claim(interaction, button))
-        elif button.verb == Action.APPROVE:
-            sure = {"confirmed": button.more == CONFIRMED}
-            deciding = self._decide(interaction, button, Action.APPROVE, sure)
-            await self._answer(interaction, button, deciding)
         elif button.verb == REMEMBER:
             await respond(interaction, self._remembering.show_options(interaction, button))
         elif button.verb in (REVOKE, *SWITCHES):
             operating = self._revoke if button.verb == REVOKE else self._operating.turn
             await respond(interaction, operating(interaction, button))
-        elif button.verb in _MODALS or button.verb == KEEP:
+        elif button.verb in _MODALS or button.verb in (KEEP, NUMBER):
             await self._open_modal(interaction, button)
 
     async def _handle_modal(self, interaction: discord.Interaction) -> None:
         button = await self._read_button(interaction)
         if button is None:
             return
-        if button.verb in _MODALS:
+        if button.verb == Action.EDIT:
+            await self._answer(interaction, button, self._show_changes(interaction, button))
+        elif button.verb in _MODALS:
             await self._answer(interaction, button, self._submit(interaction, button))
+        elif button.verb == NUMBER:
+            await self._answer(interaction, button, self._submit_number(interaction, button))
         elif button.verb == KEEP:
             await respond(interaction, self._decide_and_remember(interaction, button))
 
@@ -117,6 +146,11 @@ class InteractionHandler:
         async def answer() -> InteractionReply:
             try:
                 return await work
+            except WrongNumber:
+                raise
+            except StepUpNeeded as needed:
+                where = self._desk.address_of(button.request_id)
+                return build_private_reply(f"It takes a step-up: {needed}.", where)
             except Conflict as late:
                 return await self._repair(interaction, button, late)
 
@@ -178,9 +212,58 @@ class InteractionHandler:
     ) -> discord.ui.Modal:
         if button.verb == KEEP:
             return await self._remembering.build_modal(interaction, record, button)
-        return build_modal(
-            Action(button.verb), await self._reading.build_whole_card(record), button
-        )
+        card = await self._reading.build_whole_card(record)
+        if button.verb == Action.EDIT:
+            button = self._reading.name_card(interaction, button)
+            return await self._edits.build_modal(record, card, button)
+        about = render_about(await self._reading.build_brief_card(record))
+        if button.verb == NUMBER:
+            return build_number_modal(_find_numbered(card), button, about=about)
+        return build_modal(Action(button.verb), card, button, about=about)
+
+    async def _approve(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        sure = {"confirmed": button.more == CONFIRMED}
+        return await self._decide(interaction, button, Action.APPROVE, sure)
+
+    async def _show_changes(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Return what an edit changes, if the person may decide. Nothing is decided yet."""
+        record = await self._reading.get_permitted(interaction, button.request_id)
+        if record.final:
+            raise Conflict("this was decided already; the card says how")
+        if button.revision < record.shown_since:
+            raise Conflict("the request has changed since you saw it; look at it again")
+        button = self._reading.name_card(interaction, button)
+        return InteractionReply(await self._edits.show_changes(record, button, interaction))
+
+    async def _apply_changes(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Approve with the changes that were shown. What is refused is kept, to be edited again."""
+        record = await self._desk.requests.get(button.request_id)
+        arguments = await self._edits.read_arguments(record, button)
+        content = {"arguments": arguments, "confirmed": is_sure(button)}
+        try:
+            return await self._decide(interaction, button, Action.EDIT, content)
+        except StepUpNeeded:
+            raise
+        except Unconfirmed:
+            shown = build_changes(record, button, button.more, arguments, high=True)
+        except InvalidRequest as refused:
+            shown = build_refused_edit(button, button.more, str(refused))
+        return InteractionReply(shown, replaces=True)
+
+    async def _deny_because(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Deny with the reason that was tapped."""
+        if button.more not in map(str, range(len(DENIALS))):
+            raise InvalidRequest("this is no reason that is offered")
+        said = {"message": DENIALS[int(button.more)]}
+        return await self._decide(interaction, button, Action.DENY, said)
 
     async def _submit(
         self, interaction: discord.Interaction, button: DiscordButton
@@ -193,6 +276,14 @@ class InteractionHandler:
         content = read_content(action, interaction.data, fields)
         content["confirmed"] = content.get("confirmed", False) or button.more == CONFIRMED
         return await self._decide(interaction, button, action, content)
+
+    async def _submit_number(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Approve what was read, with the number that was typed."""
+        typed = str(read_values(interaction.data).get(TYPED) or "").strip()
+        content = {"number": typed, "confirmed": True}
+        return await self._decide(interaction, button, Action.APPROVE, content)
 
     async def _decide(
         self,
@@ -269,6 +360,13 @@ class InteractionHandler:
         if _is_private(interaction):
             return InteractionReply(build_outcome_view(card), replaces=True)
         return InteractionReply(build_card_view(card, button.copy), replaces=True)
+
+
+def _find_numbered(card: Card) -> Control:
+    for control in card.controls:
+        if control.action is Action.APPROVE and control.number:
+            return control
+    raise InvalidRequest("this takes no number; look at it again")
 
 
 def read_ref(interaction: discord.Interaction, button: DiscordButton) -> MessageRef | None:

@@ -8,14 +8,17 @@ import discord
 from discord import ui
 
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.markup import clip, count_units
+from adapters.discord.markup import clip
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
 from gateway.ports import (
     ANOTHER_PLAN,
     DENIALS,
+    NUMBER_LABEL,
+    NUMBER_OPTIONAL,
     SAY_THE_PLAN,
     Card,
+    Control,
     Field,
     JsonObject,
     join_reason,
@@ -25,15 +28,16 @@ from gateway.ports import (
 LONGEST_INPUT = 4000
 _MOST_FIELDS = 5
 _MOST_CHOICES = 25
-_LABEL, _TEXT = 45, 100
+LABEL, TEXT = 45, 100
 REASON, NOTE, ARGUMENTS, RESULT = "reason", "note", "arguments", "result"
-SURE, STOPS, NEXT = "sure", "stops", "next"
+STOPS, NEXT, BECAUSE = "stops", "next", "because"
 REPLAN = "replan"
+TYPED = "number"
 _YES, _NO = "yes", "no"
+_SHOWS = (Action.DENY, Action.ABORT, Action.RESPOND)
 _TITLES = {
     Action.DENY: "Deny",
     Action.ABORT: "Deny and stop",
-    Action.EDIT: "Approve with changes",
     Action.RESPOND: "Answer instead of running it",
     Action.ANSWER: "Answer",
 }
@@ -43,12 +47,33 @@ class Unfit(Exception):
     """A Discord modal cannot show this; the text says where it can be done instead."""
 
 
-def build_modal(action: Action, card: Card | None, button: DiscordButton) -> ui.Modal:
-    """Return the modal that an action needs. Denying needs no card. Raises Unfit."""
+def build_modal(
+    action: Action, card: Card | None, button: DiscordButton, *, about: str = ""
+) -> ui.Modal:
+    """Return the modal that an action needs, below what it is `about`. Denying needs no card.
+    Raises Unfit."""
     modal = ui.Modal(title=_TITLES[action], custom_id=button.custom_id)
+    if about and action in _SHOWS:
+        modal.add_item(ui.TextDisplay(about))
     for label in _build_fields(action, card):
         modal.add_item(label)
     modal.stop()  # submissions are read raw; discord.py need not keep it
+    return modal
+
+
+def build_number_modal(control: Control, button: DiscordButton, *, about: str) -> ui.Modal:
+    """Return the modal that asks for the number of a step-up, below what it is `about`."""
+    modal = ui.Modal(title="Approve", custom_id=button.custom_id)
+    modal.add_item(ui.TextDisplay(about))
+    field = build_text_field(
+        "Number",
+        TYPED,
+        NUMBER_OPTIONAL if control.optional else NUMBER_LABEL,
+        required=not control.optional,
+        style=discord.TextStyle.short,
+    )
+    modal.add_item(field)
+    modal.stop()
     return modal
 
 
@@ -58,20 +83,26 @@ def _build_fields(action: Action, card: Card | None) -> list[ui.Label[Any]]:
             build_text_field("Reason", REASON, "The agent is told. May be empty."),
             build_text_field("Note for the record", NOTE, "The agent is never told."),
         ]
-        return [*said, _build_next_menu() if action is Action.DENY else _build_stop_menu()]
+        if action is Action.ABORT:
+            return [*said, _build_stop_menu()]
+        return [_build_reasons(), *said, _build_next_menu()]
     if card is None:
         raise Unfit("This needs the request, and it could not be read. Try again.")
-    if action is Action.EDIT:
-        return _build_edit_fields(card)
     if action is Action.RESPOND:
         return [build_text_field("Result", RESULT, "The agent gets this instead.", required=True)]
     return [_build_answer_field(at, field) for at, field in enumerate(_check_fields(card.fields))]
 
 
+def _build_reasons() -> ui.Label[Any]:
+    """Return the reasons that take one tap."""
+    options = [discord.RadioGroupOption(label=why, value=why) for why in DENIALS]
+    chips: ui.RadioGroup[Any] = ui.RadioGroup(custom_id=BECAUSE, options=options, required=False)
+    return ui.Label(text="Because", component=chips)
+
+
 def _build_next_menu() -> ui.Label[Any]:
     options = [
         discord.SelectOption(label="Deny", value="deny", default=True),
-        *(discord.SelectOption(label=f"Deny: {why.lower()}", value=why) for why in DENIALS),
         discord.SelectOption(label=ANOTHER_PLAN, value=REPLAN),
     ]
     menu: ui.Select[Any] = ui.Select(custom_id=NEXT, options=options, required=False)
@@ -84,27 +115,6 @@ def _build_stop_menu() -> ui.Label[Any]:
         discord.SelectOption(label="Stop the agent", value="agent"),
     ]
     return ui.Label(text="What stops", component=ui.Select(custom_id=STOPS, options=options))
-
-
-def _build_edit_fields(card: Card) -> list[ui.Label[Any]]:
-    text = card.editable
-    if text is None:
-        raise Unfit("It holds secrets that are not shown here. Edit it in the inbox.")
-    if count_units(text) > LONGEST_INPUT:
-        raise Unfit("It is too long to be edited in Discord. Edit it in the inbox.")
-    sure: ui.Label[Any] = ui.Label(
-        text="High risk, too",
-        description="Needed when what you wrote is judged as high risk.",
-        component=ui.Select(
-            custom_id=SURE,
-            required=False,
-            options=[discord.SelectOption(label="I have read all of it", value=_YES)],
-        ),
-    )
-    label = build_text_field(
-        "Arguments (JSON)", ARGUMENTS, "What will run.", value=text, required=True
-    )
-    return [label, sure]
 
 
 def build_text_field(
@@ -120,7 +130,7 @@ def build_text_field(
     typed: ui.TextInput[Any] = ui.TextInput(
         custom_id=name, style=style, default=value, required=required, max_length=LONGEST_INPUT
     )
-    return ui.Label(text=clip(label, _LABEL), description=clip(says, _TEXT), component=typed)
+    return ui.Label(text=clip(label, LABEL), description=clip(says, TEXT) or None, component=typed)
 
 
 def _check_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
@@ -134,7 +144,7 @@ def _check_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 
 def _build_answer_field(at: int, field: Field) -> ui.Label[Any]:
     name, text = f"field{at}", field.text.text
-    rest = text[_LABEL - 1 :] if len(text) > _LABEL else ""
+    rest = text[LABEL - 1 :] if len(text) > LABEL else ""
     if field.kind in (FieldKind.TEXT, FieldKind.NUMBER):
         short = field.kind is FieldKind.NUMBER
         style = discord.TextStyle.short if short else discord.TextStyle.paragraph
@@ -145,9 +155,7 @@ def _build_answer_field(at: int, field: Field) -> ui.Label[Any]:
     else:
         options = [
             # The index instead of the value, which may be too long for Discord.
-            discord.SelectOption(
-                label=clip(choice.label.text or "(empty)", _TEXT), value=str(index)
-            )
+            discord.SelectOption(label=clip(choice.label.text or "(empty)", TEXT), value=str(index))
             for index, choice in enumerate(field.choices)
         ]
     most = len(options) if field.kind is FieldKind.CHOICES else 1
@@ -158,9 +166,7 @@ def _build_answer_field(at: int, field: Field) -> ui.Label[Any]:
         min_values=1 if field.required else 0,
         max_values=most,
     )
-    return ui.Label(
-        text=clip(text, _LABEL), description=clip(rest, _TEXT) or None, component=select
-    )
+    return ui.Label(text=clip(text, LABEL), description=clip(rest, TEXT) or None, component=select)
 
 
 def read_values(data: Any) -> dict[str, Any]:
@@ -178,17 +184,12 @@ def read_content(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonOb
     """Return the members of a click from a submitted modal. Raises InvalidRequest."""
     given = read_values(data)
     if action in (Action.DENY, Action.ABORT):
-        tapped = next((one for one in given.get(NEXT) or [] if one in DENIALS), "")
+        tapped = next((one for one in DENIALS if given.get(BECAUSE) == one), "")
         reason = join_reason(tapped, str(given.get(REASON) or ""))
         said: JsonObject = {"message": reason, "note": str(given.get(NOTE) or "")}
         if action is Action.DENY:
             return {**said, "feedback": check_plan(REPLAN in (given.get(NEXT) or []), reason)}
         return {**said, "abort": str((given.get(STOPS) or ["turn"])[0])}
-    if action is Action.EDIT:
-        value = parse_json(str(given.get(ARGUMENTS) or "").encode("utf-8", "surrogatepass"))
-        if not isinstance(value, dict):
-            raise InvalidRequest("the arguments must be a JSON object")
-        return {"arguments": value, "confirmed": _YES in (given.get(SURE) or [])}
     if action is Action.RESPOND:
         return {"result": str(given.get(RESULT) or "")}
     return {"answers": _read_answers(given, fields)}

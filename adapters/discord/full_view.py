@@ -7,14 +7,22 @@ from functools import partial
 
 import discord
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_full_view, page_fits
+from adapters.discord.card_views import (
+    CARD_CHARS,
+    CARD_LINES,
+    build_full_view,
+    build_more_view,
+    page_fits,
+)
 from adapters.discord.custom_ids import PLATFORM, DiscordButton
 from adapters.discord.identities import read_identity, refuse_stranger
 from adapters.discord.responses import InteractionReply
+from gateway.errors import Conflict
 from gateway.ports import Card, Desk, Record, card_of, draw, weight_of
 from gateway.ports import full_view as pages_of
 
 EVERYTHING = 10**9
+BRIEF_LINES, BRIEF_CHARS = 10, 700
 
 
 class FullViewPages:
@@ -33,6 +41,28 @@ class FullViewPages:
     async def build_whole_card(self, record: Record) -> Card:
         """Return the card without a size limit, and so with every control."""
         return await draw(partial(_build_card, record, EVERYTHING, EVERYTHING), *weight_of(record))
+
+    async def build_brief_card(self, record: Record) -> Card:
+        """Return the card with as much of what runs as a modal shows above its fields."""
+        build = partial(_build_card, record, BRIEF_LINES, BRIEF_CHARS)
+        return await draw(build, *weight_of(record))
+
+    async def build_more(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Return what else may be done, if the person may decide the request."""
+        record = await self.get_permitted(interaction, button.request_id)
+        if record.final:
+            raise Conflict("this was decided already; the card says how")
+        if button.revision < record.shown_since:
+            raise Conflict("the request has changed since you saw it; look at it again")
+        identity = read_identity(interaction)
+        person = await self._desk.requests.person(identity)
+        reader = person.name if person else identity.written
+        build = partial(_build_card, record, CARD_LINES, CARD_CHARS, reader)
+        card = await draw(build, *weight_of(record))
+        card = replace(card, inbox=self._desk.address_of(record.id))
+        return InteractionReply(build_more_view(card, self.name_card(interaction, button)))
 
     async def get_permitted(self, interaction: discord.Interaction, request_id: str) -> Record:
         """Return a request, if the person may decide it. Raises NotFound, Unauthorized."""

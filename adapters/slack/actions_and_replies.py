@@ -9,8 +9,9 @@ from typing import Any
 
 from adapters.slack import modals
 from adapters.slack.admin_actions import ADMIN_BUTTONS, AdminActions
-from adapters.slack.card_blocks import FORMS
+from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FORMS
 from adapters.slack.clicked_cards import ClickedCards
+from adapters.slack.edits import Edits
 from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, Malformed, ModalMetadata
 from adapters.slack.private_replies import PrivateReply
 from adapters.slack.users_and_rights import Rights
@@ -18,13 +19,16 @@ from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action
 from gateway.ports import (
+    DENIALS,
     Card,
     Click,
+    Control,
     Desk,
     Identity,
     Record,
     card_of,
     full_view,
+    join_reason,
     scopes_of,
 )
 
@@ -33,20 +37,27 @@ _ONCE_SECONDS = 600.0
 _BUILD: dict[str, Callable[[Card, ModalMetadata], Json]] = {
     Act.DENY: modals.build_deny,
     Act.ABORT: modals.build_abort,
-    Act.EDIT: modals.build_edit,
     Act.RESPOND: modals.build_respond,
     Act.ANSWER: modals.build_answer,
 }
 
-OPENS_MODAL = {*_BUILD, Act.REMEMBER, Act.DETAILS}  # open a modal, change nothing yet
+_EDITING = {Act.EDIT, Act.EDIT_JSON, Act.EDIT_AGAIN}
+# These open a modal, and change nothing yet.
+OPENS_MODAL = {*_BUILD, Act.EDIT, Act.REMEMBER, Act.DETAILS, Act.MORE}
 
 
 class ButtonActions:
     """Approves, opens modals, turns pages, claims."""
 
     def __init__(
-        self, desk: Desk, rights: Rights, operating: AdminActions, clicked: ClickedCards
+        self,
+        desk: Desk,
+        rights: Rights,
+        operating: AdminActions,
+        clicked: ClickedCards,
+        edits: Edits,
     ) -> None:
+        self._edits = edits
         self._clicked = clicked
         self._desk = desk
         self._rights = rights
@@ -69,11 +80,12 @@ class ButtonActions:
             return
         if did.act in (Act.NEXT, Act.BACK):
             await self._turn_page(workspace, did, form, reply)
-        elif did.act == Act.CLAIM:
-            identity, _ = await self._rights.identify(workspace, did.actor, form.request_id)
-            groups = self._rights.build_group_query(workspace, identity)
-            await self._desk.requests.claim(form.request_id, identity, groups=groups)
-            await reply.tell("The card says that you are looking at it.")
+        elif did.act in (Act.CLAIM, Act.UNCLAIM):
+            await self._claim(workspace, did, form, reply)
+        elif did.act.startswith(Act.DENY_BECAUSE):
+            await self._deny_because(workspace, did, form, reply)
+        elif did.act in (Act.EDIT_JSON, Act.EDIT_AGAIN, Act.NUMBER):
+            await reply.show(await self._build_view(workspace, did, form))
         elif did.act in OPENS_MODAL:
             await self._open_modal(workspace, did, form, reply)
         else:
@@ -104,6 +116,35 @@ class ButtonActions:
         elif not await self._clicked.show_end(did, record, reply):
             await reply.tell(f"{describe_state(record)} The card follows.")
 
+    async def _deny_because(
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
+    ) -> None:
+        """Deny with the reason that was tapped, and with what was typed beside it."""
+        typed = modals.SubmittedValues(did.view)
+        number = did.act.removeprefix(Act.DENY_BECAUSE)
+        if number not in map(str, range(len(DENIALS))):
+            raise Malformed("an unknown reason")
+        await self._clicked.expect(form.ref(did.actor.team))
+        identity, _ = await self._rights.identify(workspace, did.actor, form.request_id)
+        said = join_reason(DENIALS[int(number)], typed.reason)
+        again = typed.read_denial_remember()
+        record = await self._desk.requests.decide(
+            build_click(did, form, identity, Action.DENY, message=said, remember=again),
+            groups=self._rights.build_group_query(workspace, identity),
+        )
+        await reply.tell(describe_state(record))
+
+    async def _claim(
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
+    ) -> None:
+        """Say on the card that this person is looking, or is not any more."""
+        on = did.act == Act.CLAIM
+        identity, _ = await self._rights.identify(workspace, did.actor, form.request_id)
+        groups = self._rights.build_group_query(workspace, identity)
+        await self._desk.requests.claim(form.request_id, identity, on=on, groups=groups)
+        state = "says" if on else "no longer says"
+        await reply.tell(f"The card {state} that you are looking at it.")
+
     async def approve(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata, *, sure: bool
     ) -> Record:
@@ -133,18 +174,50 @@ class ButtonActions:
     ) -> Json:
         if did.act == Act.DETAILS:
             return await self.build_details(workspace, did, form)
+        if did.act == Act.MORE:
+            return await self._build_more(workspace, did, form)
         record = await self._rights.check_approver(workspace, did.actor, form.request_id)
         if record.final:
             raise Conflict(f"This was decided already: {describe_state(record)}")
-        card = replace(build_whole_card(record), inbox=self._desk.address_of(record.id))
         # The modal belongs to the revision that the card showed.
-        if form.revision < record.shown_since:
-            raise Conflict("the request has changed since you saw it; look at it again")
+        _refuse_old(form, record)
+        card = _cut(build_whole_card(record), record)
+        card = replace(card, inbox=self._desk.address_of(record.id))
         if did.act == Act.REMEMBER:
             return await self._build_remember_view(workspace, did, form, record, card)
-        if not any(FORMS[control.action] == did.act for control in card.controls):
+        if did.act == Act.NUMBER:
+            return modals.build_number(card, form, _find_numbered(card))
+        act = Act.EDIT if did.act in _EDITING else did.act
+        if not any(FORMS[control.action] == act for control in card.controls):
             raise InvalidRequest("this request does not allow that")
+        if act == Act.EDIT:
+            return await self._build_edit_view(did, form, record, card)
         return _BUILD[did.act](card, form)
+
+    async def _build_edit_view(
+        self, did: Interaction, form: ModalMetadata, record: Record, card: Card
+    ) -> Json:
+        """Return the form of an edit: anew, as raw JSON, or with what was typed before."""
+        if did.act == Act.EDIT_JSON:
+            return self._edits.build_as_json(record, card, form, did.view)
+        kept = await self._edits.read_kept(form) if did.act == Act.EDIT_AGAIN else ""
+        return self._edits.build(record, card, form, kept)
+
+    async def _build_more(
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata
+    ) -> Json:
+        """Return what else may be done with a request, as it stands now. Raises Unauthorized."""
+        record, refusal = await self._rights.check_viewer(workspace, did.actor, form.request_id)
+        if record.final:
+            raise Conflict(f"This was decided already: {describe_state(record)}")
+        _refuse_old(form, record)
+        identity, _ = await self._rights.identify(workspace, did.actor, form.request_id)
+        person = await self._desk.requests.person(identity)
+        reader = person.name if person else identity.written
+        card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS, reader=reader)
+        card = replace(card, inbox=self._desk.address_of(record.id))
+        mine = record.claim is not None and record.claim.person == reader
+        return modals.build_more(card, form, refusal=refusal or "", mine=mine)
 
     async def _build_remember_view(
         self,
@@ -203,6 +276,24 @@ def build_click(
         ref=form.ref(did.actor.team),
         **more,
     )
+
+
+def _find_numbered(card: Card) -> Control:
+    for control in card.controls:
+        if control.action is Action.APPROVE and control.number:
+            return control
+    raise InvalidRequest("this takes no number; look at it again")
+
+
+def _refuse_old(form: ModalMetadata, record: Record) -> None:
+    if form.revision < record.shown_since:
+        raise Conflict("the request has changed since you saw it; look at it again")
+
+
+def _cut(card: Card, record: Record) -> Card:
+    """Return a whole card with as much of what runs as a modal shows above its fields."""
+    about = card_of(record, lines=modals.ABOUT_LINES, chars=modals.ABOUT_CHARS)
+    return replace(card, blocks=about.blocks, complete=about.complete, size=about.size)
 
 
 def build_whole_card(record: Record, reader: str = "") -> Card:

@@ -22,6 +22,7 @@ from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
 from adapters.slack.checks import run_checks
 from adapters.slack.clicked_cards import ClickedCards
 from adapters.slack.commands import COMMAND, SlackCommands
+from adapters.slack.edits import Edits
 from adapters.slack.grant_cards import SlackGrantPosting
 from adapters.slack.home_tab import HomeTab
 from adapters.slack.http_mode import HttpReceiver
@@ -137,7 +138,8 @@ class SlackAdapter:
         worklist = Worklist(desk)
         rights = Rights(desk, worklist, directory, uploads)
         operating = AdminActions(desk, rights, worklist)
-        acts = ButtonActions(desk, rights, operating, clicked)
+        edits = Edits(desk)
+        acts = ButtonActions(desk, rights, operating, clicked, edits)
         commands = SlackCommands(desk, worklist, rights, acts, operating)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
 
@@ -153,7 +155,7 @@ class SlackAdapter:
         return App(
             workspaces,
             acts,
-            Submissions(desk, rights, clicked),
+            Submissions(desk, rights, clicked, edits),
             commands,
             home,
             homes,

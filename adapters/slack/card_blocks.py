@@ -7,7 +7,8 @@ mention, link or markup is acted on.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -200,7 +201,7 @@ _WORDS_UNITS = 500
 _OUTCOME_UNITS = 600
 _DIFF_UNITS = 900
 _DIGEST_CHARS = 12
-_LOOKING = "I'm looking at it"
+_MENTION = re.compile(r"<@([A-Z0-9]+)>")
 _STYLES = {Style.PRIMARY: "primary", Style.DANGER: "danger", Style.PLAIN: None}
 _RISKS = {RiskLevel.LOW: "Low risk", RiskLevel.MEDIUM: "Medium risk", RiskLevel.HIGH: "High risk"}
 
@@ -214,7 +215,7 @@ FORMS = {
     Action.ABORT: Act.ABORT,
     Action.APPROVE: Act.APPROVE,
 }
-_IN_MENU = {Action.EDIT, Action.RESPOND, Action.ABORT}
+_ON_CARD = (Action.APPROVE, Action.ANSWER, Action.DENY)
 
 
 class FullText(StrEnum):
@@ -230,6 +231,8 @@ def build_message(
 ) -> tuple[str, list[Json]]:
     """Return the top-level text and the blocks of a card. `called` are mentions: of the approvers
     while it waits, then of who decided."""
+    if card.final and card.asks:
+        return render_notification(card.summary), _build_ended(card, copy, called)
     shown = sum(
         count_units(block.text.text) + count_units(block.label)
         for block in card.blocks[:MOST_PARTS]
@@ -249,6 +252,35 @@ def build_message(
         press = link("Open the inbox", Act.OPEN, card.inbox)
         blocks.append({"type": "actions", "block_id": "inbox", "elements": [press]})
     return render_notification(card.summary), blocks
+
+
+def _build_ended(card: Card, copy: str, named: str) -> list[Json]:
+    """Return a card that ended: how, and the head. The rest is behind Details."""
+    budget = TextBudget(MOST_UNITS)
+    said = card.ending.text if card.ending is not None else card.word
+    told = f"{card.icon} {one_line(budget.take(said, _OUTCOME_UNITS))}"
+    elements = [words(told, bold=True)]
+    if card.decided_at is not None:
+        elements += [words(", "), clock(card.decided_at)]
+    if card.result is not None:
+        elements.append(words(f" · {budget.take(one_line(card.result.text), _OUTCOME_UNITS)}"))
+    for number, user in enumerate(_MENTION.findall(named)):
+        elements += [words(" " if number else " · "), {"type": "user", "user_id": user}]
+    blocks = [rich("ended", [line(*elements)]), render_head(card, budget)]
+    if card.changed_by is not None:
+        changed = budget.take(one_line(card.changed_by.text), _WORDS_UNITS)
+        blocks.append(context(plain(changed)))
+    if card.note is not None:
+        note = budget.take(one_line(card.note.text), _OUTCOME_UNITS)
+        blocks.append(context(plain(f"Note for the record: “{note}”")))
+    value = SlackButton(card.request_id, card.revision, copy).encode()
+    return [*blocks, row("actions", button("Details", Act.DETAILS, value))]
+
+
+def clock(at_ms: int) -> Json:
+    """Return a time as an element of rich text, which clients show in the reader's time zone."""
+    written = datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%H:%M UTC")
+    return {"type": "date", "timestamp": at_ms // 1000, "format": "{time}", "fallback": written}
 
 
 def render_notification(summary: str) -> str:
@@ -295,8 +327,8 @@ def _render_ending(card: Card, budget: TextBudget, named: str) -> Iterator[Json]
         yield context(plain(budget.take(one_line(card.result.text), _OUTCOME_UNITS)))
 
 
-def _render_calls(card: Card, budget: TextBudget) -> Json:
-    """Return what would run; the same before and after."""
+def render_blocks(card: Card) -> list[Json]:
+    """Return the parts of what would run, as far as the card shows them."""
     parts: list[Json] = []
     for block in card.blocks[:MOST_PARTS]:
         if block.text.text:
@@ -305,6 +337,12 @@ def _render_calls(card: Card, budget: TextBudget) -> Json:
             parts.append(label(f"Not shown here: {block.label}"))
     if (more := len(card.blocks) - MOST_PARTS) > 0:
         parts.append(label(f"{more} more: not shown here"))
+    return parts
+
+
+def _render_calls(card: Card, budget: TextBudget) -> Json:
+    """Return what would run; the same before and after."""
+    parts = render_blocks(card)
     for field in card.fields:
         parts.append(quote(budget.take(field.text.text, _WORDS_UNITS)))
     if card.changed_by is not None:
@@ -379,42 +417,41 @@ def _render_fingerprint(card: Card) -> str:
     return f"{card.short_id} · sha256 {card.digest[:_DIGEST_CHARS]}{size}"
 
 
-def build_actions(
-    card: Card, copy: str, only: Container[str] | None = None, *, block_id: str = "actions"
-) -> Json:
-    """Return the buttons of a pending card, the rarer ones in a menu. `only` limits them."""
+def build_actions(card: Card, copy: str, *, whole: bool = False, block_id: str = "actions") -> Json:
+    """Return the buttons of a waiting card: the two answers and "More…". Where the `whole` was
+    read, high risk can be confirmed; elsewhere it is reviewed first."""
     value = SlackButton(card.request_id, card.revision, copy).encode()
-    offered = [control for control in card.controls if is_offered(card, control)]
-    elements = [_build_button(one, value) for one in offered if one.action not in _IN_MENU]
-    if Action.APPROVE in card.remembers:
-        elements.append(button("Remember…", Act.REMEMBER, value))
-    elements.append(button("Details", Act.DETAILS, value))
-    rare = [one for one in offered if one.action in _IN_MENU]
-    menu = [option(f"{one.label}…", f"{FORMS[one.action]} {value}") for one in rare]
+    offered = {one.action: one for one in card.controls if is_offered(card, one)}
+    elements = [
+        _build_button(offered[action], value, whole=whole)
+        for action in _ON_CARD
+        if action in offered
+    ]
     if card.inbox:
         elements.append(link("Open in the inbox", Act.OPEN, card.inbox))
-    if not menu:  # menus once needed at least two entries
-        elements.append(button(_LOOKING, Act.CLAIM, value))
-    else:
-        menu.append(option(_LOOKING, f"{Act.CLAIM} {value}"))
-        elements.append({"type": "overflow", "action_id": Act.MORE, "options": menu})
-    return row(block_id, *(one for one in elements if only is None or one["action_id"] in only))
+    if not whole:
+        if not card.complete and not card.hides:
+            elements.insert(0, button("Read it all…", Act.DETAILS, value, style="primary"))
+        elements.append(button("More…", Act.MORE, value))
+    return row(block_id, *elements)
 
 
-def _build_button(control: Control, value: str) -> Json:
+def _build_button(control: Control, value: str, *, whole: bool) -> Json:
     style = _STYLES[control.style]
     if control.action is not Action.APPROVE:
         return button(f"{control.label}…", FORMS[control.action], value, style=style)
     if control.confirm is None:
         return button(control.label, Act.APPROVE, value, style=style)
+    if not whole:
+        return button("Review…", Act.DETAILS, value, style=style)
+    if control.number:
+        return button(f"{control.label}…", Act.NUMBER, value, style=style)
     confirm = (control.confirm, control.label)
     return button(control.label, Act.APPROVE_SURE, value, style=style, confirm=confirm)
 
 
 def is_offered(card: Card, control: Control) -> bool:
     """Whether a control can be used in Slack at all."""
-    if control.action is Action.EDIT:
-        return card.editable is not None
     if control.action is Action.ANSWER:
         return not any(field.secret and field.required for field in card.fields)
     return True

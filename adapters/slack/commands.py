@@ -200,7 +200,7 @@ def build_request_entry(record: Record, *, buttons: bool = True) -> list[Json]:
     notices = list(card.notices)
     if not card.complete:
         notices.append("Not all of it is shown: read it under Details.")
-    actions = build_actions(card, NO_COPY, _LISTED, block_id=f"actions {record.id}")
+    actions = build_actions(card, NO_COPY, block_id=f"actions {record.id}")
     told = [plain(f"{card.risk.value} risk"), *(plain(f"⚠️ {one}") for one in notices[:8])]
     return [
         rich(f"about {record.id}", parts),
@@ -224,9 +224,6 @@ def build_grant_entry(grant: Grant) -> list[Json]:
         context(ours(ends), plain(f"{uses_of(grant)} · {backing_of(grant)} · {grant.id[:8]}")),
         row(f"revoke {grant.id}", take_back, *build_revoke_session(grant)),
     ]
-
-
-_LISTED = {Act.APPROVE, Act.APPROVE_SURE, Act.DENY, Act.DETAILS, Act.ANSWER}
 
 
 def _build_metadata(record: Record) -> ModalMetadata:

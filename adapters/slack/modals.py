@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from adapters.slack.card_blocks import (
+    FORMS,
     INPUT_UNITS,
     TITLE_UNITS,
     TextBudget,
@@ -15,6 +16,7 @@ from adapters.slack.card_blocks import (
     count_units,
     exact,
     fit,
+    is_offered,
     label,
     label_pairs,
     line,
@@ -24,6 +26,8 @@ from adapters.slack.card_blocks import (
     plain,
     quote,
     render_because,
+    render_blocks,
+    render_diff,
     render_findings,
     render_head,
     rich,
@@ -39,27 +43,44 @@ from gateway.ports import (
     DENIALS,
     HIDDEN,
     LIFETIME_WORDS,
+    NUMBER_LABEL,
+    NUMBER_OPTIONAL,
     Card,
+    Control,
     Field,
     FullView,
     Remember,
     RememberOption,
-    join_reason,
     parse_json,
     remember_as,
 )
 
-DENY, EDIT, CHECK, RESPOND = "deny", "edit", "check_edit", "respond"
+DENY, EDIT, EDIT_FIELDS, CHECK = "deny", "edit", "edit_fields", "check_edit"
+RESPOND = "respond"
 ANSWER, ABORT, REMEMBER, READ = "answer", "abort", "remember", "read"
+NUMBER = "number"
 PAGE_UNITS = 6000
 _MOST_OPTIONS = 100
-_FEW_OPTIONS = 10
+FEW_OPTIONS = 10
 _LABEL_TEXT = 1900
-_REASON, _NEXT, _TEXT = "reason", "next", "text"
+_REASON, _NEXT, TEXT = "reason", "next", "text"
 _SCOPE, _SPAN, _LIFETIME, _AGAIN = "scope", "span", "lifetime", "again"
 _SESSION, _EVERYWHERE, _ASK = "session", "everywhere", "ask"
 _MOST_SCOPES = 10
 REPLAN = "replan"
+ABOUT_LINES, ABOUT_CHARS = 10, 700
+"""How much of what runs a modal shows above its fields."""
+_MORE = (
+    (Act.DETAILS, "Details", "All that runs, who asks, ids and digest"),
+    (Act.EDIT, "Edit…", "Approve it with other arguments"),
+    (Act.RESPOND, "Respond instead…", "The agent gets your words as the result"),
+    (Act.REMEMBER, "Remember…", "Approve this, and the same from now on"),
+    (Act.ABORT, "Deny and stop…", "Deny, and stop the turn or the agent"),
+)
+_CLAIMS = {
+    False: (Act.CLAIM, "I'm looking at it", "The others see that you are at it"),
+    True: (Act.UNCLAIM, "Not looking any more", "The card says that you are looking"),
+}
 
 
 def build_modal(
@@ -96,17 +117,45 @@ def build_notice(title: str, text: str, inbox: str = "") -> Json:
     return build_modal(title, [section(plain(text)), *leads])
 
 
+def build_more(card: Card, form: ModalMetadata, *, refusal: str, mine: bool) -> Json:
+    """Return the modal behind "More…": everything else that may be done, each in a line. Who may
+    not decide, for the reason in `refusal`, may look; `mine` says that they said they are looking.
+    """
+    value = form.button.encode()
+    offered = {FORMS[one.action] for one in card.controls if is_offered(card, one)}
+    if Action.APPROVE in card.remembers:
+        offered.add(Act.REMEMBER)
+    rows = [_MORE[0], *(one for one in _MORE if not refusal and one[0] in offered)]
+    if not refusal:
+        rows.append(_CLAIMS[mine])
+    blocks = [render_summary_head(card)]
+    for act, text, said in rows:
+        line_of = section(plain(said))
+        blocks.append({**line_of, "accessory": button(text, act, value)})
+    if card.inbox:
+        blocks.append(row("inbox", link("Open in the inbox", Act.OPEN, card.inbox)))
+    if refusal:
+        blocks.append(context(plain(refusal)))
+    return build_modal("More", blocks, form=form)
+
+
 def build_deny(card: Card, form: ModalMetadata) -> Json:
-    """Return the modal of a denial: the reason, and whether the agent shall plan again."""
+    """Return the modal of a denial: reasons that take one tap, words, and whether the agent shall
+    plan again."""
     ways = [
         option("Deny", Action.DENY, "The agent is told no, and why"),
-        *(option(f"Deny: {why.lower()}", f"{Action.DENY} {why}") for why in DENIALS),
         option(ANOTHER_PLAN, REPLAN, "The agent plans again with your words"),
     ]
+    value = form.button.encode()
+    chips = [
+        button(why, f"{Act.DENY_BECAUSE}{number}", value) for number, why in enumerate(DENIALS)
+    ]
     blocks = [
-        _build_summary(card),
-        _build_input(_REASON, "Reason, for the agent", _build_text_input(), optional=True),
-        _build_input(_NEXT, "What then", _build_choice_with_default("radio_buttons", ways)),
+        *_build_summary(card),
+        context(plain("Deny at once, because:")),
+        row("because", *chips),
+        build_input(_REASON, "Reason, for the agent", build_text_input(), optional=True),
+        build_input(_NEXT, "What then", _build_choice_with_default("radio_buttons", ways)),
     ]
     if Action.DENY in card.remembers:
         again = [
@@ -115,7 +164,7 @@ def build_deny(card: Card, form: ModalMetadata) -> Json:
             option("Deny exactly this for a day, in all sessions", _EVERYWHERE),
         ]
         blocks.append(
-            _build_input(
+            build_input(
                 _AGAIN, "When the same is asked", _build_choice_with_default("static_select", again)
             )
         )
@@ -126,9 +175,9 @@ def build_abort(card: Card, form: ModalMetadata) -> Json:
     """Return the modal of deny and stop: the reason, and what stops."""
     ways = [option("Stop this turn", "turn"), option("Stop the agent", "agent")]
     blocks = [
-        _build_summary(card),
-        _build_input(_REASON, "Reason, for the agent", _build_text_input(), optional=True),
-        _build_input(_NEXT, "What stops", _build_choice_with_default("radio_buttons", ways)),
+        *_build_summary(card),
+        build_input(_REASON, "Reason, for the agent", build_text_input(), optional=True),
+        build_input(_NEXT, "What stops", _build_choice_with_default("radio_buttons", ways)),
     ]
     return build_modal("Deny and stop", blocks, form=form, kind=ABORT, submit="Deny and stop")
 
@@ -162,33 +211,22 @@ def build_remember(
     ]
     ends = [option(f"{text[:1].upper()}{text[1:]}", name) for name, text in LIFETIME_WORDS.items()]
     blocks = [
-        _build_summary(card),
+        *_build_summary(card),
         rich("covers", [line(*said)]),
-        _build_input(
+        build_input(
             _SCOPE,
             "Approve this, and from now on",
             _build_choice_with_default("radio_buttons", covers),
         ),
-        _build_input(_SPAN, "Where", _build_choice_with_default("radio_buttons", spans)),
-        _build_input(_LIFETIME, "How long", _build_choice_with_default("static_select", ends)),
+        build_input(_SPAN, "Where", _build_choice_with_default("radio_buttons", spans)),
+        build_input(_LIFETIME, "How long", _build_choice_with_default("static_select", ends)),
     ]
     return build_modal("Remember", blocks, form=form, kind=REMEMBER, submit="Approve, remember")
 
 
 def _build_choice_with_default(kind: str, options: list[Json]) -> Json:
     """Return a choice with its first option, the narrowest, as the default."""
-    return {**_build_choice(kind, options), "initial_option": options[0]}
-
-
-def build_edit(card: Card, form: ModalMetadata) -> Json:
-    """Return the modal to edit the arguments."""
-    text = card.editable
-    if text is None or count_units(text) > INPUT_UNITS:
-        why = "This is too long, or holds secrets: edit it in the inbox."
-        return build_notice("Edit", why, card.inbox)
-    typed = {**_build_text_input(), "initial_value": text}
-    blocks = [_build_summary(card), _build_input(_TEXT, "Arguments, as JSON", typed)]
-    return build_modal("Edit", blocks, form=form, kind=EDIT, submit="Show the changes")
+    return {**build_choice(kind, options), "initial_option": options[0]}
 
 
 def build_edit_check(changed: str, form: ModalMetadata) -> Json:
@@ -197,17 +235,28 @@ def build_edit_check(changed: str, form: ModalMetadata) -> Json:
     blocks = [
         section(plain(f"{warning}This is what you changed. It runs exactly so.")),
         rich("changes", [exact(changed)]),
+        row("again", button("Edit again", Act.EDIT_AGAIN, form.button.encode())),
     ]
     return build_modal("Approve changed", blocks, form=form, kind=CHECK, submit="Approve")
 
 
+def build_number(card: Card, form: ModalMetadata, control: Control) -> Json:
+    """Return the modal that asks for the number of a step-up."""
+    typed = {"type": "plain_text_input", "action_id": TEXT, "max_length": 3}
+    field = build_input(TEXT, NUMBER_LABEL, typed, optional=control.optional)
+    if control.optional:
+        field["hint"] = plain(NUMBER_OPTIONAL)
+    asked = [*_build_summary(card), context(plain(control.confirm or "")), field]
+    return build_modal("Approve", asked, form=form, kind=NUMBER, submit="Approve")
+
+
 def build_respond(card: Card, form: ModalMetadata) -> Json:
     """Return the modal that asks for the result the agent gets instead."""
-    field = _build_input(
-        _TEXT, "Result, given to the agent instead of running it", _build_text_input()
+    field = build_input(
+        TEXT, "Result, given to the agent instead of running it", build_text_input()
     )
     return build_modal(
-        "Respond instead", [_build_summary(card), field], form=form, kind=RESPOND, submit="Send"
+        "Respond instead", [*_build_summary(card), field], form=form, kind=RESPOND, submit="Send"
     )
 
 
@@ -220,8 +269,8 @@ def build_answer(card: Card, form: ModalMetadata) -> Json:
         why = "There are too many choices for Slack: answer in the inbox."
         return build_notice("Answer", why, card.inbox)
     asked = [
-        _build_input(
-            f"{_TEXT}{number}",
+        build_input(
+            f"{TEXT}{number}",
             field.text.text,
             _build_field_input(field),
             optional=not field.required,
@@ -230,7 +279,7 @@ def build_answer(card: Card, form: ModalMetadata) -> Json:
         if not field.secret
     ]
     return build_modal(
-        "Answer", [_build_summary(card), *asked], form=form, kind=ANSWER, submit="Answer"
+        "Answer", [render_summary_head(card), *asked], form=form, kind=ANSWER, submit="Answer"
     )
 
 
@@ -262,15 +311,27 @@ def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: s
     if turns:
         blocks.append(row("turns", *turns))
     if card.outcome is not None:
-        blocks.append(context(plain(one_line(card.outcome.text))))
+        blocks += _render_end(card)
     elif page == len(pages) - 1:
         if card.hides:
             blocks.append(context(plain(f"⚠️ {HIDDEN}")))
         if card.progress:
             blocks.append(context(plain(one_line(card.progress))))
-        decisions = build_actions(card, form.copy, _FROM_DETAILS)
+        decisions = build_actions(card, form.copy, whole=True)
         blocks.append(section(plain(refusal)) if refusal else decisions)
     return build_modal("Details", blocks, form=form)
+
+
+def _render_end(card: Card) -> Iterator[Json]:
+    """Return how it ended, who approved, what came of it, and the note, each in a line."""
+    said = [one_line(one.text) for one in (card.outcome, card.result) if one is not None]
+    if card.progress:
+        said.append(one_line(card.progress))
+    if card.note is not None:
+        said.append(f"Note for the record: “{one_line(card.note.text)}”")
+    yield context(*(plain(one) for one in said))
+    if card.changed_by is not None and card.changed:
+        yield rich("changed", [exact(fit(render_diff(card), PAGE_UNITS))])
 
 
 def _render_first(card: Card, full: FullView) -> Iterator[Json]:
@@ -289,15 +350,23 @@ def _render_first(card: Card, full: FullView) -> Iterator[Json]:
         yield context(plain(one_line(full.undeclared.text), INPUT_UNITS))
 
 
-_FROM_DETAILS = {Act.APPROVE, Act.APPROVE_SURE, Act.DENY, Act.ANSWER, Act.OPEN}
-
-
-def _build_summary(card: Card) -> Json:
-    """Return what this is about: the head of the card."""
+def render_summary_head(card: Card) -> Json:
+    """Return the head of a card, as modals begin with it."""
     return render_head(card, TextBudget(INPUT_UNITS))
 
 
-def _build_input(name: str, text: str, element: Json, *, optional: bool = False) -> Json:
+def _build_summary(card: Card) -> list[Json]:
+    """Return what a modal is about: the head, and exactly what runs, as far as it fits here."""
+    made = [render_summary_head(card)]
+    if parts := render_blocks(card):
+        made.append(rich("about", parts))
+    if not card.complete:
+        made.append(context(plain(f"Cut here: {card.size}. Details has all of it.")))
+    return made
+
+
+def build_input(name: str, text: str, element: Json, *, optional: bool = False) -> Json:
+    """Return a field with its label."""
     return {
         "type": "input",
         "block_id": name,
@@ -307,10 +376,11 @@ def _build_input(name: str, text: str, element: Json, *, optional: bool = False)
     }
 
 
-def _build_text_input() -> Json:
+def build_text_input() -> Json:
+    """Return an element for a text of several lines."""
     return {
         "type": "plain_text_input",
-        "action_id": _TEXT,
+        "action_id": TEXT,
         "multiline": True,
         "max_length": INPUT_UNITS,
     }
@@ -318,25 +388,26 @@ def _build_text_input() -> Json:
 
 def _build_field_input(field: Field) -> Json:
     if field.kind is FieldKind.NUMBER:
-        return {"type": "number_input", "action_id": _TEXT, "is_decimal_allowed": True}
+        return {"type": "number_input", "action_id": TEXT, "is_decimal_allowed": True}
     if field.kind is FieldKind.BOOLEAN:
-        return _build_choice("radio_buttons", [option("Yes", "yes"), option("No", "no")])
+        return build_choice("radio_buttons", [option("Yes", "yes"), option("No", "no")])
     # The index instead of the value, which may be too long for Slack.
     options = [
         option(one_line(choice.label.text), str(number))
         for number, choice in enumerate(field.choices)
     ]
     if field.kind is FieldKind.CHOICE:
-        few = len(options) <= _FEW_OPTIONS
-        return _build_choice("radio_buttons" if few else "static_select", options)
+        few = len(options) <= FEW_OPTIONS
+        return build_choice("radio_buttons" if few else "static_select", options)
     if field.kind is FieldKind.CHOICES:
-        few = len(options) <= _FEW_OPTIONS
-        return _build_choice("checkboxes" if few else "multi_static_select", options)
-    return _build_text_input()
+        few = len(options) <= FEW_OPTIONS
+        return build_choice("checkboxes" if few else "multi_static_select", options)
+    return build_text_input()
 
 
-def _build_choice(kind: str, options: list[Json]) -> Json:
-    return {"type": kind, "action_id": _TEXT, "options": options}
+def build_choice(kind: str, options: list[Json]) -> Json:
+    """Return an element to choose with."""
+    return {"type": kind, "action_id": TEXT, "options": options}
 
 
 # --- what was submitted ---------------------------------------------------------------------------
@@ -353,15 +424,18 @@ class SubmittedValues:
         found: Json = entered or {}
         return found
 
-    def read_text(self, name: str = _TEXT) -> str:
+    def has(self, name: str) -> bool:
+        """Whether the modal had such a field."""
+        return name in self._values
+
+    def read_text(self, name: str = TEXT) -> str:
         """Return the text of a field, empty for none."""
         return str(self._read_entry(name).get("value") or "")
 
     @property
     def reason(self) -> str:
-        """The reason: what was tapped, then what was typed."""
-        _, _, tapped = (self.read_choice() or "").partition(" ")
-        return join_reason(tapped, self.read_text(_REASON).strip())
+        """The reason that was typed."""
+        return self.read_text(_REASON).strip()
 
     def read_choice(self, name: str = _NEXT) -> str | None:
         """Return the value of the chosen option."""
@@ -391,7 +465,7 @@ class SubmittedValues:
     def read_answers(self, fields: tuple[Field, ...]) -> Json:
         """Return the answers to a question, without empty ones."""
         found = {
-            field.id: self._read_answer(f"{_TEXT}{number}", field)
+            field.id: self._read_answer(f"{TEXT}{number}", field)
             for number, field in enumerate(fields)
             if not field.secret
         }

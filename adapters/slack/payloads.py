@@ -33,7 +33,10 @@ class Act(StrEnum):
     """The action ids of our buttons."""
 
     DENY = "deny_form"
+    DENY_BECAUSE = "deny_because_"  # a reason that takes one tap; its number follows
     EDIT = "edit_form"
+    EDIT_JSON = "edit_json"
+    EDIT_AGAIN = "edit_again"
     RESPOND = "respond_form"
     ANSWER = "answer_form"
     ABORT = "abort_form"
@@ -44,9 +47,11 @@ class Act(StrEnum):
     STOP_ALL = "stop_all"
     ALLOW_AGAIN = "allow_again"
     APPROVE = "approve"
+    NUMBER = "number_form"
     APPROVE_SURE = "approve_confirmed"  # sent after the client asked for confirmation
     DETAILS = "details"
     CLAIM = "claim"
+    UNCLAIM = "unclaim"
     MORE = "more"
     NEXT = "next_page"
     BACK = "previous_page"
@@ -220,7 +225,7 @@ def read_click(body: Json) -> Interaction:
     """Return a click on a button or a menu; raises Malformed."""
     action = _read_only_item(body, "actions")
     act, value = _read_text(action, "action_id"), str(action.get("value") or "")
-    if act == Act.MORE:
+    if act == Act.MORE and "selected_option" in action:  # a menu, on cards of earlier versions
         act, _, value = _read_text(action.get("selected_option"), "value").partition(" ")
     container = body.get("container") or {}
     on_message = container.get("type") == "message"

@@ -8,22 +8,23 @@ from typing import Any
 from adapters.slack import modals
 from adapters.slack.actions_and_replies import build_click, build_whole_card
 from adapters.slack.clicked_cards import ClickedCards
+from adapters.slack.edits import Edits, Typed, list_shown, read_typed
 from adapters.slack.modals import SubmittedValues
 from adapters.slack.payloads import Interaction, Json, Malformed, ModalMetadata
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.workspaces_and_web_api import Workspace
-from gateway.errors import Conflict, InvalidRequest, Unconfirmed
-from gateway.models import Action, RiskLevel
-from gateway.ports import SAY_THE_PLAN, Desk, JsonObject, Record, changes
+from gateway.errors import Conflict, InvalidRequest, StepUpNeeded, Unconfirmed
+from gateway.models import Action
+from gateway.ports import SAY_THE_PLAN, Desk, Record, WrongField, edit_fields
 
 DONE: Json = {"response_action": "clear"}
-_EDIT_SECONDS = 3600.0
 
 
 class Submissions:
     """Makes the decisions of submitted modals."""
 
-    def __init__(self, desk: Desk, rights: Rights, clicked: ClickedCards) -> None:
+    def __init__(self, desk: Desk, rights: Rights, clicked: ClickedCards, edits: Edits) -> None:
+        self._edits = edits
         self._clicked = clicked
         self._desk = desk
         self._rights = rights
@@ -31,9 +32,13 @@ class Submissions:
     async def submit(self, workspace: Workspace, did: Interaction) -> Json:
         """Handle a submission; return the response for Slack: close, errors, or the next modal."""
         form, typed = did.form(), SubmittedValues(did.view)
-        identity, record = await self._rights.identify(workspace, did.actor, form.request_id)
+        # As on the card: what is approved unchanged was read in Slack.
+        read = form if did.act == modals.NUMBER else None
+        identity, record = await self._rights.identify(
+            workspace, did.actor, form.request_id, read=read
+        )
         try:
-            if did.act == modals.EDIT:
+            if did.act in (modals.EDIT, modals.EDIT_FIELDS):
                 return await self._show_edit(did, record, form, typed)
             action, fields = await self._read_action(did.act, form, typed, record)
         except _Wrong as wrong:
@@ -44,49 +49,61 @@ class Submissions:
                 build_click(did, form, identity, action, **fields),
                 groups=self._rights.build_group_query(workspace, identity),
             )
-        except Unconfirmed:
-            if did.act != modals.CHECK:
+        except StepUpNeeded as needed:
+            said = f"It takes a step-up: {needed}. Do that in the inbox."
+            return self._refuse_number(did, needed) or {
+                "response_action": "update",
+                "view": modals.build_notice("Approvals", said, self._desk.address_of(record.id)),
+            }
+        except InvalidRequest as refused:
+            if did.act not in (modals.CHECK, modals.NUMBER):
                 raise
-            # High risk only since the edit: the submitted modal did not say so.
-            return _build_edit_check(record, fields["arguments"], replace(form, high=True))
+            below = self._refuse_number(did, refused)
+            return below or await self._show_again(record, form, fields, refused)
         return DONE
 
-    async def _show_edit(
-        self, did: Interaction, record: Record, form: ModalMetadata, typed: SubmittedValues
+    async def _show_again(
+        self, record: Record, form: ModalMetadata, fields: dict[str, Any], refused: InvalidRequest
     ) -> Json:
-        """Show an edit as a diff. Confirming it decides, with exactly these arguments."""
+        """Return the form of an edit that was refused: to be confirmed, or edited again."""
+        if isinstance(refused, Unconfirmed):
+            # High risk only since the edit: the submitted modal did not say so.
+            view = self._edits.build_check(record, fields["arguments"], replace(form, high=True))
+        else:
+            kept, card = await self._edits.read_kept(form), build_whole_card(record)
+            view = self._edits.build(record, card, form, kept, str(refused))
+        return {"response_action": "update", "view": view}
+
+    @staticmethod
+    def _refuse_number(did: Interaction, refused: InvalidRequest) -> Json | None:
+        """Return why a number was refused, below its field; None for another modal."""
+        if did.act != modals.NUMBER:
+            return None
+        return {"response_action": "errors", "errors": {modals.TEXT: str(refused)[:300]}}
+
+    async def _show_edit(
+        self, did: Interaction, record: Record, form: ModalMetadata, values: SubmittedValues
+    ) -> Json:
+        """Show an edit as a diff, or what is wrong with it below its field."""
+        fields = edit_fields(record)
+        raw = did.act == modals.EDIT
+        typed: Typed = values.read_text() if raw else read_typed(values, fields)
         try:
-            arguments = modals.read_arguments(typed.read_text())
-            rows = changes(record.arguments, arguments)
-        except InvalidRequest as error:
-            raise _Wrong("text", str(error)) from error
-        if not rows:
-            raise _Wrong("text", "Nothing is changed: approve it as it is.")
-        await self._desk.notes.put(_edit_key(did.nonce), typed.read_text(), seconds=_EDIT_SECONDS)
-        high = record.risk.level is RiskLevel.HIGH
-        return _build_edit_check(record, arguments, replace(form, kept=did.nonce, high=high))
+            view = await self._edits.check(record, form, did.nonce, typed)
+        except WrongField as wrong:
+            shown = [modals.TEXT] if raw else [one.id for one in list_shown(fields)]
+            at = wrong.field if wrong.field in shown else shown[0]
+            raise _Wrong(at, str(wrong)) from wrong
+        return {"response_action": "update", "view": view}
 
     async def _read_action(
         self, kind: str, form: ModalMetadata, typed: SubmittedValues, record: Record
     ) -> tuple[Action, dict[str, Any]]:
         """Return the action of a modal and its data. Raises _Wrong, Malformed, Conflict."""
         if kind == modals.CHECK:
-            text = await self._desk.notes.get(_edit_key(form.kept))
-            if text is None:
-                raise Conflict("this edit was left for too long; edit it again")
-            return Action.EDIT, {"arguments": modals.read_arguments(text), "confirmed": form.high}
+            arguments = await self._edits.read_arguments(record, form)
+            return Action.EDIT, {"arguments": arguments, "confirmed": form.high}
         return _read_decision(kind, typed, record)
-
-
-def _build_edit_check(record: Record, arguments: JsonObject, form: ModalMetadata) -> Json:
-    """Return the response that shows an edit as a diff, to be confirmed."""
-    rows = changes(record.arguments, arguments)
-    shown = "\n".join(f"{row.sign} {row.text.text}" for row in rows)
-    return {"response_action": "update", "view": modals.build_edit_check(shown, form)}
-
-
-def _edit_key(name: str) -> str:
-    return f"edit {name}"
 
 
 class _Wrong(Exception):
@@ -110,6 +127,8 @@ def _read_decision(
         return Action.APPROVE, {"remember": typed.read_remember()}
     if kind == modals.ABORT:
         return Action.ABORT, {"message": typed.reason, "abort": typed.read_choice() or "turn"}
+    if kind == modals.NUMBER:
+        return Action.APPROVE, {"number": typed.read_text().strip(), "confirmed": True}
     if kind == modals.RESPOND:
         return Action.RESPOND, {"result": typed.read_text(), "confirmed": True}
     if kind != modals.ANSWER:

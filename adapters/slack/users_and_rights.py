@@ -264,9 +264,8 @@ class Rights:
         identity, record = await self.identify(workspace, actor, request_id)
         identity, refusal = await self._find_refusal(workspace, identity, record)
         if refusal is not None and not await self._worklist.is_involved(identity, record):
-            why = "you are not an approver for this request"
-            await self._desk.requests.refuse(request_id, identity, why)
-            raise Unauthorized(why)
+            await self._desk.requests.refuse(request_id, identity, refusal)
+            raise Unauthorized(refusal)
         return record, refusal
 
     async def _find_refusal(

@@ -11,9 +11,11 @@ from typing import Any
 from gateway.models import Action, RiskLevel
 from gateway.ports import (
     LIFT,
+    UNCHANGED,
     Block,
     Card,
     Change,
+    EditField,
     Field,
     Head,
     JsonObject,
@@ -22,6 +24,7 @@ from gateway.ports import (
     Segment,
     Visible,
     card_of,
+    edit_fields,
     head_of,
     progress_of,
     scopes_of,
@@ -50,7 +53,7 @@ def build_row(record: Record) -> JsonObject:
     """Return a request as a row of the list; while pending, with the start of what would run."""
     size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
     card = card_of(record, lines=size[0], chars=size[1])
-    return {**_build_view(card, record), "editable": None}
+    return {**_build_view(card, record), "editable": None, "edit_fields": []}
 
 
 def build_short_row(record: Record) -> JsonObject:
@@ -86,7 +89,14 @@ def explain_exclusion(record: Record) -> str | None:
 def build_whole(record: Record, *, reveal: bool = False) -> JsonObject:
     """Return everything about a request, with `reveal` also its masked secrets."""
     card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal)
-    return {**_build_view(card, record, reveal=reveal), "opened": True, "revealed": reveal}
+    fields = [] if record.final else [*edit_fields(record, reveal=reveal)]
+    return {
+        **_build_view(card, record, reveal=reveal),
+        "edit_fields": [_build_edit_field(one) for one in fields],
+        "unchanged": UNCHANGED,
+        "opened": True,
+        "revealed": reveal,
+    }
 
 
 def add_viewer(view: JsonObject, record: Record, look: Viewer) -> JsonObject:
@@ -149,6 +159,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "quorum": record.quorum,
         "follows": record.behind if record.follows else None,
         "outcome": _build_optional_line(card.outcome),
+        "ending": _build_optional_line(card.ending),
         "note": _build_optional_line(card.note),
         "result": _build_optional_line(card.result),
         "remember": {
@@ -223,6 +234,17 @@ def _build_field(field: Field) -> JsonObject:
         "choices": [{"value": one.value, "label": one.label.text} for one in field.choices],
         "required": field.required,
         "secret": field.secret,
+    }
+
+
+def _build_edit_field(field: EditField) -> JsonObject:
+    return {
+        "id": field.id,
+        "label": build_line(field.label.segments),
+        "kind": field.kind.value,
+        "value": field.value,
+        "choices": [build_line(one.segments) for one in field.choices],
+        "masked": field.masked,
     }
 
 

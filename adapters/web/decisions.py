@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aiohttp import web
 
 from adapters.web.card_json import build_changes
@@ -18,7 +20,7 @@ from adapters.web.security import (
 )
 from gateway.errors import Conflict, Unconfirmed
 from gateway.models import Action
-from gateway.ports import Click, Desk, JsonObject, changes, draw, remember_as
+from gateway.ports import Click, Desk, JsonObject, changes, draw, put_together, remember_as
 
 _DECISION: dict[str, type] = {
     "revision": int,
@@ -27,6 +29,7 @@ _DECISION: dict[str, type] = {
     "message": str,
     "note": str,
     "arguments": dict,
+    "fields": dict,
     "answers": dict,
     "result": object,
     "abort": str,
@@ -37,6 +40,7 @@ _DECISION: dict[str, type] = {
     "number": str,
 }
 _REMEMBER: dict[str, type] = {"offer": str, "everywhere": bool, "lifetime": str}
+_DIFF: dict[str, type] = {"arguments": dict, "fields": dict, "revealed": bool}
 _NEEDED = ("revision", "action", "nonce")
 _UNSEEN = (Action.DENY, Action.ABORT)  # allowed without having seen the whole request
 
@@ -58,7 +62,7 @@ class DecisionHandlers:
             (
                 "POST",
                 f"{one}/diff",
-                build_write_handler(guard, self._diff, {"arguments": dict}, ("arguments",)),
+                build_write_handler(guard, self._diff, _DIFF),
             ),
             (
                 "POST",
@@ -83,6 +87,13 @@ class DecisionHandlers:
     ) -> web.Response:
         request_id = request.match_info["id"]
         click = _build_click(request_id, visitor, body)
+        if "fields" in body:
+            record = await self._desk.requests.get(request_id)
+            # Fields of an older revision are of other arguments: the core refuses the click.
+            current = body["revision"] >= record.shown_since
+            typed = _read_fields(body["fields"]) if current else {}
+            arguments = put_together(record, typed, reveal=click.revealed)
+            click = replace(click, arguments=arguments)
         try:
             after = await self._desk.requests.decide(click)
         except Conflict as conflict:
@@ -95,7 +106,10 @@ class DecisionHandlers:
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Return the differences between an edit and what was asked."""
         record = await self._desk.requests.get(request.match_info["id"])
-        before, after = record.arguments, body["arguments"]
+        before, after = record.arguments, body.get("arguments")
+        if after is None:
+            typed = _read_fields(body.get("fields", {}))
+            after = put_together(record, typed, reveal=body.get("revealed", False))
         rows = await draw(lambda: build_changes(changes(before, after)), before, after)
         return web.json_response({"changed": rows})
 
@@ -120,6 +134,13 @@ class DecisionHandlers:
     async def _lift(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         await self._desk.operator.lift(body["agent"], visitor.identity)
         return web.json_response({"ok": True})
+
+
+def _read_fields(given: JsonObject) -> dict[str, str]:
+    """Return what was typed into fields. Raises Refused for what is no text."""
+    if not all(isinstance(text, str) for text in given.values()):
+        raise Refused(422, "invalid_request", "what is typed into a field is text")
+    return given
 
 
 def _build_click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:

@@ -157,8 +157,10 @@ class ClickJudge:
         try:
             done = await self._step_up(policy, edited or counted, click)
         except WrongNumber as wrong:
-            return Judged(self._count_guess(counted, by, policy), refusal=wrong)
-        return self._apply(policy, counted, click, who, by._replace(stepped=done), edited)
+            return Judged(self._count_guess(record, counted, by, policy), refusal=wrong)
+        effect, grant = self._apply(policy, counted, click, who, by._replace(stepped=done), edited)
+        number = click.number if done is not None and not record.canary else ""
+        return Judged(_step(record, effect, policy, number), grant)
 
     def _apply(
         self,
@@ -168,8 +170,8 @@ class ClickJudge:
         who: Approver,
         by: Clicker,
         edited: Record | None,
-    ) -> Judged:
-        """Return what a click does that may do it."""
+    ) -> tuple[ClickResult, Grant | None]:
+        """Return what a click does whose step-up is done, and the grant to remember it by."""
         asked = policy.step_up_of(edited or record).asked
         if asked and by.stepped is None:
             # Whoever does no other step-up is the first of two.
@@ -190,9 +192,7 @@ class ClickJudge:
         grant = None
         if after.final:
             grant = self._remembering.plan_grant(policy, after, click, who, by.nonce)
-        typed = by.stepped is not None and by.stepped.way is StepUp.NUMBER and not record.canary
-        number = click.number if typed else ""
-        return Judged(_step(record, effect._replace(after=after), policy, number), grant)
+        return effect._replace(after=after), grant
 
     def _judge_again(
         self, policy: PolicyDocument, record: Record, click: Click, who: Approver, nonce: str
@@ -239,9 +239,11 @@ class ClickJudge:
         if number is None or not hmac.compare_digest(number, click.number):
             raise _wrong(record.guesses + 1)
 
-    def _count_guess(self, record: Record, by: Clicker, policy: PolicyDocument) -> Transition:
+    def _count_guess(
+        self, record: Record, counted: Record, by: Clicker, policy: PolicyDocument
+    ) -> Transition:
         """Return the step that counts a wrong number. It is nobody's denial."""
-        effect = count_guess(record, by, now=self._writer.now(), sign=self._writer.sign)
+        effect = count_guess(counted, by, now=self._writer.now(), sign=self._writer.sign)
         data = {"person": by.person, "guesses": effect.after.guesses}
         step = _step(record, effect, policy)
         return step._replace(data=None if effect.after.final else data, budget=None)

@@ -26,8 +26,16 @@ _steps_left: ContextVar[int] = ContextVar("steps_left")
 _Check = Callable[[Any, Any, Any, Any], Any]
 
 
+class Misfit(InvalidRequest):
+    """Changed arguments do not fit; `member` is the argument with the trouble, "" for several."""
+
+    def __init__(self, member: str, why: str) -> None:
+        super().__init__(why)
+        self.member = member
+
+
 def check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
-    """Return when changed arguments fit the request's schema; raises InvalidRequest."""
+    """Return when changed arguments fit the request's schema; raises Misfit."""
     if schema is None:
         return
     used = _steps_left.set(_MOST_STEPS)
@@ -35,11 +43,12 @@ def check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
         _Validator(schema, registry=Registry()).validate(arguments)
     except ValidationError as error:
         why = start_of(error.message, _MOST_WORDS)
-        raise InvalidRequest(f"the edited arguments do not fit: {why}") from error
+        member = str(error.absolute_path[0]) if error.absolute_path else ""
+        raise Misfit(member, f"the edited arguments do not fit: {why}") from error
     except Exception as error:
         # Whatever the schema does to the validator, nothing is approved.
         why = start_of(str(error), _MOST_WORDS)
-        raise InvalidRequest(f"the request's own schema is not usable: {why}") from error
+        raise Misfit("", f"the request's own schema is not usable: {why}") from error
     finally:
         _steps_left.reset(used)
 

@@ -81,6 +81,16 @@ from gateway.ports.desk import (
     address_of,
 )
 from gateway.ports.device_words import name_device
+from gateway.ports.edits import (
+    UNCHANGED,
+    EditField,
+    EditKind,
+    WrongField,
+    check_edit,
+    edit_as_text,
+    edit_fields,
+    put_together,
+)
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
 from gateway.ports.heads import Head, head_of
@@ -152,6 +162,7 @@ __all__ = [
     "REQUEST_ID",
     "ROLES_ON_CARDS",
     "SAY_THE_PLAN",
+    "UNCHANGED",
     "Adapter",
     "Approvers",
     "AuditEvent",
@@ -172,6 +183,8 @@ __all__ = [
     "DeliveryUncertain",
     "Desk",
     "Device",
+    "EditField",
+    "EditKind",
     "Effect",
     "Feed",
     "Field",
@@ -240,6 +253,7 @@ __all__ = [
     "Watch",
     "Wish",
     "Worklist",
+    "WrongField",
     "address_of",
     "backing_of",
     "bug",
@@ -247,7 +261,10 @@ __all__ = [
     "cancel_and_wait",
     "card_of",
     "changes",
+    "check_edit",
     "draw",
+    "edit_as_text",
+    "edit_fields",
     "full_view",
     "grant_card_of",
     "head_of",
@@ -262,6 +279,7 @@ __all__ = [
     "people_of",
     "plain",
     "progress_of",
+    "put_together",
     "quote_name",
     "rank_edit",
     "read_whole",

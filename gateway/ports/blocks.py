@@ -111,8 +111,11 @@ def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
 
 
 def changes(before: Any, after: Any) -> tuple[Change, ...]:
-    """Return what differs between two sets of arguments, line by line."""
-    old, new = pretty(before).split("\n"), pretty(after).split("\n")
+    """Return what differs between two sets of arguments, line by line.
+
+    Each is made safe as a whole: what tells that a word is a secret may stand a line above it.
+    """
+    old, new = (render_safe(pretty(one)).lines() for one in (before, after))
     rows: list[Change] = []
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=True)
     for number, group in enumerate(matcher.get_grouped_opcodes(DIFF_CONTEXT)):
@@ -120,10 +123,10 @@ def changes(before: Any, after: Any) -> tuple[Change, ...]:
             rows.append(Change("@", render_safe("…")))
         for tag, old_from, old_to, new_from, new_to in group:
             if tag == "equal":
-                rows.extend(Change(" ", render_safe(line)) for line in old[old_from:old_to])
+                rows.extend(Change(" ", Visible(line)) for line in old[old_from:old_to])
                 continue
-            rows.extend(Change("-", render_safe(line)) for line in old[old_from:old_to])
-            rows.extend(Change("+", render_safe(line)) for line in new[new_from:new_to])
+            rows.extend(Change("-", Visible(line)) for line in old[old_from:old_to])
+            rows.extend(Change("+", Visible(line)) for line in new[new_from:new_to])
     return tuple(rows)
 
 

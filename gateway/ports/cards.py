@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gateway.domain.records import Edit, Record, company, told_outcome
@@ -125,7 +125,8 @@ class Card:
     With `alarms` they raised the risk, and stand in red, else in amber. `asks_because` is what kept
     a remembered approval from covering it.
     `changed` compares it with what was asked, under `changed_by`, which says who changed it.
-    `progress` counts a quorum and says who is missing. `outcome` says who decided and why, `result`
+    `progress` counts a quorum and says who is missing. `outcome` says who decided and why, `ending`
+    the same as the first line of a card that ended, which begins with the state's word; `result`
     what became of it since, and who says so. `editable` is the text to edit, None when it may not
     be shown.
     `calls` are who is called by name, as the platform's identities and groups, and `deciders` who
@@ -172,6 +173,7 @@ class Card:
     result: Visible | None
     editable: str | None
     controls: tuple[Control, ...]
+    ending: Visible | None = None
     findings: tuple[Visible, ...] = ()
     alarms: bool = False
     asks_because: Visible | None = None
@@ -292,6 +294,7 @@ def card_of(
         deadline=record.deadline,
         digest=record.digest,
         outcome=_outcome(record),
+        ending=_ending(record, word),
         decided_at=record.decision.decided_at if record.decision else None,
         note=render_safe(record.note) if record.note else None,
         result=_result(record),
@@ -526,6 +529,20 @@ def _outcome(record: Record) -> Visible | None:
     fetched = record.report is None or record.report.execution is not Execution.NEVER_FETCHED
     lost = "" if fetched else ". The agent never fetched the approval: nothing ran"
     return render_safe(f"{told_outcome(record)}{_answers(record)}{lost}")
+
+
+def _ending(record: Record, word: str) -> Visible | None:
+    """Say how it ended, beginning with the state's word."""
+    outcome = _outcome(record)
+    if outcome is None:
+        return None
+    first, rest = outcome.segments[0][0], outcome.segments[1:]
+    status = record.status.value
+    said = first.removeprefix(status) if first.startswith(status) else f" · {first}"
+    state, _, stopped = word.partition(", and ")
+    if stopped:
+        rest = (*rest, (f" · {stopped}", False))
+    return replace(outcome, segments=((f"{state}{said}", False), *rest))
 
 
 def _answers(record: Record) -> str:

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
 from gateway.domain.records import Record
@@ -27,6 +28,7 @@ from gateway.policy.calls.changed_paths import (
     list_deleted,
     rank_command,
 )
+from gateway.policy.calls.patches import count_lines
 from gateway.policy.calls.path_uses import PathEffect, PathUse
 from gateway.policy.calls.paths import MAX_PATH, components, is_root, is_systems, lies_outside
 from gateway.policy.calls.tool_names import Family, words_of
@@ -54,6 +56,12 @@ _WEIGHT = {
          Role.FLAG, Role.ACTION, Role.INPUT, Role.NESTED, Role.UNKNOWN)
     )
 }  # fmt: skip
+_PATCHES = ("diff", "patch")
+_REPLACED = (
+    ("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"),
+    ("search", "replace"),
+)  # fmt: skip
+_MOST_COMPARED = 4_000  # characters of a text and what stands for it
 _TITLES = ("subject", "title")
 # Variables by which other code runs, or the same code elsewhere.
 _STEERING = re.compile(
@@ -232,10 +240,35 @@ def _say_paths(record: Record, call: Touches, paths: list[PathUse], room: Room) 
     said = [_ours(f"{verb} "), *_some(named, room.words, 1)]
     if others > 0:
         said.append(_ours(f", touches {others} more"))
+    elif verb == "Changes" and len(named) == 1 and (counts := _count_changes(record.arguments)):
+        said.append(_ours(f" (+{counts[0]} −{counts[1]})"))  # noqa: RUF001 (the sign of a diff)
     home = components(record.request.context.cwd) if record.request.context.cwd else None
     if home and any(lies_outside(one.text, home, call.base) for one in paths):
         said.append(_ours(", outside its folder"))
     return said
+
+
+def _count_changes(arguments: dict[str, Any]) -> tuple[int, int] | None:
+    """Return how many lines a change of one file adds and takes away, None where that is not
+    certain: a switch that is on may have it done many times."""
+    if any(value is True for value in arguments.values()):
+        return None
+    patches = [arguments[name] for name in _PATCHES if isinstance(arguments.get(name), str)]
+    pairs = [
+        (str(arguments[old]), str(arguments[new]))
+        for old, new in _REPLACED
+        if isinstance(arguments.get(old), str) and isinstance(arguments.get(new), str)
+    ]
+    if len(patches) + len(pairs) != 1:
+        return None
+    if patches:
+        return count_lines(patches[0])
+    if sum(map(len, pairs[0])) > _MOST_COMPARED:
+        return None
+    before, after = (text.splitlines() for text in pairs[0])
+    steps = [one for one in SequenceMatcher(None, before, after).get_opcodes() if one[0] != "equal"]
+    added = sum(stop - start for _, _, _, start, stop in steps)
+    return added, sum(stop - start for _, start, stop, _, _ in steps)
 
 
 def _say_path(path: PathUse, base: str | None) -> str:

@@ -209,6 +209,7 @@ async def test_either_way_is_enough(world: World) -> None:
     assert (done.status, done.stepped) == (Status.APPROVED, (BY_NUMBER,))
     record, _ = await asked(world, EITHER)
     first = await world.core.requests.decide(click(record, confirmed=True))
+    assert (await world.core.requests.get(record.id)).quorum == 2
     assert (first.status, first.quorum, len(first.votes)) == (Status.PENDING, 2, 1)
     tap = click(first, confirmed=True, identity=identity("bob"))
     assert (await world.core.requests.decide(tap)).status is Status.APPROVED

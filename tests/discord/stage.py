@@ -149,8 +149,13 @@ class Stage:
         channel: Channel | None = None,
         wait: bool = True,
     ) -> Interaction:
-        """Press a button as a person does."""
+        """Press a button as a person does; what stands behind "More…", after that."""
         place = channel or self.server.channel
+        if label not in buttons(message) and "More…" in buttons(message):
+            more = await who.click(self.server.app, place, message, "More…")
+            if not more.private or label not in buttons(more.private[0]):
+                return more
+            message = more.private[0]
         return await who.click(self.server.app, place, message, label, wait=wait)
 
     async def asked(self, **changes: Any) -> tuple[Record, Json]:

@@ -7,6 +7,7 @@ import pytest
 from gateway.domain.risk_rules import RiskRule
 from gateway.models import Origin, Reason, RiskLevel, Status
 from tests.discord.interactions import OPEN_MODAL
+from tests.discord.messages import shown_text
 from tests.discord.person import Person
 from tests.discord.stage import Stage, labels, private_text, told_privately
 from tests.discord.town import EVERYTHING
@@ -99,9 +100,9 @@ async def test_25_nobody_approves_their_own_dangerous_request(stage: Stage) -> N
     record, card = await stage.asked(
         origin=Origin(channel="discord", sender=stage.server.ann.id), arguments={"command": "drop"}
     )
-    done = await stage.click(stage.server.ann, card, "Approve…")
+    done = await stage.click(stage.server.ann, card, "Review…")
     assert "asked for this yourself" in private_text(done)
-    view = await stage.click(stage.server.bob, card, "Approve…")
+    view = await stage.click(stage.server.bob, card, "Review…")
     await stage.click(stage.server.bob, view.private[0], "Approve: I have read it")
     assert (await stage.ended(record)).status is Status.APPROVED
 
@@ -136,7 +137,7 @@ async def test_27_a_quorum_counts_people_and_one_denial_ends_it(stage: Stage) ->
     assert "Approve" in labels(his.private[0])
     await stage.click(stage.server.bob, card, "Approve")
     assert (await stage.ended(record)).status is Status.APPROVED
-    await stage.shows(card, "approved by ann and bob")
+    await stage.shows(card, "Approved by ann and bob")
     record, card = await stage.asked()
     await stage.click(stage.server.ann, card, "Approve")
     opened = await stage.click(stage.server.bob, card, "Deny")
@@ -251,7 +252,7 @@ async def test_someone_says_that_they_are_looking(stage: Stage) -> None:
     await stage.click(stage.server.bob, card, "Not looking")
     await stage.shows(card, "ann is looking at it")
     await stage.click(stage.server.ann, card, "Not looking")
-    await stage.seen(lambda: "I'm looking" in labels(card))
+    await stage.seen(lambda: "is looking at it" not in shown_text(card))
 
 
 async def test_row_49_a_nickname_like_an_approvers_admits_nobody(stage: Stage) -> None:

@@ -17,14 +17,14 @@ from tests.world import over_http
 async def test_a_card_is_posted_and_approved_with_one_tap(stage: Stage) -> None:
     """The card shows what will run; after the tap it says who decided, and has no buttons."""
     record, card = await stage.asked(arguments={"command": "rm -rf build"})
-    assert {"Approve", "Deny", "Details"} <= labels(card)
+    assert labels(card) == {"Approve", "Deny", "More…"}
     text = await stage.shows(card, "Approval needed", "rm -rf build", record.id[:8])
     assert "<t:" in text
     done = await stage.click(stage.server.ann, card, "Approve")
     assert not done.failed
     assert (await stage.ended(record)).status is Status.APPROVED
     await stage.shows(card, "Approved", "ann")
-    assert labels(card) == set()
+    assert labels(card) == {"Details"}
 
 
 async def test_a_denial_carries_its_reason(stage: Stage) -> None:
@@ -55,7 +55,10 @@ async def test_arguments_are_edited_in_a_modal(stage: Stage) -> None:
     """What is typed is what runs; the card says that it was changed, and how."""
     record, card = await stage.asked(arguments={"path": "/", "force": True})
     opened = await stage.click(stage.server.ann, card, "Edit")
-    await stage.server.ann.submit(opened, arguments='{"path": "/tmp/x", "force": false}')
+    shown = await stage.server.ann.submit(opened, arg0="/tmp/x", arg1="false")
+    assert '+   "path": "/tmp/x"' in private_text(shown)
+    assert not (await stage.core.requests.get(record.id)).final
+    await stage.click(stage.server.ann, shown.private[0], "Approve these changes")
     ended = await stage.ended(record)
     assert ended.decision is not None and ended.decision.action is Action.EDIT
     assert ended.decision.arguments == {"path": "/tmp/x", "force": False}
@@ -66,9 +69,12 @@ async def test_a_bad_edit_decides_nothing(stage: Stage) -> None:
     """What is no JSON object is refused with a sentence, and the request still waits."""
     record, card = await stage.asked()
     for text in ("{", "[]", '{"a":1,"a":2}'):
-        opened = await stage.click(stage.server.ann, card, "Edit")
+        opened = await stage.click(stage.server.ann, card, "Edit as JSON")
         done = await stage.server.ann.submit(opened, arguments=text)
         assert "Nothing was decided" in private_text(done)
+        again = await stage.click(stage.server.ann, done.private[0], "Edit again")
+        field = again.answer_data["components"][1]["component"]
+        assert field["value"] == text
     assert not (await stage.core.requests.get(record.id)).final
 
 

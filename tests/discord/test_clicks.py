@@ -236,7 +236,7 @@ async def test_14_an_expired_request_cannot_be_approved(stage: Stage) -> None:
     await stage.shows(card, "Expired")
     done = await _pressed_late(stage, before, card)
     assert "expired" in await told_privately(done)
-    assert labels(card) == set()
+    assert labels(card) == {"Details"}
 
 
 async def test_15_a_card_elsewhere_or_another_id_decides_nothing(stage: Stage) -> None:
@@ -344,7 +344,7 @@ async def test_19_a_process_killed_between_decision_and_edit_leaves_a_true_card(
             # The dead one's lease on the copy runs out, and the other looks at it.
             await stage.outbox.mark("discord", record.id)
             await stage.shows(card, "Approved", "ann")
-            assert labels(card) == set()
+            assert labels(card) == {"Details"}
         finally:
             await second.stop()
 

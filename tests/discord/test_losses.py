@@ -66,7 +66,7 @@ async def test_a_passing_loss_heals(stage: Stage, loss: str) -> None:
     place.overwrites.clear()
     await decide(stage, record)
     assert "Approved" in await stage.shows(card, "Approved")
-    assert labels(card) == set()
+    assert labels(card) == {"Details"}
 
 
 async def test_a_deleted_card_is_posted_again(stage: Stage) -> None:
@@ -162,7 +162,7 @@ async def test_a_refused_tap_repairs_the_card(stage: Stage) -> None:
     assert "Approve" in labels(card)
     done = await stage.click(stage.server.bob, card, "Approve")
     await stage.shows(card, "Approved")
-    assert labels(card) == set()
+    assert labels(card) == {"Details"}
     async with asyncio.timeout(20):
         while "decided already" not in private_text(done):
             await moment()

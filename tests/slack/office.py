@@ -31,7 +31,7 @@ PEOPLE = (
     Person(name="eve", identities=("slack:T1/UEVE",)),
     Person(name="root", identities=("token:root",), admin=True),
 )
-BUTTONS = ["Approve", "Deny…", "Remember…", "Details"]
+BUTTONS = ["Approve", "Deny…", "More…"]
 ROUTE = Route(approvers=("ann", "bob"), targets=("slack:T1/C1",))
 
 
@@ -126,6 +126,10 @@ class Office:
         """Wait until somebody sees this page of the full view."""
         await self.slack.until(lambda: f"Page {number}" in self.modal_says(human))
 
+    async def told_in_modal(self, human: Human, part: str) -> None:
+        """Wait until somebody's modal says this."""
+        await self.slack.until(lambda: part in self.modal_says(human))
+
     def modal_buttons(self, human: Human) -> list[str]:
         """Return the labels of the buttons in somebody's modal."""
         seen = human.buttons(human.modal.view["blocks"])
@@ -153,6 +157,8 @@ def words(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         if isinstance(value.get("text"), str):
             yield value["text"]
+        if value.get("type") == "user":
+            yield f"<@{value['user_id']}>"
         for name, one in value.items():
             if name not in ("private_metadata", "value", "action_id"):
                 yield from words(one)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from adapters.slack import card_blocks as blocks
-from adapters.slack import modals
+from adapters.slack import edits, modals
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FullText
 from adapters.slack.home_tab import build_home
 from adapters.slack.payloads import ModalMetadata
@@ -34,6 +34,7 @@ from gateway.models import (
 )
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.ports.cards import card_of, full_view
+from gateway.ports.edits import edit_fields
 from gateway.ports.remember_options import scopes_of
 from tests.danger import WIDEST
 
@@ -258,8 +259,10 @@ def views() -> dict[str, Json]:
         "abort": modals.build_abort(whole["pending"], form),
         "remember": modals.build_remember(whole["pending-git"], form, git, reach),
         "remember-nothing": modals.build_remember(whole["pending-high-risk"], form, (), {}),
-        "edit": modals.build_edit(whole["pending"], form),
-        "edit-too-long": modals.build_edit(whole["pending-long"], form),
+        "edit": edits.build_field_form(whole["pending"], edit_fields(RECORDS["pending"]), form, {}),
+        "edit-too-long": edits.build_json_form(
+            whole["pending-long"], form, whole["pending-long"].editable
+        ),
         "check-edit": modals.build_edit_check(diff, replace(form, high=True)),
         "respond": modals.build_respond(whole["pending"], form),
         "answer": modals.build_answer(whole["question"], form),

@@ -51,11 +51,11 @@ async def test_18_a_stranger_is_told_privately_and_written_down(office: Office) 
 
 
 async def test_18_a_stranger_gets_no_form_and_no_details(office: Office) -> None:
-    """Deny and Details open a modal that says no, and shows nothing of the request."""
+    """Deny and More open a modal that says no, and shows nothing of the request."""
     eve = office.slack.person("UEVE")
     office.slack.workspace().channels["C1"].members.add("UEVE")
     _, message = await office.asked(arguments={"command": "ls -la"})
-    for label in ("Deny…", "Details"):
+    for label in ("Deny…", "More…"):
         await eve.click(message, label)
         await office.slack.until(lambda: "not an approver" in office.modal_says(eve))
         assert "submit" not in eve.modal.view
@@ -91,9 +91,11 @@ async def test_20_who_asked_may_not_approve_high_risk(office: Office) -> None:
     origin = Claimed(channel="slack", sender="T1/UBOB")
     record, message = await office.asked(risk=HIGH, origin=origin)
     for human in (office.bob, other):
-        await human.click(message, "Approve")
-        await told(human, "You asked for this yourself")
-    await office.ann.click(message, "Approve")
+        await human.click(message, "Review…")
+        await office.told_in_modal(human, "ou asked for this yourself")
+    await office.ann.click(message, "Review…")
+    await office.slack.until(lambda: "Approve" in office.modal_buttons(office.ann))
+    await office.ann.click_modal("Approve")
     assert (await office.ended(record)).status is Status.APPROVED
 
 
@@ -102,14 +104,12 @@ async def test_20_high_risk_asks_are_you_sure(office: Office) -> None:
     click that says of itself that nobody was asked."""
     record, message = await office.asked(risk=HIGH)
     office.ann.confirms = False
+    await office.ann.click(message, "Review…")
+    await office.slack.until(lambda: "Approve" in office.modal_buttons(office.ann))
     with pytest.raises(AssertionError):
-        await office.ann.click(message, "Approve")
+        await office.ann.click_modal("Approve")
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING
-    block, button = next(
-        pair
-        for pair in office.ann.buttons(message.blocks)
-        if pair[1]["action_id"] == Act.APPROVE_SURE
-    )
+    block, button = office.ann.buttons(message.blocks)[0]
     forged = {**button, "action_id": Act.APPROVE.value}
     payload = office.ann.payloads.on_message("C1", message, block, forged)
     assert (await office.slack.deliveries.interaction(payload)).ok
@@ -117,7 +117,7 @@ async def test_20_high_risk_asks_are_you_sure(office: Office) -> None:
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING
     await told(office.ann, "confirm")
     office.ann.confirms = True
-    await office.ann.click(message, "Approve")
+    await office.ann.click_modal("Approve")
     assert (await office.ended(record)).status is Status.APPROVED
 
 
@@ -319,7 +319,9 @@ async def test_who_may_not_claim_is_written_down(office: Office) -> None:
     eve = office.slack.person("UEVE")
     office.slack.workspace().channels["C1"].members.add("UEVE")
     record, message = await office.asked()
-    await eve.choose(message, "I'm looking at it")
+    block, button = eve.buttons(message.blocks)[-1]
+    forged = {**button, "action_id": Act.CLAIM.value}
+    await office.slack.deliveries.interaction(eve.payloads.on_message("C1", message, block, forged))
     await told(eve, "You are not an approver")
     refused = await office.until_event("refused")
     assert (refused.agent, refused.data["request_id"]) == ("slack:T1/UEVE", record.id)

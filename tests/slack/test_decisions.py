@@ -36,7 +36,7 @@ async def test_one_tap_approves(office: Office) -> None:
     done = await office.ended(record)
     assert done.status is Status.APPROVED
     await office.card_says(message, "Approved by ann")
-    assert labels(office.ann, message) == []
+    assert labels(office.ann, message) == ["Details"]
     assert "ls" in shown(message)
 
 
@@ -167,7 +167,7 @@ async def test_after_my_vote_details_offer_me_no_approve(slack: Slack, world: Wo
         await office.bob.click(message, "Approve")
         await office.card_says(message, "1 of 2 approvals: bob")
         for human, offered in ((office.bob, False), (office.ann, True)):
-            await human.click(message, "Details")
+            await human.more(message, "Details")
             await office.page(human, 1)
             assert ("Approve" in office.modal_buttons(human)) == offered
             assert ("You approved; waits for 1 more: ann" in office.modal_says(human)) != offered
@@ -247,7 +247,7 @@ async def test_30_decided_elsewhere_every_copy_shows_it(slack: Slack, world: Wor
         await world.core.requests.decide(click(record))
         for copy in (message, slack.messages("DBOB")[0]):
             await office.card_says(copy, "Approved by ann")
-            assert labels(office.bob, copy) == []
+            assert labels(office.bob, copy) == ["Details"]
 
 
 async def test_31_the_result_is_appended_and_rings(office: Office) -> None:
@@ -267,7 +267,7 @@ async def test_31_the_result_is_appended_and_rings(office: Office) -> None:
 async def test_claiming_tells_the_others(office: Office) -> None:
     """I'm looking at it: everybody sees who is."""
     _, message = await office.asked()
-    await office.bob.choose(message, "I'm looking at it")
+    await office.bob.more(message, "I'm looking at it")
     await office.card_says(message, "bob is looking at it")
 
 
@@ -276,7 +276,7 @@ async def test_a_stale_form_is_refused(office: Office) -> None:
     await put_in_force(office.world, replace(ROUTE, quorum=2))
     record, message = await office.asked()
     bob = office.bob
-    await bob.click(message, "Remember…")
+    await bob.more(message, "Remember…")
     await form(bob, "remember")
     edited = click(record, Action.EDIT, arguments={"command": "ls -la"})
     await office.world.core.requests.decide(edited)

@@ -172,7 +172,7 @@ async def test_07_what_does_not_fit_is_attached_and_approved_from_the_full_view(
     """The card has no Approve; the file holds every byte; the last page of Details approves."""
     record, message = await office.asked(arguments=LONG)
     await office.card_says(message, "The full text is attached in the thread.")
-    assert labels(office.ann, message) == ["Deny…", "Details"]
+    assert labels(office.ann, message) == ["Read it all…", "Deny…", "More…"]
     (reply,) = office.slack.thread("C1", message.ts)
     file = office.slack.workspace().files[reply.files[0]]
     assert file.content is not None
@@ -180,7 +180,7 @@ async def test_07_what_does_not_fit_is_attached_and_approved_from_the_full_view(
     assert record.digest in file.title
 
     ann = office.ann
-    await ann.click(message, "Details")
+    await ann.click(message, "Read it all…")
     await form(ann, "read")
     await office.slack.until(lambda: "Page 1" in office.modal_says(ann))
     assert "Approve" not in [e["text"]["text"] for _, e in ann.buttons(ann.modal.view["blocks"])]
@@ -201,7 +201,7 @@ async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Off
     record, message = await office.asked(arguments=LONG)
     await office.card_says(message, "cannot be approved in Slack")
     ann = office.ann
-    await ann.click(message, "Details")
+    await ann.click(message, "Read it all…")
     await office.slack.until(lambda: ann.has_modal and "Page 1" in office.modal_says(ann))
     page = 1
     while "Next ▶" in office.modal_buttons(ann):
@@ -213,7 +213,7 @@ async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Off
     await ann.slash("/approvals", f"approve {record.id}", "C1")
     await office.slack.until(lambda: any("cannot be approved here" in t for t in ann.private()))
     block, button = next(
-        pair for pair in ann.buttons(message.blocks) if pair[1]["text"]["text"] == "Details"
+        pair for pair in ann.buttons(message.blocks) if pair[1]["text"]["text"] == "Read it all…"
     )
     forged = {**button, "action_id": Act.APPROVE.value}
     payload = ann.payloads.on_message("C1", message, block, forged)
@@ -264,7 +264,8 @@ async def test_a_thread_takes_the_card_its_file_and_its_replies(slack: Slack, wo
         )
         await office.card_says(card, "Approved by")
         # Nobody is called any more: these two decided.
-        assert "<@UANN> <@UBOB>" in shown(card)
+        assert "<@UANN>" in shown(card)
+        assert "<@UBOB>" in shown(card)
         assert "<@UBOB2>" not in shown(card)
         assert "<!subteam" not in shown(card)
         assert slack.messages("C1") == [root]

@@ -57,12 +57,12 @@ async def test_33_a_late_edit_never_undoes_a_decision(office: Office) -> None:
     await put_in_force(office.world, replace(ROUTE, quorum=2))
     office.slack.faults.plan("chat.update", Fault.UNAVAILABLE, times=1)
     record, message = await office.asked()
-    await office.bob.choose(message, "I'm looking at it")
+    await office.bob.more(message, "I'm looking at it")
     await office.bob.click(message, "Approve")
     await office.ann.click(message, "Approve")
     await office.ended(record)
     await office.slack.until(lambda: "Approved by bob and ann" in shown(message), seconds=20)
-    assert labels(office.ann, message) == []
+    assert labels(office.ann, message) == ["Details"]
 
 
 async def test_34_what_was_decided_before_a_crash_is_shown_after_it(
@@ -94,7 +94,7 @@ async def test_11_other_surfaces_parse_nothing_either(office: Office) -> None:
     tool = "rm <!channel> <@U1>"
     record, message = await office.asked(tool=tool, hint="*bold* <!here>")
     ann = office.ann
-    await ann.click(message, "Details")
+    await ann.more(message, "Details")
     await form(ann, "read")
     await office.slack.until(lambda: "Page 1" in office.modal_says(ann))
     assert tool in office.modal_says(ann)

@@ -14,7 +14,9 @@ async def test_an_edit_is_checked_shown_as_a_diff_and_runs(office: Office) -> No
     """Broken JSON is refused in the form; what is confirmed is what the diff showed."""
     record, message = await office.asked()
     ann = office.ann
-    await ann.choose(message, "Edit…")
+    await ann.more(message, "Edit…")
+    await form(ann, "edit_fields")
+    await ann.click_modal("As JSON")
     await form(ann, "edit")
     for wrong in ("{", '{"a": 1, "a": 2}', "[]", '{"command": NaN}'):
         ann.fill("Arguments, as JSON", wrong)
@@ -44,9 +46,9 @@ async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(office: Offi
     await office.world.store.apply(replace(current, risks=(rule,)), by="test")
     record, message = await office.asked()
     ann = office.ann
-    await ann.choose(message, "Edit…")
-    await form(ann, "edit")
-    ann.fill("Arguments, as JSON", '{"command": "rm -rf build"}')
+    await ann.more(message, "Edit…")
+    await form(ann, "edit_fields")
+    ann.fill('"command"', "rm -rf build")
     await ann.submit()
     assert "high risk" not in office.modal_says(ann)
     await ann.submit()
@@ -62,7 +64,7 @@ async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(office: Offi
 async def test_responding_and_stopping(office: Office) -> None:
     """A result instead of running, and a denial that stops the turn, reach the agent."""
     record, message = await office.asked()
-    await office.ann.choose(message, "Respond instead…")
+    await office.ann.more(message, "Respond instead…")
     await form(office.ann, "respond")
     office.ann.fill("Result, given to the agent instead of running it", "42")
     await office.ann.submit()
@@ -70,7 +72,7 @@ async def test_responding_and_stopping(office: Office) -> None:
     assert done.decision is not None
     assert (done.decision.action, done.decision.result) == (Action.RESPOND, "42")
     record, message = await office.asked()
-    await office.ann.choose(message, "Deny and stop…")
+    await office.ann.more(message, "Deny and stop…")
     await form(office.ann, "abort")
     office.ann.fill("What stops", "Stop the agent")
     await office.ann.submit()
@@ -132,7 +134,7 @@ async def test_secrets_are_not_asked_for_in_slack(office: Office) -> None:
     _, message = await office.asked(
         kind=Kind.QUESTION, arguments={}, questions=questions, allowed=allowed
     )
-    assert labels(office.ann, message) == ["Deny…", "Details", "I'm looking at it"]
+    assert labels(office.ann, message) == ["Deny…", "More…"]
     assert "answer in the inbox" in shown(message)
 
 
@@ -142,7 +144,7 @@ async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Off
     command = {"command": "git log --oneline -n 5"}
     record, message = await office.asked(kind=Kind.COMMAND, arguments=command)
     ann = office.ann
-    await ann.click(message, "Remember…")
+    await ann.more(message, "Remember…")
     await form(ann, "remember")
     assert "exactly this: `" in office.modal_says(ann)
     assert "It would have covered" in office.modal_says(ann)
@@ -196,7 +198,7 @@ async def test_a_pass_is_given_in_the_form(office: Office) -> None:
     record, message = await office.asked(kind=Kind.COMMAND, arguments={"command": "make lint"})
     ann = office.ann
     for life in ("Until revoked", "For the next 5, within an hour"):
-        await ann.click(message, "Remember…")
+        await ann.more(message, "Remember…")
         await form(ann, "remember")
         says = office.modal_says(ann)
         assert "a pass, 8 hours at most: everything but high risk" in says
@@ -223,7 +225,7 @@ async def test_no_pass_is_offered_to_who_may_not_give_it(office: Office) -> None
     _, message = await office.asked(
         tool="sh", kind=Kind.COMMAND, arguments={"command": "make lint"}
     )
-    await office.ann.click(message, "Remember…")
+    await office.ann.more(message, "Remember…")
     await form(office.ann, "remember")
     assert "exactly this" in office.modal_says(office.ann)
     assert "a pass" not in office.modal_says(office.ann)

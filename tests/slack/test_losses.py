@@ -59,7 +59,7 @@ async def test_a_passing_loss_heals(office: Office, why: str) -> None:
     await office.slack.until(lambda: office.slack.faults.happened)
     await office.desk.requests.decide(click(record))
     await office.card_says(message, "Approved by ann")
-    assert labels(office.ann, message) == []
+    assert labels(office.ann, message) == ["Details"]
 
 
 async def test_a_deleted_card_is_posted_again(office: Office) -> None:

@@ -69,19 +69,23 @@ def test_slack_takes_every_modal(name: str) -> None:
     checked_view(view, view["type"])
 
 
-def test_the_body_is_the_same_before_and_after() -> None:
-    """Deciding changes neither what ran nor what the agent said."""
+def test_a_card_that_ended_is_two_lines() -> None:
+    """How it ended, and the head, which is the same as before; the rest is behind Details."""
     before, after = (states.messages()[name][1] for name in ("pending", "denied"))
-    body = [[one for one in made if one["type"] == "rich_text"] for made in (before, after)]
-    assert body[0] == body[1]
+    assert [one["block_id"] for one in after] == ["ended", "head", "actions"]
+    assert after[1] == before[0]
+    assert [one["text"]["text"] for one in after[2]["elements"]] == ["Details"]
 
 
-def test_high_risk_asks_twice_and_says_so() -> None:
-    """The approve button of a high-risk card has a confirmation, others have none."""
-    for name, confirms in (("pending-high-risk", True), ("pending", False)):
-        buttons = states.messages()[name][1][-1]["elements"]
-        assert ("confirm" in buttons[0]) is confirms
-        assert buttons[0]["action_id"] == ("approve_confirmed" if confirms else "approve")
+def test_high_risk_is_reviewed_first() -> None:
+    """No Approve on the card of what is high risk: Review… opens all of it."""
+    for name, act, said in (
+        ("pending-high-risk", "details", "Review…"),
+        ("pending", "approve", "Approve"),
+    ):
+        first, *_ = states.messages()[name][1][-1]["elements"]
+        assert "confirm" not in first
+        assert (first["action_id"], first["text"]["text"]) == (act, said)
 
 
 def test_lock_screens_show_no_arguments() -> None:

@@ -179,8 +179,8 @@ async def test_43_home_approves_only_what_it_shows_whole(office: Office) -> None
     await ann.open_home()
     await office.slack.until(lambda: "UANN" in office.slack.workspace().homes)
     seen = [one["text"]["text"] for _, one in ann.buttons(ann.home["blocks"])]
-    assert seen == ["Deny…", "Details"]
-    await ann.click_home("Details")
+    assert seen == ["Read it all…", "Deny…", "More…"]
+    await ann.click_home("Read it all…")
     await office.page(ann, 1)
     assert "rm -rf /" in office.modal_says(ann)
     assert "Approve" in office.modal_buttons(ann)

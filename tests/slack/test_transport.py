@@ -275,7 +275,7 @@ async def test_41_every_interaction_is_acked_at_once(
     office.slack.faults.plan("users.info", Fault.HANGS, times=20)
     for _, message in asked:
         await office.ann.click(message, "Approve")
-        await office.bob.click(message, "Details")
+        await office.bob.click(message, "More…")
     await office.ann.slash("/approvals", "list", "C1")
     assert all(ack.ok for ack in office.slack.deliveries.acks)
     office.slack.faults.hangs_end.set()

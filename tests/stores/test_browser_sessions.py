@@ -211,13 +211,12 @@ async def test_who_approves_at_one_level_of_risk_alone_signs_in(
     world: World, logins: RedisLogins
 ) -> None:
     """A route admits at any of its levels; out of that level, they are signed out."""
-    policy, chat = await world.store.policy(), Identity(platform="chat", id="u9")
-    rules = RulesByRisk(high=LevelRules(approvers=(chat.written,)))
+    policy, token = await world.store.policy(), Identity(platform="token", id="u9")
+    rules = RulesByRisk(high=LevelRules(approvers=(token.written,)))
     routes = (replace(policy.routes[0], risk=rules), *policy.routes[1:])
     await world.store.apply(replace(policy, routes=routes), by="test")
-    code, _ = await logins.invite_known(chat, way="chat")
-    session = await logins.redeem(code, address="")
-    assert await logins.who(session) == chat
+    session = await logins.redeem(await logins.invite("u9"), address="")
+    assert await logins.who(session) == token
     policy = await world.store.policy()
     closed = (replace(policy.routes[0], risk=RulesByRisk()), *policy.routes[1:])
     await world.store.apply(replace(policy, routes=closed), by="test")

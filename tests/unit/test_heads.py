@@ -78,7 +78,17 @@ def test_a_command_is_said_by_what_weighs_most(command: str, head: str) -> None:
         (
             "edit_file",
             {"path": "shop/tax.py", "old_string": "a", "new_string": "b"},
-            'Changes "shop/tax.py"',
+            'Changes "shop/tax.py" (+1 −1)',  # noqa: RUF001 (the sign of a diff)
+        ),
+        (
+            "edit_file",
+            {"path": "a.py", "old_string": "a", "new_string": "b", "replace_all": True},
+            'Changes "a.py"',
+        ),
+        (
+            "edit_file",
+            {"path": "a.py", "diff": "@@ -1,2 +1,1 @@\n-one\n-two\n+three\n"},
+            'Changes "a.py" (+1 −2)',  # noqa: RUF001 (the sign of a diff)
         ),
         (
             "write_file",

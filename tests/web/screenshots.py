@@ -151,8 +151,7 @@ async def answering(box: Inbox, camera: Camera) -> None:
     page = camera.page
     record = await shown(box, camera, **HIGH_RISK)
     await page.press("Edit")
-    changed = '{"order": "A-10477", "amount": 249.0, "currency": "EUR", "notify": true}'
-    await page.fill("[data-key=edit]", changed)
+    await page.fill("[data-key^=arg1]", "249.0")
     await page.press("Show the changes")
     await page.until("document.querySelector('.panel .added')")
     await camera.take("edit with its diff")
@@ -239,6 +238,7 @@ async def remembering(box: Inbox, camera: Camera) -> None:
     await camera.take("just approved")
     record = await shown(box, camera, **HIGH_RISK)
     await page.press("Edit")
+    await page.press("As JSON")
     await page.until("document.querySelector('[data-key=edit]')")
     await page.send("Network.enable")
     await page.send("Network.setBlockedURLs", urls=["*?whole=1"])

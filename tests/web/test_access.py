@@ -95,7 +95,7 @@ async def panels(box: Inbox, page: Page) -> None:
     """Open each panel of a card, and decide."""
     risky = await box.ask(**HIGH_RISK)
     await see(page, risky)
-    for opener in ("Approve", "Back", "Deny with a reason", "Respond instead", "Edit"):
+    for opener in ("Approve", "Back", "Deny with a reason", "Respond instead", "Edit", "As JSON"):
         await page.press(opener, card(risky))
     await page.until(f"{card(risky)}.querySelector('[data-key=edit]')")
     await page.fill("[data-key=edit]", '{"amount": 5}')

@@ -107,6 +107,7 @@ async def test_an_edit_shows_its_diff_before_it_is_sent(box: Inbox, page: Page) 
     """What changes is seen, and exactly that is approved; a later keystroke takes it back."""
     record = await box.ask(tool="pay", arguments={"amount": 900})
     await page.press("Edit")
+    await page.press("As JSON")
     await page.fill("[data-key=edit]", '{"amount": 9')
     await page.press("Show the changes")
     await page.until(f"{card(record)}.textContent.includes('This is not JSON')")
@@ -171,11 +172,12 @@ async def test_long_text_must_be_opened_before_approving(box: Inbox, page: Page)
 async def test_secrets_are_revealed_to_those_who_may_and_that_is_written_down(
     box: Inbox, page: Page
 ) -> None:
-    """Masked until then, masked again after a change; an edit needs the reveal first."""
+    """Masked until then, masked again after a change; an edit as JSON needs the reveal first."""
     record = await box.ask(**MASKED)
     await page.until(f"{card(record)}.textContent.includes('⟨secret of')")
     assert SECRET not in await page.evaluate("document.body.innerHTML")
     await page.press("Edit")
+    await page.press("As JSON")
     await page.until(f"{card(record)}.textContent.includes('must be revealed before')")
     assert await box.events("revealed") == []
     await page.press("Reveal secrets", f"{card(record)}.querySelector('.panel')")
@@ -373,10 +375,39 @@ async def test_hostile_words_of_a_question_are_shown(box: Inbox, page: Page) -> 
     assert "⟨U+200B⟩" in text
 
 
+async def test_an_edit_has_a_field_for_each_argument(box: Inbox, page: Page) -> None:
+    """Each of its own type; a masked one is empty and stays as it is; what the schema refuses is
+    said, and what was typed is still there."""
+    limits = {"properties": {"amount": {"type": "number", "maximum": 1000}}}
+    arguments = {"amount": 900.0, "sure": True, "token": SECRET}
+    record = await box.ask(tool="pay", arguments=arguments, schema=limits)
+    await page.press("Edit")
+    await page.until(f"{card(record)}.querySelector('[data-key^=arg0]')")
+    assert SECRET not in await page.evaluate("document.body.innerHTML")
+    assert not await page.evaluate(
+        f"[...{card(record)}.querySelectorAll('.panel input, .panel textarea')]"
+        f".some((one) => one.value.includes('{SECRET}'))"
+    )
+    await page.fill("[data-key^=arg0]", "5000")
+    await page.press("Show the changes")
+    await page.until(f"{card(record)}.textContent.includes('do not fit')")
+    assert await page.evaluate(f"{card(record)}.querySelector('[data-key^=arg0]').value") == "5000"
+    await page.fill("[data-key^=arg0]", "50.0")
+    chosen = "document.querySelector('[data-key^=arg1]')"
+    await page.evaluate(f"{chosen}.value = 'false'")
+    await page.evaluate(f"{chosen}.dispatchEvent(new Event('change', {{ bubbles: true }}))")
+    await page.press("Show the changes")
+    await page.press("Approve with these changes")
+    await page.until(f"{card(record)}.classList.contains('approved')")
+    found = (await box.get(record)).edited
+    assert str(found) == str({"amount": 50.0, "sure": False, "token": SECRET})
+
+
 async def test_an_edit_keeps_every_digit(box: Inbox, page: Page) -> None:
     """Numbers that JavaScript would round or rewrite reach the decision as they were typed."""
     record = await box.ask(tool="pay", arguments={"amount": 1249.0, "account": 12345678})
     await page.press("Edit")
+    await page.press("As JSON")
     await page.fill("[data-key=edit]", '{"amount": 1249.0, "account": 9007199254740991}')
     await page.press("Show the changes")
     await page.press("Approve with these changes")

@@ -121,6 +121,7 @@ async def test_a_stale_tap_is_explained(box: Inbox, page: Page) -> None:
     """Who lost the race reads who won, on the card itself."""
     record = await box.ask(**COMMAND)
     await page.press("Edit")
+    await page.press("As JSON")
     await page.until(f"{card(record)}.querySelector('[data-key=edit]')")
     # The page hears of the change and cannot read it: it still shows the buttons.
     await page.send("Network.enable")
@@ -250,6 +251,7 @@ async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(box: Inbox, 
     box.gateway.core.writer.forget_policy()
     record = await box.ask(tool="pay", arguments={"amount": 900})
     await page.press("Edit")
+    await page.press("As JSON")
     await page.fill("[data-key=edit]", '{"amount": 900000}')
     await page.press("Show the changes")
     await page.press("Approve with these changes")

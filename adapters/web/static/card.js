@@ -25,10 +25,11 @@ export function card(item, view) {
 export function body(item, view) {
   const pending = item.status === "pending";
   const shown = pending || item.opened ? content(item, view) : [];
-  const asked = [facts(item), ...because(item), ...(pending || item.opened ? words(item, view) : [])];
+  const whole = pending || item.opened;
+  const asked = whole ? [...found(item), ...(pending ? warnings(item) : []), facts(item), ...because(item), ...words(item, view)] : [];
   return pending
-    ? [head(item), ...shown, ...found(item), ...warnings(item), ...asked]
-    : [state(item), head(item), ...ending(item), ...shown, ...found(item), ...asked];
+    ? [head(item), ...shown, ...asked]
+    : [state(item), head(item), ...ending(item), ...shown, ...asked];
 }
 
 function head(item) {
@@ -40,8 +41,10 @@ function head(item) {
 }
 
 function state(item) {
-  return make("p", { class: "eyebrow" }, make("span", { class: "state" }, `${SIGN[item.status]} ${item.word}`),
-    make("span", { class: "when" }, clock(item.decided_at ?? item.created)), make("span", { class: "place" }));
+  const ended = item.ending ? line(item.ending) : [item.word];
+  return make("p", { class: "outcome" }, make("span", { class: "state" }, `${SIGN[item.status]} `, ...ended),
+    make("span", { class: "when" }, `, ${clock(item.decided_at ?? item.created)}`),
+    ...(item.result ? [" · ", make("span", { class: "result" }, ...line(item.result))] : []), make("span", { class: "place" }));
 }
 
 function facts(item) {
@@ -130,9 +133,8 @@ function more(item, view) {
 
 function ending(item) {
   const made = [];
-  if (item.outcome) made.push(make("p", { class: "outcome" }, ...line(item.outcome)));
+  if (item.opened && item.progress) made.push(make("p", { class: "result" }, item.progress));
   if (!item.opened && item.changed_by) made.push(make("p", { class: "result" }, ...line(item.changed_by)));
-  if (item.result) made.push(make("p", { class: "result" }, ...line(item.result)));
   if (item.note) made.push(make("p", { class: "result" }, "Note for the record: ", ...line(item.note)));
   return made;
 }

@@ -99,28 +99,67 @@ function reason(item, view) {
       button(view, view.anotherPlan, { key: "feedback", class: "strong", run: () => deny(true) })));
 }
 
+// A field for each argument, or all of them as JSON; what they change is shown before it is sent.
 function edit(item, view) {
-  if (item.editable === null) {
-    return make("div", { class: "stack" }, make("p", {}, "This holds masked secrets. They must be revealed before it can be edited."),
-      button(view, "Reveal secrets", { key: "reveal-edit", class: "strong", run: () => view.acts.reveal(item) }));
-  }
   const { draft } = view;
-  if (!("edit" in draft.text)) draft.text.edit = item.editable;
-  const rows = Math.min(20, Math.max(4, draft.text.edit.split("\n").length + 1));
-  const words = area(item, view, "edit", { rows: String(rows), class: "code", spellcheck: "false" });
-  words.element.addEventListener("input", () => { if (draft.changed) { draft.changed = null; words.element.closest(".panel")?.querySelector(".checked")?.remove(); } });
-  const made = make("div", { class: "stack" }, labelled("Arguments that will run, as JSON", words.element),
-    button(view, "Show the changes", { key: "compare", class: "strong", run: () => view.acts.compare(item, words.read()) }));
+  const fields = item.edit_fields;
+  const raw = Boolean(draft.text["edit-raw"]) || !fields.length;
+  const made = make("div", { class: "stack" });
+  if (raw && item.editable === null) {
+    made.append(make("p", {}, "This holds masked secrets. They must be revealed before it can be edited as JSON."),
+      button(view, "Reveal secrets", { key: "reveal-edit", class: "strong", run: () => view.acts.reveal(item) }));
+  } else {
+    const typed = raw ? asJson(item, view) : asFields(item, view);
+    made.append(...typed.elements, button(view, "Show the changes", { key: "compare", class: "strong", run: () => view.acts.compare(item, typed.read()) }));
+    made.addEventListener("input", () => { if (draft.changed) { draft.changed = null; made.querySelector(".checked")?.remove(); } });
+  }
+  const turn = () => { draft.text["edit-raw"] = !raw; draft.changed = null; view.acts.redraw(item); };
+  if (fields.length) made.append(button(view, raw ? "As fields" : "As JSON", { key: "edit-raw", decides: false, run: turn }));
   if (draft.changed) {
-    const send = () => view.acts.decide(item, { action: "edit", edited: draft.changed.text, ...step?.typed(), confirmed: Boolean(high) });
+    const { text, fields: changed } = draft.changed;
     // What is high risk only as edited, the gateway says when it is sent.
     const control = item.controls.find((one) => one.action === "edit");
     const high = control?.confirm ?? draft.changed.high;
     const step = high && item.numbered ? number(item, view, control) : null;
+    const send = () => view.acts.decide(item, { action: "edit", ...(changed ? { fields: changed } : { edited: text }), ...step?.typed(), confirmed: Boolean(high) });
     made.append(make("div", { class: "stack checked" }, diff(draft.changed.rows, "What your edit changes"), high ? make("p", { class: "sure" }, high) : null, step?.element,
       button(view, "Approve with these changes", { key: "send-edit", class: "approve", run: send })));
   }
   return made;
+}
+
+function asJson(item, view) {
+  const { text } = view.draft;
+  if (!("edit" in text)) text.edit = item.editable;
+  const rows = Math.min(20, Math.max(4, text.edit.split("\n").length + 1));
+  const words = area(item, view, "edit", { rows: String(rows), class: "code", spellcheck: "false" });
+  return { elements: [labelled("Arguments that will run, as JSON", words.element)], read: () => ({ text: words.read() }) };
+}
+
+function asFields(item, view) {
+  const made = item.edit_fields.map((one) => argument(item, view, one));
+  const read = () => ({ fields: Object.fromEntries(made.filter(({ read: now, one }) => now() !== one.value).map(({ read: now, one }) => [one.id, now()])) });
+  return { elements: made.map(({ element }) => element), read };
+}
+
+function argument(item, view, one) {
+  const key = `${one.id}-${item.digest.slice(0, 8)}`; // another's edit makes other fields
+  const options = { "data-of": item.id, autocomplete: "off", spellcheck: "false" };
+  const name = make("code", {}, ...line(one.label));
+  const hint = one.masked ? item.unchanged : one.kind === "json" ? "As JSON" : null;
+  let input;
+  if (one.kind === "boolean" || one.kind === "choice") {
+    const offered = one.kind === "boolean" ? [["true", "yes"], ["false", "no"]] : one.choices.map((choice, at) => [String(at), line(choice)]);
+    input = make("select", { "data-of": item.id }, ...offered.map(([value, words]) => make("option", { value }, ...[words].flat())));
+  } else if (one.kind === "lines" || one.kind === "json") {
+    const rows = Math.min(20, Math.max(2, one.value.split("\n").length));
+    input = make("textarea", { ...options, class: "code", rows: String(rows) });
+  } else {
+    input = make("input", { ...options, type: "text", class: "code", inputmode: one.kind === "number" ? "decimal" : null });
+  }
+  input.value = one.value;
+  const { element, read } = kept(view, key, input);
+  return { one, read, element: labelled(name, element, hint) };
 }
 
 function respond(item, view) {

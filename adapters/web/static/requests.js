@@ -86,17 +86,17 @@ async function reveal(item) {
   else if (answer) await settled(item.id, answer);
 }
 
-async function compare(item, text) {
+async function compare(item, { text = null, fields = null }) {
   const draft = draftOf(item.id);
   draft.changed = null;
   draft.problem = null;
-  try { JSON.parse(text); } catch (error) { draft.problem = `This is not JSON: ${error.message}`; }
+  if (text !== null) try { JSON.parse(text); } catch (error) { draft.problem = `This is not JSON: ${error.message}`; }
   if (draft.problem) { render(item.id); return; }
-  const answer = await busy(item.id, `requests/${item.id}/diff`, {}, text);
+  const answer = await busy(item.id, `requests/${item.id}/diff`, fields ? { fields, revealed: item.revealed } : {}, text);
   if (!answer) return;
   if (!answer.ok) draft.problem = answer.value.detail;
   else if (!answer.value.changed.length) draft.problem = "Nothing is changed.";
-  else draft.changed = { rows: answer.value.changed, text };
+  else draft.changed = { rows: answer.value.changed, text, fields };
   render(item.id);
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
 _END_OF_FILE = "*** End of File"
@@ -38,6 +39,19 @@ def files_of_patch(text: str) -> tuple[str, ...] | None:
     if lines[0].startswith("@@"):
         return () if all(map(_BARE.fullmatch, lines)) and "\n+++ " not in text else None
     return _of_diff(lines)
+
+
+def count_lines(text: str) -> tuple[int, int] | None:
+    """Return how many lines a patch adds and takes away, None where it is not understood."""
+    if files_of_patch(text) is None:
+        return None
+    lines = text.split("\n")
+    added = sum(line.startswith("+") for line in lines)
+    removed = sum(line.startswith("-") for line in lines)
+    heads = sum(
+        one.startswith("--- ") and other.startswith("+++ ") for one, other in pairwise(lines)
+    )
+    return added - heads, removed - heads
 
 
 def named_in_patches(text: str) -> tuple[str, ...]:

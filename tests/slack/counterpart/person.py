@@ -110,6 +110,17 @@ class Human:
                     )
         raise NotShown(f"no menu entry {label!r}")
 
+    async def more(self, message: Message, label: str) -> Ack:
+        """Press "More…" on a message, then what stands behind it."""
+        await self.click(message, "More…")
+        await self.state.until(
+            lambda: self.has_modal and label in self._labels(self.modal.view["blocks"])
+        )
+        return await self.click_modal(label)
+
+    def _labels(self, blocks: list[Json]) -> list[str]:
+        return [element["text"]["text"] for _, element in self.buttons(blocks)]
+
     async def shortcut(self, message: Message, callback: str) -> Ack:
         """Use a shortcut of the app from a message's menu."""
         channel = self.sees(message)

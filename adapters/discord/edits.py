@@ -1,0 +1,261 @@
+"""Editing in Discord: a field for each argument, or the raw JSON; then the changes, to be approved.
+
+What was typed is kept for an hour, so that a refusal loses nothing: Discord shows no modal twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import discord
+from discord import ui
+
+from adapters.discord.card_views import AS_JSON, MessageContent, render_head
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.forms import (
+    ARGUMENTS,
+    LABEL,
+    LONGEST_INPUT,
+    TEXT,
+    Unfit,
+    build_text_field,
+    read_values,
+)
+from adapters.discord.markup import clip, count_units, escape_line, fence
+from gateway.errors import Conflict, InvalidRequest
+from gateway.models import Action, RiskLevel
+from gateway.ports import (
+    UNCHANGED,
+    Card,
+    Desk,
+    EditField,
+    EditKind,
+    JsonObject,
+    Record,
+    WrongField,
+    changes,
+    check_edit,
+    edit_fields,
+    parse_json,
+    put_together,
+)
+
+APPLY = "ok"  # approve the changes that were shown
+_KEPT, _SURE = "k", "!"
+_KEPT_SECONDS = 3600.0
+_MOST_FIELDS = 4  # a modal has room for five things; the first says what it is about
+_FEW = 10
+_YES_NO = (("true", "Yes"), ("false", "No"))
+_DIFF_UNITS = 2500
+_SENTENCE = 1000
+
+Typed = Mapping[str, str] | str
+"""What was typed: into fields, by their ids, or the raw JSON."""
+
+
+class Edits:
+    """Opens the modals of an edit, keeps what was typed, and shows what that changes."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def build_modal(self, record: Record, card: Card, button: DiscordButton) -> ui.Modal:
+        """Return the modal, with what was typed before where the button says so. Raises Unfit, and
+        Conflict when that is gone."""
+        typed: Typed = {}
+        if button.more.startswith(_KEPT):
+            typed = await self._read_kept(button.more.removeprefix(_KEPT))
+        fields = edit_fields(record)
+        more = AS_JSON
+        if isinstance(typed, str):
+            parts = [ui.TextDisplay(render_head(card)), _build_json_field(typed)]
+        elif button.more == AS_JSON or not fields:
+            parts = [ui.TextDisplay(render_head(card)), _build_json_field(card.editable)]
+        else:
+            parts, more = _build_parts(card, fields, dict(typed)), ""
+        modal = ui.Modal(
+            title="Approve with changes",
+            custom_id=button.with_verb(Action.EDIT.value, more=more).custom_id,
+        )
+        for part in parts:
+            modal.add_item(part)
+        modal.stop()  # submissions are read raw; discord.py need not keep it
+        return modal
+
+    async def show_changes(
+        self, record: Record, button: DiscordButton, interaction: discord.Interaction
+    ) -> MessageContent:
+        """Return what was typed as a diff, to be approved, or what is wrong with it."""
+        given = read_values(interaction.data)
+        raw = button.more == AS_JSON
+        typed: Typed = str(given.get(ARGUMENTS) or "") if raw else _read_fields(record, given)
+        key = base64.urlsafe_b64encode(interaction.id.to_bytes(8, "big")).decode().rstrip("=")
+        await self._desk.notes.put(_note(key), json.dumps(typed), seconds=_KEPT_SECONDS)
+        try:
+            arguments = _read(record, typed)
+            if not changes(record.arguments, arguments):
+                raise WrongField("", "nothing is changed: approve it as it is")
+        except InvalidRequest as wrong:
+            return build_refused_edit(button, key, str(wrong))
+        return build_changes(record, button, key, arguments)
+
+    async def read_arguments(self, record: Record, button: DiscordButton) -> JsonObject:
+        """Return the arguments whose changes were shown. Raises Conflict when they are gone."""
+        return _read(record, await self._read_kept(button.more.removesuffix(_SURE)))
+
+    async def _read_kept(self, key: str) -> Typed:
+        text = await self._desk.notes.get(_note(key))
+        if text is None:
+            raise Conflict("this edit was left for too long; edit it again")
+        kept: Typed = json.loads(text)
+        return kept
+
+
+def is_sure(button: DiscordButton) -> bool:
+    """Whether the changes were shown as high risk."""
+    return button.more.endswith(_SURE)
+
+
+def build_changes(
+    record: Record, button: DiscordButton, key: str, arguments: JsonObject, *, high: bool = False
+) -> MessageContent:
+    """Return a private message with what an edit changes, and the buttons to approve it."""
+    rows = changes(record.arguments, arguments)
+    text, whole = fence(
+        "\n".join(f"{row.sign} {row.text.text}" for row in rows), "diff", _DIFF_UNITS
+    )
+    high = high or record.risk.level is RiskLevel.HIGH
+    lead = "🔴 With these changes it is high risk. Have you read all of it?\n" if high else ""
+    apply = button.with_verb(APPLY, more=f"{key.removesuffix(_SURE)}{_SURE if high else ''}")
+    approve: ui.Button[Any] = ui.Button(
+        label="Approve these changes",
+        style=discord.ButtonStyle.success,
+        custom_id=apply.custom_id,
+        disabled=not whole,
+    )
+    cut = "" if whole else "\n⚠️ Discord cannot show all of the changes: edit it in the inbox."
+    said = f"{lead}This is what you changed. It runs exactly so.\n{text}{cut}"
+    return _build_private(said, [approve, _build_again(button, key)])
+
+
+def build_refused_edit(button: DiscordButton, key: str, why: str) -> MessageContent:
+    """Return a private message that says what is wrong with an edit, which is kept."""
+    said = escape_line(f"{why[:1].upper()}{why[1:].rstrip('.')}.", _SENTENCE)
+    text = f"✏️ {said} Nothing was decided; what you typed is kept."
+    return _build_private(text, [_build_again(button, key)])
+
+
+def _build_again(button: DiscordButton, key: str) -> ui.Button[Any]:
+    wanted = button.with_verb(Action.EDIT.value, more=f"{_KEPT}{key.removesuffix(_SURE)}")
+    return ui.Button(label="Edit again", custom_id=wanted.custom_id)
+
+
+def _build_private(text: str, buttons: list[ui.Button[Any]]) -> MessageContent:
+    view = ui.LayoutView(timeout=None)
+    view.add_item(ui.TextDisplay(text)).add_item(ui.ActionRow(*buttons))
+    view.stop()
+    return MessageContent(view)
+
+
+def _note(key: str) -> str:
+    return f"edit {key}"
+
+
+# --- the modals -------------------------------------------------------------------------------
+
+
+def _build_parts(card: Card, fields: Sequence[EditField], typed: dict[str, str]) -> list[Any]:
+    shown = _list_shown(fields)
+    if not shown:
+        raise Unfit("It is too long to be edited in Discord. Edit it in the inbox.")
+    rest = [one for one in fields if one not in shown]
+    about = render_head(card)
+    if rest:
+        names = ", ".join(escape_line(one.label.text, LABEL) for one in rest[:3])
+        more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""  # noqa: PLR2004 (those named)
+        about += f"\n-# Not shown here, and unchanged: {names}{more}. "
+        about += "“Edit as JSON” has all." if card.editable is not None else "The inbox has all."
+    return [ui.TextDisplay(about), *(_build_field(one, typed.get(one.id)) for one in shown)]
+
+
+def _list_shown(fields: Sequence[EditField]) -> list[EditField]:
+    return [one for one in fields if count_units(one.value) <= LONGEST_INPUT][:_MOST_FIELDS]
+
+
+def _build_field(field: EditField, typed: str | None) -> ui.Label[Any]:
+    value = field.value if typed is None else typed
+    if not field.choices and field.kind is not EditKind.BOOLEAN:
+        long = field.kind in (EditKind.LINES, EditKind.JSON)
+        return build_text_field(
+            field.label.text,
+            field.id,
+            UNCHANGED if field.masked else _SAYS.get(field.kind, ""),
+            value=value or None,
+            style=discord.TextStyle.paragraph if long else discord.TextStyle.short,
+        )
+    named = [(str(at), one.text) for at, one in enumerate(field.choices)] or list(_YES_NO)
+    chosen: Any = (
+        _build_radio(field, named, value)
+        if len(named) <= _FEW
+        else _build_select(field, named, value)
+    )
+    return ui.Label(text=clip(field.label.text, LABEL), component=chosen)
+
+
+_SAYS = {EditKind.NUMBER: "A number", EditKind.JSON: "As JSON"}
+
+
+def _build_radio(field: EditField, named: list[tuple[str, str]], value: str) -> ui.RadioGroup[Any]:
+    return ui.RadioGroup(
+        custom_id=field.id,
+        options=[
+            discord.RadioGroupOption(
+                label=clip(text or "(empty)", TEXT), value=number, default=number == value
+            )
+            for number, text in named
+        ],
+    )
+
+
+def _build_select(field: EditField, named: list[tuple[str, str]], value: str) -> ui.Select[Any]:
+    return ui.Select(
+        custom_id=field.id,
+        options=[
+            discord.SelectOption(
+                label=clip(text or "(empty)", TEXT), value=number, default=number == value
+            )
+            for number, text in named
+        ],
+    )
+
+
+def _build_json_field(text: str | None) -> ui.Label[Any]:
+    if text is None:
+        raise Unfit("It holds secrets that are not shown here. Edit it in the inbox.")
+    if count_units(text) > LONGEST_INPUT:
+        raise Unfit("It is too long to be edited in Discord. Edit it in the inbox.")
+    says = "What will run."
+    return build_text_field("Arguments (JSON)", ARGUMENTS, says, value=text, required=True)
+
+
+def _read_fields(record: Record, given: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for field in _list_shown(edit_fields(record)):
+        if field.id in given:
+            value = given[field.id]
+            found[field.id] = str((value[0] if isinstance(value, list) and value else value) or "")
+    return found
+
+
+def _read(record: Record, typed: Typed) -> JsonObject:
+    """Return the arguments as typed. Raises InvalidRequest."""
+    if not isinstance(typed, str):
+        return put_together(record, typed)
+    value = parse_json(typed.encode("utf-8", "surrogatepass"))
+    if not isinstance(value, dict):
+        raise InvalidRequest("the arguments must be a JSON object")
+    check_edit(record, value)
+    return value
