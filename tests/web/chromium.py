@@ -225,10 +225,10 @@ async def chromium() -> AsyncIterator[Page]:
 
 
 @contextmanager
-def running() -> Iterator[str]:
+def running(*flags: str) -> Iterator[str]:
     """Run a browser with a profile of its own; yield the address that its tabs are asked for at."""
     with tempfile.TemporaryDirectory(prefix="agw-chromium", ignore_cleanup_errors=True) as profile:
-        command = [binary(), *_FLAGS, f"--user-data-dir={profile}"]
+        command = [binary(), *_FLAGS, *flags, f"--user-data-dir={profile}"]
         # What Debian installs may be a script that starts the browser: the whole group is ended.
         with subprocess.Popen(
             command,
