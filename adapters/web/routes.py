@@ -19,6 +19,7 @@ from adapters.web.grants_and_stop import GrantAndStopHandlers
 from adapters.web.grants_by_hand import HandHandlers
 from adapters.web.live_updates import Streams
 from adapters.web.passkeys import PasskeyHandlers
+from adapters.web.provider import ProviderHandlers
 from adapters.web.push import PushHandlers
 from adapters.web.queries import ReadHandlers, Reports
 from adapters.web.queue import QueueHandlers
@@ -76,6 +77,7 @@ class Inbox:
         self._streams = Streams(desk, self._guard)
         self._signing_in = SignInHandlers(logins, self._guard, self._streams)
         self._devices = DeviceHandlers(logins, self._guard)
+        self._provider = ProviderHandlers(logins, self._guard, self._signing_in)
         self._passkeys = PasskeyHandlers(logins, self._guard, self._signing_in)
         self._pages = read_assets("templates")
         self._files = read_assets("static")
@@ -91,12 +93,14 @@ class Inbox:
             ("GET", "/inbox/devices", self._devices_page),
             ("GET", "/inbox/notifications", self._notifications_page),
             ("GET", "/inbox/login", self._login_page),
+            ("GET", "/inbox/login/back", self._back_page),
             ("GET", "/inbox/static/{name}", self._file),
             ("GET", "/inbox/sw.js", self._worker),
             ("GET", "/inbox/api/changes", self._streams.serve),
             *self._signing_in.table(),
             *self._devices.table(),
             *self._passkeys.table(),
+            *self._provider.table(),
             *self._reading.table(),
             *self._queue.table(),
             *self._searches.table(),
@@ -136,6 +140,9 @@ class Inbox:
 
     async def _notifications_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(request, self._pages["notifications.html"])
+
+    async def _back_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["back.html"])
 
     async def _login_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(request, self._pages["login.html"])

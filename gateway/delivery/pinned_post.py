@@ -1,10 +1,11 @@
-"""Posts to an address that the guard checked, and to nothing else: no redirect, no proxy, no
-cookie, and no second look-up of the name."""
+"""Calls an address that the guard checked, and nothing else: no redirect, no proxy, no cookie, and
+no second look-up of the name."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import aiohttp
@@ -31,24 +32,36 @@ async def post(
     target: Target, resolve: Resolve, *, body: bytes, headers: Mapping[str, str]
 ) -> Answer:
     """Resolve the target once, and post. Raises Forbidden, Unanswered."""
-    url = URL(target.url)
-    if (url.host, url.port) != (target.host, target.port):
-        raise Forbidden("two parsers read the address differently")
     try:
-        addresses = await pin_addresses(target, resolve)
-        connector = aiohttp.TCPConnector(
-            resolver=_Pinned(target, addresses), use_dns_cache=False, force_close=True
-        )
-        # No proxy from the environment and no cookies: the connection goes to the checked address.
         async with (
-            aiohttp.ClientSession(
-                connector=connector, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()
-            ) as session,
-            session.post(url, data=body, headers=headers, allow_redirects=False) as answer,
+            open_session(target, resolve) as session,
+            session.post(target.url, data=body, headers=headers, allow_redirects=False) as answer,
         ):
             return Answer(answer.status, answer.headers.get("Retry-After", ""))
     except (aiohttp.ClientError, OSError) as error:
         raise Unanswered(type(error).__name__) from error
+
+
+@asynccontextmanager
+async def open_session(
+    target: Target, resolve: Resolve, *, seconds: float | None = None
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """Resolve the target once; what is called in the session goes to the checked addresses, without
+    a proxy from the environment or cookies, and takes so many seconds at most. Raises Forbidden."""
+    url = URL(target.url)
+    if (url.host, url.port) != (target.host, target.port):
+        raise Forbidden("two parsers read the address differently")
+    addresses = await pin_addresses(target, resolve)
+    connector = aiohttp.TCPConnector(
+        resolver=_Pinned(target, addresses), use_dns_cache=False, force_close=True
+    )
+    async with aiohttp.ClientSession(
+        connector=connector,
+        trust_env=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=seconds),
+    ) as session:
+        yield session
 
 
 class _Pinned(AbstractResolver):

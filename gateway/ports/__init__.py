@@ -128,6 +128,7 @@ from gateway.ports.outgoing import (
 )
 from gateway.ports.passkeys import MOST_PASSKEYS, Passkey, Passkeys, Proof, Proofs
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
+from gateway.ports.provider import Provider
 from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
 from gateway.ports.remember_options import (
     LIFETIME_WORDS,
@@ -237,6 +238,7 @@ __all__ = [
     "PostsGrants",
     "Proof",
     "Proofs",
+    "Provider",
     "PushDevice",
     "Query",
     "QueueCalls",

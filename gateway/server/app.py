@@ -357,6 +357,7 @@ def site_of(
     return Site(
         hosts=frozenset({host} if host else ()),
         secure=settings.secure,
+        proxied=settings.trusted_proxy,
         pages=tuple(pages),
         closing=tuple(one.end_streams for one in adapters.values() if isinstance(one, HasStreams)),
     )

@@ -22,6 +22,7 @@ SECRETS = {
     "signing_key": "GATEWAY_SIGNING_KEY",
     "webhook_secret": "GATEWAY_WEBHOOK_SECRET",
     "push_key": "GATEWAY_PUSH_KEY",
+    "oidc_client_secret": "GATEWAY_OIDC_CLIENT_SECRET",
 }
 
 
@@ -130,6 +131,17 @@ class Settings(BaseSettings):
         description="JSON list of the push services that may be called; empty allows every public "
         "one",
     )
+    oidc_issuer: str | None = Field(
+        None,
+        description="identity provider to sign in with: its issuer's URL, see docs/inbox.md",
+    )
+    oidc_client_id: str | None = Field(None, description="what the provider calls this gateway")
+    oidc_client_secret: SecretStr | None = Field(
+        None, description="the secret that the provider gave for it, if any"
+    )
+    oidc_claim: str = Field(
+        "email", description="what of the provider's word is the VALUE in a person's `oidc:VALUE`"
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="log detail"
     )
@@ -163,7 +175,7 @@ class Settings(BaseSettings):
             raise ValueError("write base64 of a 32-byte seed, see docs/configuration.md") from None
         return value
 
-    @field_validator("public_url")
+    @field_validator("public_url", "oidc_issuer")
     @classmethod
     def _usable_url(cls, value: str | None) -> str | None:
         if value is not None and not _is_http(value):

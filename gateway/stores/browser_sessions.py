@@ -157,6 +157,10 @@ class RedisLogins:
             await self._prolong(self._name(session), found)
         return found.holder.identity
 
+    async def find_known(self, identity: Identity) -> Holder | None:
+        """Return as whom the policy knows a verified identity now; None for whom it does not."""
+        return (await self._holders.read())[0].find(identity)
+
     async def holder_of(self, session: str) -> Holder | None:
         """Return whom a session is for, under which name; None when it ended."""
         found = await self._find(session)

@@ -230,13 +230,15 @@ async def chromium() -> AsyncIterator[Page]:
 
 
 @contextmanager
-def running(*, whole: bool = False, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+def running(
+    *flags: str, whole: bool = False, environment: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Run a browser with a profile of its own; yield the address that its tabs are asked for at.
 
     `environment` is what it is told beside the variables of this process.
     """
     with tempfile.TemporaryDirectory(prefix="agw-chromium", ignore_cleanup_errors=True) as profile:
-        command = [binary(whole=whole), *_FLAGS, f"--user-data-dir={profile}"]
+        command = [binary(whole=whole), *_FLAGS, *flags, f"--user-data-dir={profile}"]
         # What Debian installs may be a script that starts the browser: the whole group is ended.
         with subprocess.Popen(
             command,
