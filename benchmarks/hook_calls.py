@@ -24,6 +24,21 @@ for line in sys.stdin:
     sys.stdout.flush()
 """
 
+_SERVER = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    result = {"content": [{"type": "text", "text": "ran"}]}
+    if asked["method"] == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "timed", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        result = {"tools": [{"name": "shell", "inputSchema": {"type": "object"}}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
 Calls = tuple[Callable[[], Any], Callable[[], Any]]
 """What the host does without us, and what it does with us."""
 
@@ -98,6 +113,38 @@ def picoclaw() -> Calls:
     )
 
 
+def mcp() -> Calls:
+    """Return a call of an MCP server's tool, and the same through `gateway mcp proxy`."""
+    server = (sys.executable, "-c", _SERVER)
+    proxy = (sys.executable, "-m", "gateway.integrations", "mcp", "proxy", "--name", "bench", "--")
+    return _Client(*server), _Client(*proxy, *server)
+
+
+class _Client:
+    """A client of MCP over pipes: called, it calls one tool."""
+
+    def __init__(self, *command: str) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        self._number = 0
+        own = {"name": "timed", "version": "1"}
+        known = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": own}
+        self._send("initialize", known)
+
+    def __call__(self) -> None:
+        call = {"name": "shell", "arguments": {"command": _COMMAND}}
+        result = self._send("tools/call", call)
+        assert not result.get("isError"), result
+
+    def _send(self, method: str, params: dict[str, Any]) -> Any:
+        self._number += 1
+        asked = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())["result"]
+
+
 class _Hook:
     """A process hook: called, it asks whether one tool may run."""
 
@@ -128,6 +175,7 @@ _HOSTS: dict[str, Callable[[], Calls]] = {
     "gptme": gptme,
     "udspy": udspy,
     "picoclaw": picoclaw,
+    "mcp": mcp,
 }
 
 

@@ -32,6 +32,7 @@ async def hooks() -> list[Row]:
             _row("hook_over_http_ratio", await _time(scene, here, "hook", **http), trips),
             _row("decorated_over_redis_ratio", await _time(scene, here, "decorated"), trips),
             _row("picoclaw_hook_ratio", await _time(scene, here, "picoclaw"), trips),
+            _row("mcp_proxy_ratio", await _time(scene, here, "mcp"), trips),
         ]
         for host in ("gptme", "udspy"):
             if (_HOSTS / host / "installed").exists():

@@ -73,7 +73,7 @@ async def prepare(gateway: app.Gateway) -> None:
     store = gateway.backend.store
     await gateway.backend.credentials.add_approver(APPROVER)
     policy = await store.policy()
-    rule = Route(name="rule", tools=(RULE_TOOL,), mode=Mode.AUTO_APPROVE)
+    rule = Route(name="rule", tools=(RULE_TOOL, f"mcp__bench__{RULE_TOOL}"), mode=Mode.AUTO_APPROVE)
     routes = (rule, *policy.routes)
     await store.apply(replace(policy, routes=routes, budgets=(_AMPLE,)), by="bench")
 

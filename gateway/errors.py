@@ -2,7 +2,10 @@
 
     GatewayError
     ├── InvalidRequest          the gateway refused the message itself (never shown to anyone)
+    │   ├── Unconfirmed         high risk, and the person has not confirmed it
+    │   │   └── StepUpNeeded    an approval takes a step-up, and this click brings none
     │   └── Conflict            the id is taken by another request
+    │       ├── WrongNumber     the number is not the one that is shown where the agent waits
     │       ├── Used            the approval is handed out no more: it was used, or given up
     │       ├── BatchRefused    one of several requests stopped them all; none was decided
     │       └── WasCanary       the request was a canary, a test of attention; nothing would run
@@ -52,17 +55,25 @@ __all__ = [
     "NotFound",
     "OverBudget",
     "Pending",
+    "StepUpNeeded",
     "Unauthorized",
     "Unconfirmed",
     "Unreachable",
     "Unverified",
     "Used",
     "WasCanary",
+    "WrongNumber",
 ]
 
 
 class Unconfirmed(InvalidRequest):
     """The request is high risk, and the person has not confirmed it."""
+
+
+class StepUpNeeded(Unconfirmed):
+    """An approval of this request takes a step-up, and this click brings none."""
+
+    code = "step_up_needed"
 
 
 class Misconfigured(GatewayError):
@@ -84,6 +95,12 @@ class Used(Conflict):
     """The approval was used or given up before, and is not handed out again."""
 
     code = "approval_used"
+
+
+class WrongNumber(Conflict):
+    """A wrong number was typed; that is counted."""
+
+    code = "wrong_number"
 
 
 class BatchRefused(Conflict):

@@ -88,6 +88,7 @@ class Reason(StrEnum):
     CANARY_CAUGHT = "canary_caught"
     CANARY_MISSED = "canary_missed"
     BREAKER = "breaker"
+    WRONG_NUMBER = "wrong_number"
 
     @classmethod
     def _missing_(cls, value: object) -> Reason | None:
@@ -387,7 +388,8 @@ class State(Wire):
 
     `decision` is sent to the process that may act on it. `may_have_run` warns a process that
     consumes an approval which another process already has. `secrets` are the secret answers of a
-    question. `record` is there where it was asked for.
+    question. `record` is there where it was asked for. `number` is for who waits: they show it, and
+    whoever approves may have to type it.
     """
 
     id: str
@@ -399,6 +401,7 @@ class State(Wire):
     may_have_run: bool = False
     secrets: JsonObject | None = None
     record: ReadBack | None = None
+    number: str | None = None
 
 
 def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> str:

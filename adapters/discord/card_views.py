@@ -37,7 +37,7 @@ PAGE_UNITS = 1600
 FILE_NAME = "request.txt"
 READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
 MORE, BECAUSE, GROUP = "more", "because", "group"
-CONFIRMED, AS_JSON = "sure", "json"
+CONFIRMED, AS_JSON, NUMBER = "sure", "json", "number"
 ROW = 5  # buttons in one row
 _ON_CARD = (Action.APPROVE, Action.ANSWER, Action.DENY)
 _HEAD = 400
@@ -574,6 +574,13 @@ def _build_full_rows(card: Card, button: DiscordButton, seen: bool) -> list[ui.A
     base = replace(button, revision=card.revision)
     for control in card.controls:
         if not _is_offered(control, seen):
+            continue
+        if control.number and control.action is Action.APPROVE:
+            wanted = base.with_verb(NUMBER)
+            label = f"{control.label}…"
+            buttons.append(
+                ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
+            )
             continue
         more = CONFIRMED if control.confirm else ""
         label = f"{control.label}: I have read it" if control.confirm else control.label

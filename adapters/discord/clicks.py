@@ -21,6 +21,7 @@ from adapters.discord.card_views import (
     CONFIRMED,
     GROUP,
     MORE,
+    NUMBER,
     READ,
     REMEMBER,
     UNCLAIM,
@@ -31,16 +32,31 @@ from adapters.discord.card_views import (
 from adapters.discord.commands import OPEN, DiscordCommands
 from adapters.discord.custom_ids import PLATFORM, DiscordButton, OldButton, read_button
 from adapters.discord.edits import APPLY, Edits, build_changes, build_refused_edit, is_sure
-from adapters.discord.forms import REASON, Unfit, build_modal, read_content, read_values
+from adapters.discord.forms import (
+    REASON,
+    TYPED,
+    Unfit,
+    build_modal,
+    build_number_modal,
+    read_content,
+    read_values,
+)
 from adapters.discord.full_view import FullViewPages
 from adapters.discord.grant_cards import REVOKE, SWITCHES, KillSwitchActions, build_grant_view
 from adapters.discord.groups import ALL, IN_GROUP, NONE, Groups
 from adapters.discord.identities import read_identity, refuse_unfit
 from adapters.discord.remember import KEEP, RememberDialog, read_remember
 from adapters.discord.responses import InteractionReply, build_private_reply, build_refusal, respond
-from gateway.errors import Conflict, GatewayError, InvalidRequest, Unconfirmed
+from gateway.errors import (
+    Conflict,
+    GatewayError,
+    InvalidRequest,
+    StepUpNeeded,
+    Unconfirmed,
+    WrongNumber,
+)
 from gateway.models import Action
-from gateway.ports import DENIALS, Click, Desk, Field, MessageRef, Record
+from gateway.ports import DENIALS, Card, Click, Control, Desk, Field, MessageRef, Record
 
 log = logging.getLogger("adapters.discord")
 
@@ -109,7 +125,7 @@ class InteractionHandler:
         elif button.verb in (REVOKE, *SWITCHES):
             operating = self._revoke if button.verb == REVOKE else self._operating.turn
             await respond(interaction, operating(interaction, button))
-        elif button.verb in _MODALS or button.verb == KEEP:
+        elif button.verb in _MODALS or button.verb in (KEEP, NUMBER):
             await self._open_modal(interaction, button)
 
     async def _handle_modal(self, interaction: discord.Interaction) -> None:
@@ -120,6 +136,8 @@ class InteractionHandler:
             await self._answer(interaction, button, self._show_changes(interaction, button))
         elif button.verb in _MODALS:
             await self._answer(interaction, button, self._submit(interaction, button))
+        elif button.verb == NUMBER:
+            await self._answer(interaction, button, self._submit_number(interaction, button))
         elif button.verb == KEEP:
             await respond(interaction, self._decide_and_remember(interaction, button))
 
@@ -134,6 +152,11 @@ class InteractionHandler:
         async def answer() -> InteractionReply:
             try:
                 return await work
+            except WrongNumber:
+                raise
+            except StepUpNeeded as needed:
+                where = self._desk.address_of(button.request_id)
+                return build_private_reply(f"It takes a step-up: {needed}.", where)
             except Conflict as late:
                 return await self._repair(interaction, button, late)
 
@@ -200,6 +223,8 @@ class InteractionHandler:
             button = self._reading.name_card(interaction, button)
             return await self._edits.build_modal(record, card, button)
         about = render_about(await self._reading.build_brief_card(record))
+        if button.verb == NUMBER:
+            return build_number_modal(_find_numbered(card), button, about=about)
         return build_modal(Action(button.verb), card, button, about=about)
 
     async def _approve(
@@ -243,6 +268,8 @@ class InteractionHandler:
         content = {"arguments": arguments, "confirmed": is_sure(button)}
         try:
             return await self._decide(interaction, button, Action.EDIT, content)
+        except StepUpNeeded:
+            raise
         except Unconfirmed:
             shown = build_changes(record, button, button.more, arguments, high=True)
         except InvalidRequest as refused:
@@ -269,6 +296,14 @@ class InteractionHandler:
         content = read_content(action, interaction.data, fields)
         content["confirmed"] = content.get("confirmed", False) or button.more == CONFIRMED
         return await self._decide(interaction, button, action, content)
+
+    async def _submit_number(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Approve what was read, with the number that was typed."""
+        typed = str(read_values(interaction.data).get(TYPED) or "").strip()
+        content = {"number": typed, "confirmed": True}
+        return await self._decide(interaction, button, Action.APPROVE, content)
 
     async def _decide(
         self,
@@ -350,6 +385,13 @@ class InteractionHandler:
         if _is_private(interaction):
             return InteractionReply(build_outcome_view(card), replaces=True)
         return InteractionReply(build_card_view(card, button.copy), replaces=True)
+
+
+def _find_numbered(card: Card) -> Control:
+    for control in card.controls:
+        if control.action is Action.APPROVE and control.number:
+            return control
+    raise InvalidRequest("this takes no number; look at it again")
 
 
 def read_ref(interaction: discord.Interaction, button: DiscordButton) -> MessageRef | None:

@@ -14,8 +14,11 @@ from gateway.models import Action, FieldKind
 from gateway.ports import (
     ANOTHER_PLAN,
     DENIALS,
+    NUMBER_LABEL,
+    NUMBER_OPTIONAL,
     SAY_THE_PLAN,
     Card,
+    Control,
     Field,
     JsonObject,
     join_reason,
@@ -29,6 +32,7 @@ LABEL, TEXT = 45, 100
 REASON, NOTE, ARGUMENTS, RESULT = "reason", "note", "arguments", "result"
 STOPS, NEXT, BECAUSE = "stops", "next", "because"
 REPLAN = "replan"
+TYPED = "number"
 _YES, _NO = "yes", "no"
 _SHOWS = (Action.DENY, Action.ABORT, Action.RESPOND)
 _TITLES = {
@@ -54,6 +58,22 @@ def build_modal(
     for label in _build_fields(action, card):
         modal.add_item(label)
     modal.stop()  # submissions are read raw; discord.py need not keep it
+    return modal
+
+
+def build_number_modal(control: Control, button: DiscordButton, *, about: str) -> ui.Modal:
+    """Return the modal that asks for the number of a step-up, below what it is `about`."""
+    modal = ui.Modal(title="Approve", custom_id=button.custom_id)
+    modal.add_item(ui.TextDisplay(about))
+    field = build_text_field(
+        "Number",
+        TYPED,
+        NUMBER_OPTIONAL if control.optional else NUMBER_LABEL,
+        required=not control.optional,
+        style=discord.TextStyle.short,
+    )
+    modal.add_item(field)
+    modal.stop()
     return modal
 
 

@@ -86,7 +86,7 @@ class Access:
 
     async def is_signed_in(self, visitor: Visitor) -> bool:
         """Whether a visitor is still signed in."""
-        return await self.logins.who(visitor.session) is not None
+        return await self.logins.who(visitor.session, prolong=False) is not None
 
     def check_origin(self, request: web.Request) -> None:
         """Refuse a page of an origin that is neither ours nor listed."""

@@ -13,7 +13,15 @@ from adapters.saiki.answers import decide, read_answer
 from adapters.saiki.configuration import add_command
 from adapters.saiki.live import Sockets, finish
 from gateway.errors import GatewayError
-from gateway.ports import BodyTooLarge, BodyTooSlow, Desk, Logins, parse_json, read_whole
+from gateway.ports import (
+    BodyTooLarge,
+    BodyTooSlow,
+    Desk,
+    Logins,
+    name_device,
+    parse_json,
+    read_whole,
+)
 
 PATH, LOGIN = "/api/tool-confirmation", "/api/tool-confirmation-login"
 _MOST_BODY = 16 * 1024
@@ -99,7 +107,13 @@ class Pages:
         code = (await _read_body(request)).get("code")
         if not isinstance(code, str):
             raise Refused(422, "code is missing")
-        session = await finish(self._access.logins.redeem(code, address=request.remote or ""))
+        session = await finish(
+            self._access.logins.redeem(
+                code,
+                address=request.remote or "",
+                device=name_device(request.headers.get("User-Agent", "")),
+            )
+        )
         response = web.json_response({"token": session})
         self._access.sign_in(response, session)
         return response

@@ -32,6 +32,7 @@ from gateway.ports import (
     DENIALS,
     Card,
     Click,
+    Control,
     Desk,
     Identity,
     Record,
@@ -101,6 +102,7 @@ class ButtonActions:
             Act.GROUP_DENY: self._decide_group,
             Act.EDIT_JSON: self._show_form,
             Act.EDIT_AGAIN: self._show_form,
+            Act.NUMBER: self._show_form,
         }
         if work := doing.get(did.act):
             await work(workspace, did, form, reply)
@@ -212,12 +214,13 @@ class ButtonActions:
     async def _build_view(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata
     ) -> Json:
-        if did.act == Act.DETAILS:
-            return await self.build_details(workspace, did, form)
-        if did.act == Act.MORE:
-            return await self._build_more(workspace, did, form)
-        if did.act == Act.GROUP:
-            return await self._groups.build(workspace, did, form)
+        shown = {
+            Act.DETAILS.value: self.build_details,
+            Act.MORE.value: self._build_more,
+            Act.GROUP.value: self._groups.build,
+        }
+        if build := shown.get(did.act):
+            return await build(workspace, did, form)
         record = await self._rights.check_approver(workspace, did.actor, form.request_id)
         if record.final:
             raise Conflict(f"This was decided already: {describe_state(record)}")
@@ -227,6 +230,8 @@ class ButtonActions:
         card = replace(card, inbox=self._desk.address_of(record.id))
         if did.act == Act.REMEMBER:
             return await self._build_remember_view(workspace, did, form, record, card)
+        if did.act == Act.NUMBER:
+            return modals.build_number(card, form, _find_numbered(card))
         act = Act.EDIT if did.act in _EDITING else did.act
         if not any(FORMS[control.action] == act for control in card.controls):
             raise InvalidRequest("this request does not allow that")
@@ -317,6 +322,13 @@ def build_click(
         ref=form.ref(did.actor.team),
         **more,
     )
+
+
+def _find_numbered(card: Card) -> Control:
+    for control in card.controls:
+        if control.action is Action.APPROVE and control.number:
+            return control
+    raise InvalidRequest("this takes no number; look at it again")
 
 
 def _refuse_old(form: ModalMetadata, record: Record) -> None:

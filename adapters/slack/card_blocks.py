@@ -444,6 +444,8 @@ def _build_button(control: Control, value: str, *, whole: bool) -> Json:
         return button(control.label, Act.APPROVE, value, style=style)
     if not whole:
         return button("Review…", Act.DETAILS, value, style=style)
+    if control.number:
+        return button(f"{control.label}…", Act.NUMBER, value, style=style)
     confirm = (control.confirm, control.label)
     return button(control.label, Act.APPROVE_SURE, value, style=style, confirm=confirm)
 

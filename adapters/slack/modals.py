@@ -43,7 +43,10 @@ from gateway.ports import (
     DENIALS,
     HIDDEN,
     LIFETIME_WORDS,
+    NUMBER_LABEL,
+    NUMBER_OPTIONAL,
     Card,
+    Control,
     Field,
     FullView,
     Remember,
@@ -55,6 +58,7 @@ from gateway.ports import (
 DENY, EDIT, EDIT_FIELDS, CHECK = "deny", "edit", "edit_fields", "check_edit"
 RESPOND = "respond"
 ANSWER, ABORT, REMEMBER, READ = "answer", "abort", "remember", "read"
+NUMBER = "number"
 PAGE_UNITS = 6000
 _MOST_OPTIONS = 100
 FEW_OPTIONS = 10
@@ -239,6 +243,16 @@ def build_edit_check(changed: str, form: ModalMetadata) -> Json:
         row("again", button("Edit again", Act.EDIT_AGAIN, form.button.encode())),
     ]
     return build_modal("Approve changed", blocks, form=form, kind=CHECK, submit="Approve")
+
+
+def build_number(card: Card, form: ModalMetadata, control: Control) -> Json:
+    """Return the modal that asks for the number of a step-up."""
+    typed = {"type": "plain_text_input", "action_id": TEXT, "max_length": 3}
+    field = build_input(TEXT, NUMBER_LABEL, typed, optional=control.optional)
+    if control.optional:
+        field["hint"] = plain(NUMBER_OPTIONAL)
+    asked = [*_build_summary(card), context(plain(control.confirm or "")), field]
+    return build_modal("Approve", asked, form=form, kind=NUMBER, submit="Approve")
 
 
 def build_respond(card: Card, form: ModalMetadata) -> Json:

@@ -48,6 +48,7 @@ class Act(StrEnum):
     STOP_ALL = "stop_all"
     ALLOW_AGAIN = "allow_again"
     APPROVE = "approve"
+    NUMBER = "number_form"
     APPROVE_SURE = "approve_confirmed"  # sent after the client asked for confirmation
     DETAILS = "details"
     CLAIM = "claim"

@@ -13,7 +13,7 @@ from adapters.slack.modals import SubmittedValues
 from adapters.slack.payloads import Interaction, Json, Malformed, ModalMetadata
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.workspaces_and_web_api import Workspace
-from gateway.errors import Conflict, InvalidRequest, Unconfirmed
+from gateway.errors import Conflict, InvalidRequest, StepUpNeeded, Unconfirmed
 from gateway.models import Action
 from gateway.ports import SAY_THE_PLAN, Desk, Record, WrongField, edit_fields
 
@@ -32,7 +32,11 @@ class Submissions:
     async def submit(self, workspace: Workspace, did: Interaction) -> Json:
         """Handle a submission; return the response for Slack: close, errors, or the next modal."""
         form, typed = did.form(), SubmittedValues(did.view)
-        identity, record = await self._rights.identify(workspace, did.actor, form.request_id)
+        # As on the card: what is approved unchanged was read in Slack.
+        read = form if did.act == modals.NUMBER else None
+        identity, record = await self._rights.identify(
+            workspace, did.actor, form.request_id, read=read
+        )
         try:
             if did.act in (modals.EDIT, modals.EDIT_FIELDS):
                 return await self._show_edit(did, record, form, typed)
@@ -45,19 +49,37 @@ class Submissions:
                 build_click(did, form, identity, action, **fields),
                 groups=self._rights.build_group_query(workspace, identity),
             )
-        except Unconfirmed:
-            if did.act != modals.CHECK:
+        except StepUpNeeded as needed:
+            said = f"It takes a step-up: {needed}. Do that in the inbox."
+            return self._refuse_number(did, needed) or {
+                "response_action": "update",
+                "view": modals.build_notice("Approvals", said, self._desk.address_of(record.id)),
+            }
+        except InvalidRequest as refused:
+            if did.act not in (modals.CHECK, modals.NUMBER):
                 raise
+            below = self._refuse_number(did, refused)
+            return below or await self._show_again(record, form, fields, refused)
+        return DONE
+
+    async def _show_again(
+        self, record: Record, form: ModalMetadata, fields: dict[str, Any], refused: InvalidRequest
+    ) -> Json:
+        """Return the form of an edit that was refused: to be confirmed, or edited again."""
+        if isinstance(refused, Unconfirmed):
             # High risk only since the edit: the submitted modal did not say so.
             view = self._edits.build_check(record, fields["arguments"], replace(form, high=True))
-            return {"response_action": "update", "view": view}
-        except InvalidRequest as refused:
-            if did.act != modals.CHECK:
-                raise
+        else:
             kept, card = await self._edits.read_kept(form), build_whole_card(record)
             view = self._edits.build(record, card, form, kept, str(refused))
-            return {"response_action": "update", "view": view}
-        return DONE
+        return {"response_action": "update", "view": view}
+
+    @staticmethod
+    def _refuse_number(did: Interaction, refused: InvalidRequest) -> Json | None:
+        """Return why a number was refused, below its field; None for another modal."""
+        if did.act != modals.NUMBER:
+            return None
+        return {"response_action": "errors", "errors": {modals.TEXT: str(refused)[:300]}}
 
     async def _show_edit(
         self, did: Interaction, record: Record, form: ModalMetadata, values: SubmittedValues
@@ -105,6 +127,8 @@ def _read_decision(
         return Action.APPROVE, {"remember": typed.read_remember()}
     if kind == modals.ABORT:
         return Action.ABORT, {"message": typed.reason, "abort": typed.read_choice() or "turn"}
+    if kind == modals.NUMBER:
+        return Action.APPROVE, {"number": typed.read_text().strip(), "confirmed": True}
     if kind == modals.RESPOND:
         return Action.RESPOND, {"result": typed.read_text(), "confirmed": True}
     if kind != modals.ANSWER:

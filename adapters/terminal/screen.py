@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
@@ -31,7 +31,7 @@ from adapters.terminal.card_text import (
 from adapters.terminal.editor import edit_text
 from adapters.terminal.grants import describe_event, render_grants, revoke_chosen
 from adapters.terminal.prompts import YES, FormScreen, FullTextScreen, RememberScreen, WordsScreen
-from gateway.errors import GatewayError, Unconfirmed
+from gateway.errors import GatewayError, StepUpNeeded, Unconfirmed
 from gateway.models import Action, RiskLevel
 from gateway.ports import (
     ANOTHER_PLAN,
@@ -40,6 +40,7 @@ from gateway.ports import (
     Card,
     Click,
     Clock,
+    Control,
     Desk,
     Identity,
     Query,
@@ -61,6 +62,7 @@ _ALL = 10**9  # a card without a limit
 _MOST_LISTED = 200
 _LOOK_SECONDS = 2.0
 _GONE = "The gateway does not answer: what is shown may be old, and no key does anything"
+_OR_YES = f", or {YES} to have somebody else approve it, too"
 _NOT_DONE = "no answer: nothing was done"
 
 
@@ -192,8 +194,9 @@ class TerminalApp(App[None]):
             self._say(f"it failed: {error}", bad=True)
 
     async def _reload(self) -> None:
-        page = await self._desk.requests.page(Query(limit=_MOST_LISTED, followers=False))
-        waiting = list(reversed(page.items))  # oldest first
+        query = Query(soonest=True, followers=False, limit=_MOST_LISTED)
+        page = await self._desk.requests.page(query)
+        waiting = list(page.items)
         known, shown = {one.id for one in self._queue}, self.record
         if any(one.id not in known for one in waiting):
             self.bell()
@@ -303,11 +306,16 @@ class TerminalApp(App[None]):
         head = render_head(self._build_card(record))
         shown = Group(head, render_diff(changes(record.arguments, arguments)))
         asked, sure = "Approve with these changes?", record.risk.level is RiskLevel.HIGH
-        while await self.push_screen_wait(WordsScreen(f"{asked} Type {YES}", shown=shown)) == YES:
-            done = self._click(record, Action.EDIT, arguments=arguments, confirmed=sure)
-            if not isinstance(await done, Unconfirmed):
+        control = self._control_of(record, Action.EDIT)
+        number = control is not None and control.number
+        optional = control is not None and control.optional
+        while said := await self._confirm(asked, number=number, optional=optional, shown=shown):
+            more = said if sure or "number" in said else {}
+            told = await self._click(record, Action.EDIT, arguments=arguments, **more)
+            if not isinstance(told, Unconfirmed):
                 return
-            asked, sure = "With these changes it is high risk. Approve it all the same?", True
+            number, sure = number or isinstance(told, StepUpNeeded), True
+            asked = "With these changes it is high risk. Approve it all the same?"
 
     @_told_of_failures
     async def action_several(self) -> None:
@@ -388,12 +396,33 @@ class TerminalApp(App[None]):
     async def _approve(self, record: Record, card: Card) -> None:
         if not self._allows(record, Action.APPROVE):
             return
-        sentence = next((c.confirm for c in card.controls if c.action is Action.APPROVE), None)
-        words = None if sentence is None else WordsScreen(f"{sentence} Type {YES}")
-        if words is not None and await self.push_screen_wait(words) != YES:
+        control = next((one for one in card.controls if one.action is Action.APPROVE), None)
+        more: dict[str, Any] | None = {}
+        if control is not None and control.confirm is not None:
+            more = await self._confirm(
+                control.confirm, number=control.number, optional=control.optional
+            )
+        if more is None:
             self._say("not approved")
             return
-        await self._click(record, Action.APPROVE, confirmed=sentence is not None)
+        await self._click(record, Action.APPROVE, **more)
+
+    async def _confirm(
+        self, sentence: str, *, number: bool, optional: bool, shown: RenderableType | None = None
+    ) -> dict[str, Any] | None:
+        """Ask for a confirmation, or for the number of a step-up; return what a click says of it,
+        None where it was not given."""
+        how = YES
+        if number:
+            how = f"the number that is shown where the agent waits{_OR_YES if optional else ''}"
+        typed = await self.push_screen_wait(WordsScreen(f"{sentence} Type {how}", shown=shown))
+        if typed == YES and (optional or not number):
+            return {"confirmed": True}
+        return {"number": typed.strip()} if number and typed and typed.strip().isdigit() else None
+
+    def _control_of(self, record: Record, action: Action) -> Control | None:
+        card = self._build_card(record, whole=True)
+        return next((one for one in card.controls if one.action is action), None)
 
     async def _deny(self, record: Record) -> None:
         question = "Deny. Words for the agent, or just Enter"

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from adapters.web.card_json import explain_exclusion
 from adapters.web.queries import ReadHandlers
 from adapters.web.security import (
     Guard,
@@ -20,7 +21,7 @@ from adapters.web.security import (
     refuse_unseen,
 )
 from gateway.errors import BatchRefused
-from gateway.models import Action, RiskLevel
+from gateway.models import Action
 from gateway.ports import Click, Desk, JsonObject, Query, Record
 
 MOST = 50
@@ -65,7 +66,7 @@ class BatchHandlers:
         apart: list[JsonObject] = []
         letters = 0
         for record in found:
-            why = _explain_exclusion(record) or await self._desk.requests.may_decide(
+            why = explain_exclusion(record) or await self._desk.requests.may_decide(
                 visitor.identity, record
             )
             if why is not None:
@@ -88,15 +89,16 @@ class BatchHandlers:
         return web.json_response({"items": items, "apart": apart, "more": more})
 
     async def _list_waiting(self, agent: str) -> tuple[list[Record], bool]:
-        """Return an agent's pending requests, oldest first, and whether there are more.
+        """Return an agent's pending requests, the soonest deadline first, and whether there are
+        more.
 
         Canaries belong to no agent, so they are looked for among all pending requests.
         """
-        own = await self._desk.requests.page(Query(agent=agent, limit=MOST))
-        every = await self._desk.requests.page(Query(limit=MOST))
+        own = await self._desk.requests.page(Query(soonest=True, agent=agent, limit=MOST))
+        every = await self._desk.requests.page(Query(soonest=True, limit=MOST))
         found = {record.id: record for record in (*own.items, *every.items)}
         shown = [record for record in found.values() if record.request.agent == agent]
-        shown.sort(key=lambda record: record.created)
+        shown.sort(key=lambda record: (record.deadline, record.id))
         return shown[:MOST], own.next is not None or len(shown) > MOST
 
     async def _decide(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
@@ -108,14 +110,6 @@ class BatchHandlers:
             return build_problem(409, refused.code, "Nothing was decided.", reasons=refused.reasons)
         rows = [await self._reading.build_row(record, visitor) for record in records]
         return web.json_response({"items": rows})
-
-
-def _explain_exclusion(record: Record) -> str | None:
-    if record.risk.level is RiskLevel.HIGH:
-        return "high risk is decided alone"
-    if Action.APPROVE not in record.request.allowed or record.request.questions:
-        return "it asks for an answer of its own"
-    return None
 
 
 def _build_click(visitor: Visitor, body: JsonObject, item: Any) -> Click:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.models import Action
+from gateway.models import Action, RiskLevel
 from gateway.ports import (
     LIFT,
     UNCHANGED,
@@ -17,6 +17,7 @@ from gateway.ports import (
     Change,
     EditField,
     Field,
+    Head,
     JsonObject,
     KillSwitch,
     Record,
@@ -24,10 +25,12 @@ from gateway.ports import (
     Visible,
     card_of,
     edit_fields,
+    head_of,
     progress_of,
     scopes_of,
     standing_of,
     undeclared_of,
+    word_of,
 )
 
 ROW_LINES, ROW_CHARS = 24, 2_000  # all blocks of a row together
@@ -51,6 +54,36 @@ def build_row(record: Record) -> JsonObject:
     size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
     card = card_of(record, lines=size[0], chars=size[1])
     return {**_build_view(card, record), "editable": None, "edit_fields": []}
+
+
+def build_short_row(record: Record) -> JsonObject:
+    """Return a request as a line of the queue: its members are those of a card."""
+    return {
+        "id": record.id,
+        "revision": record.revision,
+        "status": record.status.value,
+        "word": word_of(record),
+        "head": _build_head(head_of(record)),
+        "agent": record.request.agent,
+        "risk": record.risk.level.value,
+        "found": bool(record.risk.reasons or record.signs),
+        "claim": {"by": record.claim.person} if record.claim else None,
+        "votes": [vote.person for vote in record.votes],
+        "quorum": record.quorum,
+        "created": record.created,
+        "deadline": record.deadline,
+        "follows": record.behind if record.follows else None,
+        "alone": explain_exclusion(record) is not None,
+    }
+
+
+def explain_exclusion(record: Record) -> str | None:
+    """Return why a request is decided alone, None where it may be reviewed with others."""
+    if record.risk.level is RiskLevel.HIGH:
+        return "high risk is decided alone"
+    if Action.APPROVE not in record.request.allowed or record.request.questions:
+        return "it asks for an answer of its own"
+    return None
 
 
 def build_whole(record: Record, *, reveal: bool = False) -> JsonObject:
@@ -102,6 +135,8 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
     return {
         **_build_state(card),
         "agent": record.request.agent,
+        "found": bool(record.risk.reasons or record.signs),
+        "alone": explain_exclusion(record) is not None,
         "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
         "reasons": [build_line(reason.segments) for reason in card.reasons],
         "alarms": card.alarms,
@@ -113,6 +148,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "changed": build_changes(card.changed),
         "changed_by": _build_optional_line(card.changed_by),
         "fields": [_build_field(field) for field in card.fields],
+        "numbered": record.numbered,
         "masked": any(block.text.masked for block in card.blocks),
         "undeclared": [
             {"address": one.address, "name": build_line(one.name.segments), "what": one.what}
@@ -136,6 +172,8 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
                 "label": control.label,
                 "style": control.style.value,
                 "confirm": control.confirm,
+                "number": control.number,
+                "optional": control.optional,
             }
             for control in card.controls
         ],
@@ -149,7 +187,7 @@ def _build_state(card: Card) -> JsonObject:
         "revision": card.revision,
         "status": card.status.value,
         "word": card.word,
-        "head": [[build_line(part.text.segments), part.named] for part in card.head],
+        "head": _build_head(card.head),
         "tool": build_line(card.tool.segments),
         "summary": card.summary,
         "risk": card.risk.value,
@@ -164,6 +202,10 @@ def _build_state(card: Card) -> JsonObject:
         "digest": card.digest,
         "editable": card.editable,
     }
+
+
+def _build_head(head: Head) -> list[list[Any]]:
+    return [[build_line(part.text.segments), part.named] for part in head]
 
 
 def _build_scopes(card: Card, record: Record, action: Action, *, reveal: bool) -> list[JsonObject]:

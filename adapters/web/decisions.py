@@ -37,6 +37,7 @@ _DECISION: dict[str, type] = {
     "confirmed": bool,
     "seen": str,
     "remember": dict,
+    "number": str,
 }
 _REMEMBER: dict[str, type] = {"offer": str, "everywhere": bool, "lifetime": str}
 _DIFF: dict[str, type] = {"arguments": dict, "fields": dict, "revealed": bool}
@@ -169,4 +170,5 @@ def _build_click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
         confirmed=body.get("confirmed", False),
         revealed=revealed,
         remember=remember_as(**remember) if remember is not None else None,
+        number=body.get("number", ""),
     )

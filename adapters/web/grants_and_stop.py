@@ -6,7 +6,7 @@ from aiohttp import web
 
 from adapters.web.card_json import build_line
 from adapters.web.security import Guard, Handler, Visitor, build_write_handler
-from gateway.ports import Desk, Effect, Grant, GrantCard, JsonObject, grant_card_of, render_safe
+from gateway.ports import Desk, Effect, Grant, GrantCard, JsonObject, render_safe
 
 
 class GrantAndStopHandlers:
@@ -21,7 +21,6 @@ class GrantAndStopHandlers:
         guard, grants = self._guard, "/inbox/api/grants"
         whose: dict[str, type] = {"agent": str, "session": str}
         return [
-            ("GET", grants, self._grants),
             ("GET", f"{grants}/{{id}}", self._grant),
             (
                 "POST",
@@ -35,13 +34,6 @@ class GrantAndStopHandlers:
                 build_write_handler(guard, self._stop, {"on": bool}, ("on",)),
             ),
         ]
-
-    async def _grants(self, request: web.Request) -> web.StreamResponse:
-        """List active grants and those that ended recently."""
-        await self._guard.check_reader(request)
-        live, ended = await self._desk.grants.newest(), await self._desk.grants.list_ended()
-        found = [_build_row(grant, grant_card_of(grant)) for grant in (*live, *ended)]
-        return web.json_response({"items": found})
 
     async def _grant(self, request: web.Request) -> web.StreamResponse:
         """Return one grant with its origin and its reach."""
@@ -63,7 +55,7 @@ class GrantAndStopHandlers:
         return web.json_response({"ok": True})
 
 
-def _build_row(grant: Grant, card: GrantCard) -> JsonObject:
+def build_grant_row(grant: Grant, card: GrantCard) -> JsonObject:
     """Return a card with the agent and session of its grant, for revoking them together."""
     return {
         **_build_card(card),

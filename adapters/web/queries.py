@@ -4,10 +4,6 @@ report for admins on how people decide.
 
 from __future__ import annotations
 
-import asyncio
-import re
-from collections import OrderedDict
-
 from aiohttp import web
 
 from adapters.web.card_json import (
@@ -18,10 +14,10 @@ from adapters.web.card_json import (
     build_switch,
     build_whole,
 )
+from adapters.web.rows import Rows
 from adapters.web.security import (
     Guard,
     Handler,
-    Refused,
     Visitor,
     build_csrf_token,
     build_seen_token,
@@ -32,21 +28,14 @@ from gateway.ports import (
     LIFETIME_WORDS,
     PASS_LIFETIME_WORDS,
     ROLES_ON_CARDS,
-    Approvers,
     Desk,
     JsonObject,
-    Query,
     Record,
     draw,
-    heavy,
     plain,
     render_safe,
     weight_of,
 )
-
-_CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
-_PAGE = 50
-_MOST_KEPT = 200  # cached rows of large requests
 
 
 class ReadHandlers:
@@ -55,13 +44,12 @@ class ReadHandlers:
     def __init__(self, desk: Desk, guard: Guard) -> None:
         self._desk = desk
         self._guard = guard
-        self._heavy: OrderedDict[tuple[str, int, int, Approvers | None], JsonObject] = OrderedDict()
+        self._rows = Rows(build_row)
 
     def table(self) -> list[tuple[str, str, Handler]]:
         """Return method, path and handler of each."""
         return [
             ("GET", "/inbox/api/me", self._me),
-            ("GET", "/inbox/api/requests", self._list),
             ("GET", "/inbox/api/requests/{id}", self._one),
             ("GET", "/inbox/api/requests/{id}/reach", self._reach),
             ("GET", "/inbox/api/sessions", self._sessions),
@@ -69,7 +57,7 @@ class ReadHandlers:
 
     async def build_row(self, record: Record, visitor: Visitor) -> JsonObject:
         """Return a request as a row of the list."""
-        return await self._for_visitor(await self._build_row(record), record, visitor)
+        return await self._for_visitor(await self._rows.build(record), record, visitor)
 
     async def build_whole(
         self, record: Record, visitor: Visitor, *, reveal: bool = False
@@ -95,20 +83,6 @@ class ReadHandlers:
         }
         return web.json_response(told)
 
-    async def _list(self, request: web.Request) -> web.StreamResponse:
-        visitor = await self._guard.check_reader(request)
-        final = request.query.get("status", "pending") != "pending"
-        after = request.query.get("after")
-        if after is not None and not _CURSOR.fullmatch(after):
-            raise Refused(422, "invalid_request", "after is no cursor of a page")
-        query = Query(final=final, followers=final, after=after, limit=_PAGE)
-        page = await self._desk.requests.page(query)
-        items = []
-        for record in page.items:
-            items.append(await self.build_row(record, visitor))
-            await asyncio.sleep(0)  # let clicks run between rows
-        return web.json_response({"items": items, "next": page.next})
-
     async def _one(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.check_reader(request)
         record = await self._desk.requests.get(request.match_info["id"])
@@ -116,22 +90,10 @@ class ReadHandlers:
             return web.json_response(await self.build_whole(record, visitor))
         return web.json_response(await self.build_row(record, visitor))
 
-    async def _build_row(self, record: Record) -> JsonObject:
-        """Return a row. Rows of large requests are cached, as they take long to render."""
-        key = (record.id, record.revision, record.alike, record.approvers)
-        if key in self._heavy:
-            self._heavy.move_to_end(key)
-            return self._heavy[key]
-        view = await draw(lambda: build_row(record), *weight_of(record))
-        if heavy(*weight_of(record)):
-            self._heavy[key] = view
-            if len(self._heavy) > _MOST_KEPT:
-                self._heavy.popitem(last=False)
-        return view
-
     async def _for_visitor(self, view: JsonObject, record: Record, visitor: Visitor) -> JsonObject:
         look = await self._find_viewer(record, visitor)
-        return _add_seen_token(add_viewer(view, record, look), visitor)
+        mine = await self._desk.queue.is_mine(record, visitor.identity)
+        return {**_add_seen_token(add_viewer(view, record, look), visitor), "mine": mine}
 
     async def _reach(self, request: web.Request) -> web.StreamResponse:
         """Return how many recent requests an offer to remember would have covered."""

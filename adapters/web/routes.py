@@ -8,19 +8,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from adapters.web.batches import BatchHandlers
+from adapters.web.compression import compress, pack, takes_gzip
 from adapters.web.decisions import DecisionHandlers
 from adapters.web.declarations import DeclareHandlers
+from adapters.web.devices import DeviceHandlers
 from adapters.web.grants_and_stop import GrantAndStopHandlers
 from adapters.web.grants_by_hand import HandHandlers
 from adapters.web.live_updates import Streams
+from adapters.web.passkeys import PasskeyHandlers
 from adapters.web.queries import ReadHandlers, Reports
-from adapters.web.security import Guard, Refused, read_json_body, run_to_end
-from gateway.ports import Desk, Logins, parse_json
+from adapters.web.queue import QueueHandlers
+from adapters.web.searches import SearchHandlers
+from adapters.web.security import Guard, Handler, Refused
+from adapters.web.sign_in import SignInHandlers
+from gateway.ports import Desk, Logins
 
 _FOLDER = Path(__file__).parent
+_ME = "/inbox/api/me"  # its answer has the token
 _CONTENT_TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
@@ -31,28 +38,30 @@ _CONTENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file with its content type."""
+    """A file with its content type, as it is and compressed."""
 
     body: bytes
+    packed: bytes
     content_type: str
 
 
 def read_assets(folder: str) -> dict[str, Asset]:
     """Return the files of `static` or `templates` by name."""
     return {
-        path.name: Asset(path.read_bytes(), _CONTENT_TYPES[path.suffix])
+        path.name: Asset(body := path.read_bytes(), pack(body), _CONTENT_TYPES[path.suffix])
         for path in sorted((_FOLDER / folder).iterdir())
         if path.suffix in _CONTENT_TYPES
     }
 
 
 class Inbox:
-    """Builds the routes and serves pages and sign-in."""
+    """Builds the routes and serves pages."""
 
     def __init__(self, desk: Desk, logins: Logins, *, secure: bool) -> None:
-        self._logins = logins
         self._guard = Guard(logins, secure=secure)
         self._reading = ReadHandlers(desk, self._guard)
+        self._queue = QueueHandlers(desk, self._guard)
+        self._searches = SearchHandlers(desk, self._guard, self._reading)
         self._decisions = DecisionHandlers(desk, self._guard, self._reading)
         self._batches = BatchHandlers(desk, self._guard, self._reading)
         self._declaring = DeclareHandlers(desk, self._guard, self._reading)
@@ -60,6 +69,9 @@ class Inbox:
         self._operating = GrantAndStopHandlers(desk, self._guard)
         self._by_hand = HandHandlers(desk, self._guard)
         self._streams = Streams(desk, self._guard)
+        self._signing_in = SignInHandlers(logins, self._guard, self._streams)
+        self._devices = DeviceHandlers(logins, self._guard)
+        self._passkeys = PasskeyHandlers(logins, self._guard, self._signing_in)
         self._pages = read_assets("templates")
         self._files = read_assets("static")
 
@@ -71,12 +83,16 @@ class Inbox:
             ("GET", "/inbox/r/{id:[0-9a-f]{32}}", self._inbox),
             ("GET", "/inbox/batch", self._batch_page),
             ("GET", "/inbox/report", self._report_page),
+            ("GET", "/inbox/devices", self._devices_page),
             ("GET", "/inbox/login", self._login_page),
             ("GET", "/inbox/static/{name}", self._file),
-            ("POST", "/inbox/api/login", self._login),
-            ("POST", "/inbox/api/logout", self._logout),
             ("GET", "/inbox/api/changes", self._streams.serve),
+            *self._signing_in.table(),
+            *self._devices.table(),
+            *self._passkeys.table(),
             *self._reading.table(),
+            *self._queue.table(),
+            *self._searches.table(),
             *self._decisions.table(),
             *self._batches.table(),
             *self._declaring.table(),
@@ -84,7 +100,12 @@ class Inbox:
             *self._operating.table(),
             *self._by_hand.table(),
         ]
-        return [web.route(method, path, self._guard.wrap(call)) for method, path, call in table]
+        return [
+            web.route(method, path, self._wrap(method, path, call)) for method, path, call in table
+        ]
+
+    def _wrap(self, method: str, path: str, call: Handler) -> Handler:
+        return self._guard.wrap(compress(call) if method == "GET" and path != _ME else call)
 
     def end_streams(self) -> None:
         """End the live streams."""
@@ -94,42 +115,34 @@ class Inbox:
         raise web.HTTPSeeOther("/inbox")
 
     async def _inbox(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(self._pages["inbox.html"])
+        return _build_file_response(request, self._pages["inbox.html"])
 
     async def _batch_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(self._pages["batch.html"])
+        return _build_file_response(request, self._pages["batch.html"])
 
     async def _report_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(self._pages["report.html"])
+        return _build_file_response(request, self._pages["report.html"])
+
+    async def _devices_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["devices.html"])
 
     async def _login_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(self._pages["login.html"])
+        return _build_file_response(request, self._pages["login.html"])
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         found = self._files.get(request.match_info["name"])
         if found is None:
             raise Refused(404, "not_found", "there is no such file")
-        return _build_file_response(found)
-
-    async def _login(self, request: web.Request) -> web.StreamResponse:
-        self._guard.check_origin(request)
-        body = parse_json(await read_json_body(request))
-        code = body.get("code") if isinstance(body, dict) else None
-        if not isinstance(code, str):
-            raise Refused(422, "invalid_request", "code is missing")
-        session = await run_to_end(self._logins.redeem(code, address=request.remote or ""))
-        response = web.json_response({"ok": True})
-        self._guard.sign_in(response, session)
-        return response
-
-    async def _logout(self, request: web.Request) -> web.StreamResponse:
-        visitor = await self._guard.check_writer(request)
-        await run_to_end(self._logins.end(visitor.session))
-        self._streams.end(visitor.session)
-        response = web.json_response({"ok": True})
-        self._guard.sign_out(response)
-        return response
+        return _build_file_response(request, found)
 
 
-def _build_file_response(asset: Asset) -> web.Response:
-    return web.Response(body=asset.body, content_type=asset.content_type, charset="utf-8")
+def _build_file_response(request: web.Request, asset: Asset) -> web.Response:
+    headers = {str(hdrs.VARY): str(hdrs.ACCEPT_ENCODING)}
+    if packed := takes_gzip(request):
+        headers[str(hdrs.CONTENT_ENCODING)] = "gzip"
+    return web.Response(
+        body=asset.packed if packed else asset.body,
+        content_type=asset.content_type,
+        charset="utf-8",
+        headers=headers,
+    )

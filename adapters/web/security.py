@@ -19,6 +19,7 @@ from aiohttp import web
 
 from gateway.errors import GatewayError
 from gateway.ports import (
+    LONGEST_SECONDS,
     BodyTooLarge,
     BodyTooSlow,
     Identity,
@@ -90,7 +91,7 @@ class Guard:
 
     async def is_signed_in(self, visitor: Visitor) -> bool:
         """Whether a visitor is still signed in."""
-        return await self._logins.who(visitor.session) is not None
+        return await self._logins.who(visitor.session, prolong=False) is not None
 
     def headers(self) -> dict[str, str]:
         """Return the headers of every answer."""
@@ -138,10 +139,21 @@ class Guard:
         return visitor
 
     def sign_in(self, response: web.Response, session: str) -> None:
-        """Set the session cookie. It expires with the browser or with the session."""
+        """Set the session cookie. It outlives the browser, as phones end those often; the gateway
+        itself knows when the session ends."""
+        lasting = {"max_age": LONGEST_SECONDS, **self._cookie_scope()}
+        response.set_cookie(self.cookie, session, httponly=True, samesite="Strict", **lasting)
+
+    def remember_try(self, response: web.Response, browser: str, *, seconds: int) -> None:
+        """Have a browser keep the secret by which a sign-in that it began is its own."""
+        lasting = {"max_age": seconds, **self._cookie_scope()}
         response.set_cookie(
-            self.cookie, session, httponly=True, samesite="Strict", **self._cookie_scope()
+            f"{self.cookie}-try", browser, httponly=True, samesite="Strict", **lasting
         )
+
+    def find_try(self, request: web.Request) -> str:
+        """Return that secret; "" where the browser has none."""
+        return request.cookies.get(f"{self.cookie}-try", "")
 
     def sign_out(self, response: web.Response) -> None:
         """Delete the session cookie."""

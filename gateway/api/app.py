@@ -7,10 +7,13 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from aiohttp import web
 
+from gateway.api.approval_protocol.instances import Provisioning
+from gateway.api.approval_protocol.requests import ProtocolRequests
+from gateway.api.approval_protocol.routes import protocol_routes
 from gateway.api.authentication import LOOPBACK_HOSTS, Access
 from gateway.api.call import (
     ApiCall,
@@ -19,6 +22,7 @@ from gateway.api.call import (
     Limits,
     Reads,
     Services,
+    finish,
     read_body,
     read_query,
 )
@@ -48,8 +52,6 @@ IDLE_SECONDS = 180.0
 STOP_SECONDS = 0.5
 SERVICES = web.AppKey("services", Services)
 
-T = TypeVar("T")
-
 
 async def _without_hooks(method: str, params: JsonObject) -> tuple[str, str, JsonObject | None]:
     """Let every message pass: no hooks are configured."""
@@ -61,7 +63,8 @@ class Site:
     """How the API is reached: host names beside the loopback ones, and whether over TLS.
 
     `pages` are the web pages of adapters, served beside the API under the same guards; `closing`
-    ends what they keep open. `intercept` passes agents' messages through policy hooks. The metrics
+    ends what they keep open. `protocol` answers the clients of the Agent Approval Protocol.
+    `intercept` passes agents' messages through policy hooks. The metrics
     read `measure`, `outboxes` and `adapters`.
     """
 
@@ -69,6 +72,7 @@ class Site:
     secure: bool = False
     pages: tuple[web.AbstractRouteDef, ...] = ()
     closing: tuple[Callable[[], None], ...] = ()
+    protocol: tuple[ProtocolRequests, Provisioning] | None = None
     intercept: Intercept = _without_hooks
     measure: Measure | None = None
     outboxes: Outboxes = no_outboxes
@@ -126,6 +130,8 @@ def build_api(
         # A page of grants, such as their offers, is no grant's id.
         path = one.path.replace("{grant}", f"{{grant:{REQUEST_ID.pattern}}}")
         app.router.add_route(one.method, path, _serve(one, services))
+    if site.protocol is not None:
+        app.add_routes(protocol_routes(services, *site.protocol, store_errors=store_errors))
     app.add_routes(site.pages)
     app.on_response_prepare.append(security_headers(site.secure))
     app.on_response_prepare.append(count_responses(metrics))
@@ -164,21 +170,9 @@ def _serve(route: ApiRoute, services: Services) -> Handler:
         call = ApiCall(request=request, services=services, who=who, body=body, query=query)
         if route.method == "GET":
             return await operation.handle(call)
-        return await _finish(operation.handle(call))
+        return await finish(operation.handle(call))
 
     return serve
-
-
-async def _finish(work: Awaitable[T]) -> T:
-    """Complete a write even when its caller disconnects meanwhile."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not warn; the caller is gone
-        raise
 
 
 def _end_waits(

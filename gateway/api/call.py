@@ -200,6 +200,18 @@ def long_poll(call: ApiCall) -> Iterator[None]:
             del services.waits[who]
 
 
+async def finish(work: Awaitable[T]) -> T:
+    """Complete a write even when its caller disconnects meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # retrieved, so that asyncio does not warn; the caller is gone
+        raise
+
+
 def reply(value: Any, status: int = 200) -> web.Response:
     """Return a message, or JSON values, as the answer."""
     return web.json_response(plain(value), status=status)

@@ -12,6 +12,7 @@ from gateway.domain.parsing import check_agent_reason, check_agent_report, check
 from gateway.domain.records import Approvers, Edit, Record, Remember, Session, Vote
 from gateway.domain.redaction import mask
 from gateway.domain.risk_rules import RaisedRisk
+from gateway.domain.step_up import StepUpDone
 from gateway.errors import InvalidRequest
 from gateway.models import (
     AGENT_EXECUTIONS,
@@ -131,7 +132,8 @@ class Decide(Wire):
 
     `nonce` makes a repeated call the same call; one is made when it is left out. High risk is only
     approved with `confirmed`, which says that the person was asked again. `remember` names one of
-    the request's offers.
+    the request's offers. `number` is what the person typed for the one that is shown where the
+    agent waits; it confirms, too.
     """
 
     revision: int
@@ -145,6 +147,7 @@ class Decide(Wire):
     feedback: bool = False
     confirmed: bool = False
     remember: Remember | None = None
+    number: str = ""
     nonce: Annotated[str, matching(NONCE)] | None = None
 
     def __post_init__(self) -> None:
@@ -228,8 +231,10 @@ class RequestView(Wire):
     `arguments` are what would run now, `digest` theirs; `shown_since` is the first revision that
     shows them. Agents get it without `decision`, `votes`, `note`, `findings`, which are what the
     guardrails found, `raised`, which says who raised the risk, `edits`, which are who changed the
-    arguments, `approvers`, who may approve it now, and `asks_because`, which says what kept a
-    remembered approval from covering it: a decision reaches only the process that may act on it.
+    arguments, `approvers`, who may approve it now, and what that takes, `guesses`, how many wrong
+    numbers were typed, `stepped`, how the approval was confirmed, and `asks_because`, which says
+    what kept a remembered approval from covering it: a decision reaches only the process that may
+    act on it.
     Approvers get secrets masked, unless they ask for one request with `reveal`; so the digest of
     what they read may be another one.
     """
@@ -257,6 +262,8 @@ class RequestView(Wire):
     asks_because: str = ""
     edits: tuple[Edit, ...] = ()
     approvers: Approvers | None = None
+    guesses: int = 0
+    stepped: tuple[StepUpDone, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +357,8 @@ def view(record: Record, *, whole: bool) -> RequestView:
         asks_because=record.asks_because if whole else "",
         edits=record.edits if whole else (),
         approvers=record.approvers if whole else None,
+        guesses=record.guesses if whole else 0,
+        stepped=record.stepped if whole else (),
     )
 
 

@@ -91,6 +91,7 @@ async def decide(call: ApiCall) -> web.Response:
         feedback=body.feedback,
         confirmed=body.confirmed,
         remember=body.remember,
+        number=body.number,
     )
     with call.services.metrics.decide_seconds.time():
         record = await call.core.requests.decide(click)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gateway import models
 from gateway.api import batches, explain, grants, hooks, messages, operation, paused_agents, tools
 from gateway.approvals import explanation
-from gateway.domain import policy_document, records, risk_rules, statistics
+from gateway.domain import policy_document, records, risk_rules, statistics, step_up
 from gateway.policy import chain
 from gateway.policy.calls import command_table
 from gateway.policy.grants import grant, offers, past_coverage
@@ -99,6 +99,8 @@ SCHEMA_NAMES: dict[type, str] = {
     models.State: "State",
     messages.States: "States",
     models.Status: "Status",
+    step_up.StepUp: "StepUp",
+    step_up.StepUpDone: "StepUpDone",
     messages.Submit: "Submit",
     messages.Sync: "Sync",
     batches.Ticked: "Ticked",

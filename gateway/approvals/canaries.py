@@ -111,7 +111,9 @@ class Canaries:
             record, timeout_ms = self._writer.new_record(request, policy, origin, None)
             tool = mask(request.tool)
             data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
-            return Creation(replace(record, canary=True), {**data, "canary": True}, timeout_ms)
+            numbered = policy.route_for(request.agent, request.tool).risk.takes_numbers
+            bait = replace(record, canary=True, numbered=numbered)
+            return Creation(bait, {**data, "canary": True}, timeout_ms)
 
         try:
             return await self._writer.create(make, origin)

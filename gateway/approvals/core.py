@@ -14,8 +14,10 @@ from gateway.approvals.grouping import Grouping, GroupStore
 from gateway.approvals.hook_reviews import HookReviews
 from gateway.approvals.kill_switch_and_pauses import OperatorDesk
 from gateway.approvals.posted_copies import PostedCopies
+from gateway.approvals.queue_desk import QueueDesk
 from gateway.approvals.report_query import ReportQuery
 from gateway.approvals.request_desk import RequestDesk
+from gateway.approvals.search_desk import SearchDesk
 from gateway.approvals.service import Approvals
 from gateway.approvals.session_desk import SessionDesk
 from gateway.approvals.tool_declarations import ToolDeclarations
@@ -28,7 +30,7 @@ from gateway.policy.allow_deny_rules import rule_links
 from gateway.policy.chain import Chain
 from gateway.policy.decider import Decider
 from gateway.policy.grant_deciders import GrantBook, GrantStore
-from gateway.ports import Desk, Feed
+from gateway.ports import Desk, Feed, LoginLinks
 from gateway.ports.blocks import CardSizes
 from gateway.ports.outgoing import Notes, Outbox
 from gateway.ports.proven_masks import MaskProofs
@@ -81,15 +83,19 @@ class Core:
         self.explanations = Explanations(store, writer, self.approvals, self.grants)
         self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
         self.requests = RequestDesk(store, writer, self.clicks, self.remembering, self.copies)
+        self.queue = QueueDesk(store, writer)
+        self.searching = SearchDesk(store, writer)
         self.sessions = SessionDesk(store, writer, self.approvals, self.grants)
         self.tools = ToolDeclarations(store, writer)
         self.operator = OperatorDesk(store, writer, held, self.reporting, self.health)
 
-    def desk(self, notes: Notes, *, inbox: str = "") -> Desk:
-        """Return what an adapter works at; the notes are its own, `inbox` is where people open the
-        inbox."""
+    def desk(self, notes: Notes, links: LoginLinks, *, inbox: str = "") -> Desk:
+        """Return what an adapter works at; notes and links are its own, `inbox` is where people
+        open the inbox."""
         return Desk(
             requests=self.requests,
+            queue=self.queue,
+            search=self.searching,
             grants=self.grants,
             by_hand=self.by_hand,
             sessions=self.sessions,
@@ -98,5 +104,6 @@ class Core:
             feed=self.feed,
             notes=notes,
             sizes=self.sizes,
+            links=links,
             inbox=inbox,
         )

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import replace
+from typing import NamedTuple
 
 from gateway.approvals.aborted_turns import end_siblings
 from gateway.approvals.grant_creation import GrantCreation
-from gateway.approvals.transitions import Clicker, ClickResult, apply_click, nonce_of
+from gateway.approvals.transitions import (
+    Clicker,
+    ClickResult,
+    apply_click,
+    check_action,
+    count_guess,
+    edit_record,
+    hand_on,
+    nonce_of,
+)
 from gateway.approvals.writer import Writer, raised_data
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Click, Record, told_edits, told_outcome
+from gateway.domain.step_up import MOST_GUESSES, NUMBER, StepUp, StepUpDone
 from gateway.domain.store import Store, Transition
 from gateway.errors import (
     Conflict,
     GatewayError,
     InvalidRequest,
+    StepUpNeeded,
     Unauthorized,
     Unconfirmed,
     WasCanary,
+    WrongNumber,
 )
 from gateway.models import Action, Reason, RiskLevel, Status
-from gateway.policy.authorization import Approver, approver, who_may_approve, with_valid_votes
+from gateway.policy.authorization import (
+    NO_STEP_UP,
+    Approver,
+    approver,
+    may_approve,
+    refuse_unknown,
+    who_may_approve,
+    with_valid_votes,
+)
 from gateway.policy.chain import ALLOW, ASK, MODIFY, Chain
 from gateway.policy.grants.grant import Grant
 from gateway.policy.guardrails import assess, weigh
@@ -47,6 +69,15 @@ async def with_groups(click: Click, groups: Groups) -> Click:
     return replace(click, identity=replace(click.identity, groups=await groups()))
 
 
+class Judged(NamedTuple):
+    """What a click does: the step to take, None for none; the grant to remember it by; and what
+    whoever clicked is told instead of the result, once the step is taken."""
+
+    transition: Transition | None = None
+    grant: Grant | None = None
+    refusal: GatewayError | None = None
+
+
 class ClickJudge:
     """Decides on clicks, under the policy as it is now."""
 
@@ -66,26 +97,28 @@ class ClickJudge:
 
     async def decide(self, click: Click, groups: Groups | None = None) -> Record:
         """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
-        grant: Grant | None = None
+        judged = Judged()
 
         async def decide(record: Record) -> Transition | None:
-            nonlocal click, grant, groups
+            nonlocal click, judged, groups
             try:
-                transition, grant = await self.judge(record, click, last=groups is None)
+                judged = await self.judge(record, click, last=groups is None)
             except Unauthorized:
                 if groups is None:
                     raise
                 click, groups = await with_groups(click, groups), None
-                transition, grant = await self.judge(record, click)
-            return transition
+                judged = await self.judge(record, click)
+            return judged.transition
 
         known = self._store.recent(click.request_id)
         try:
             record, _ = await self._writer.update(click.request_id, decide, known=known)
+            if judged.refusal is not None:
+                raise judged.refusal
         except GatewayError as refusal:
             await self.note(refusal, click)
             raise
-        return await self._remember(record, grant)
+        return await self._remember(record, judged.grant)
 
     async def _remember(self, record: Record, grant: Grant | None) -> Record:
         """Write down what is to be remembered, now that it is decided, and end what was stopped
@@ -101,42 +134,119 @@ class ClickJudge:
         await end_siblings(self._store, self._writer, record)
         return record
 
-    async def judge(
-        self, record: Record, click: Click, *, last: bool = True
-    ) -> tuple[Transition | None, Grant | None]:
-        """Return what a click does to a record, None when it did so before, and the grant to
-        remember it by. Raises as `decide` does.
+    async def judge(self, record: Record, click: Click, *, last: bool = True) -> Judged:
+        """Return what a click does to a record, nothing when it did so before. Raises as `decide`
+        does.
 
         Unless it is the `last` look, who may not is asked about again, with their groups.
         """
         policy, who = await self._approver(record, click, last=last)
-        nonce = nonce_of(click, who.name)
-        if nonce in record.nonces:
-            # Only what decided is remembered; a vote sent again waits for others as before.
-            decided = record.final and record.nonces[-1] == nonce
-            if not decided:
-                return None, None
-            return None, self._remembering.plan_grant(policy, record, click, who, nonce)
+        by = Clicker(who.name, who.via, nonce_of(click, who.name))
+        if by.nonce in record.nonces:
+            return self._judge_again(policy, record, click, who, by.nonce)
         if record.final:
             raise Conflict(f"this was decided already: {told_outcome(record)}")
         await self._refuse_hidden(record, click)
         counted = with_valid_votes(policy, who.route, record)
+        check_action(counted, click)
+        edited = await self._edit(counted, click, by, policy)
+        if edited is not None:
+            if not may_approve(policy, edited, click.identity):
+                return Judged(_step(record, hand_on(edited, by), policy))
+            who = _check_edited(edited, click, policy)
+        try:
+            done = await self._step_up(policy, edited or counted, click)
+        except WrongNumber as wrong:
+            return Judged(self._count_guess(record, counted, by, policy), refusal=wrong)
+        effect, grant = self._apply(policy, counted, click, who, by._replace(stepped=done), edited)
+        number = click.number if done is not None and not record.canary else ""
+        return Judged(_step(record, effect, policy, number), grant)
+
+    def _apply(
+        self,
+        policy: PolicyDocument,
+        record: Record,
+        click: Click,
+        who: Approver,
+        by: Clicker,
+        edited: Record | None,
+    ) -> tuple[ClickResult, Grant | None]:
+        """Return what a click does whose step-up is done, and the grant to remember it by."""
+        asked = policy.step_up_of(edited or record).asked
+        if asked and by.stepped is None:
+            # Whoever does no other step-up is the first of two.
+            record, edited = _for_two(record), edited and _for_two(edited)
         effect = apply_click(
-            counted,
+            record,
             click,
-            Clicker(who.name, who.via, nonce),
+            by,
             now=self._writer.now(),
             sign=self._writer.sign,
             wished=lambda shown: self._remembering.check_wish(policy, shown, click, who),
-            again=_waits_for(policy, counted, who.name),
+            again=_waits_for(policy, record, who.name),
+            edited=edited,
         )
-        if click.action is Action.EDIT:
-            effect = await self._review_edit(effect, click, policy)
         after = effect.after
+        if asked and after.status is Status.APPROVED:
+            after = after.copy_with(stepped=_steps_of(after, by))
         grant = None
         if after.final:
-            grant = self._remembering.plan_grant(policy, after, click, who, nonce)
-        return _step(record, effect, policy), grant
+            grant = self._remembering.plan_grant(policy, after, click, who, by.nonce)
+        return effect._replace(after=after), grant
+
+    def _judge_again(
+        self, policy: PolicyDocument, record: Record, click: Click, who: Approver, nonce: str
+    ) -> Judged:
+        """Return what a click does that was applied before: only what decided is remembered; a
+        vote sent again waits for others as before, and a wrong number stays wrong."""
+        ended = record.decision
+        if ended is not None and ended.reason is Reason.WRONG_NUMBER:
+            raise Conflict(f"this was decided already: {told_outcome(record)}")
+        if not record.final or record.nonces[-1] != nonce:
+            if click.number and who.name not in {vote.person for vote in record.votes}:
+                raise _wrong(record.guesses)
+            return Judged()
+        grant = self._remembering.plan_grant(policy, record, click, who, nonce)
+        return Judged(None, grant)
+
+    async def _step_up(
+        self, policy: PolicyDocument, record: Record, click: Click
+    ) -> StepUpDone | None:
+        """Return the step-up that a click does, None where none is asked for or it is one of two
+        people's. Raises StepUpNeeded, WrongNumber, InvalidRequest where none can be done."""
+        asked, able = policy.step_up_of(record)
+        if not asked or click.action in (Action.DENY, Action.ABORT):
+            return None
+        if not able:
+            raise InvalidRequest(
+                f"nobody may approve this at {record.risk.level} risk: {NO_STEP_UP}"
+            )
+        if click.number and StepUp.NUMBER in able:
+            await self._compare(record, click)
+            return StepUpDone(way=StepUp.NUMBER)
+        if StepUp.PERSON in able:
+            refuse_unknown(policy, click.identity)
+            return None
+        raise StepUpNeeded(f"type the number that is shown where {record.request.agent} waits")
+
+    async def _compare(self, record: Record, click: Click) -> None:
+        """Raise WrongNumber unless a click has the request's number. A canary has none to find."""
+        if not NUMBER.fullmatch(click.number):
+            raise InvalidRequest("the number has three digits")
+        if record.canary:
+            return
+        number = await self._store.number_of(record.id)
+        if number is None or not hmac.compare_digest(number, click.number):
+            raise _wrong(record.guesses + 1)
+
+    def _count_guess(
+        self, record: Record, counted: Record, by: Clicker, policy: PolicyDocument
+    ) -> Transition:
+        """Return the step that counts a wrong number. It is nobody's denial."""
+        effect = count_guess(counted, by, now=self._writer.now(), sign=self._writer.sign)
+        data = {"person": by.person, "guesses": effect.after.guesses}
+        step = _step(record, effect, policy)
+        return step._replace(data=None if effect.after.final else data, budget=None)
 
     async def _approver(
         self, record: Record, click: Click, *, last: bool
@@ -153,31 +263,31 @@ class ClickJudge:
         return policy, approver(policy, record, click.identity)
 
     async def note(self, refusal: GatewayError, click: Click) -> None:
-        """Audit that someone clicked who may not."""
-        if isinstance(refusal, Unauthorized):
+        """Audit that someone clicked who may not, or typed a number in vain."""
+        if isinstance(refusal, Unauthorized) or click.number:
             data = {"request_id": click.request_id, "why": str(refusal)}
             await self._store.note("refused", agent=click.identity.written, data=data)
 
-    async def _review_edit(
-        self, effect: ClickResult, click: Click, policy: PolicyDocument
-    ) -> ClickResult:
-        """Return an edit's effect with the new arguments assessed; raises when policy, or the click
-        itself, does not allow them."""
-        after = assess(effect.after, policy)
+    async def _edit(
+        self, record: Record, click: Click, by: Clicker, policy: PolicyDocument
+    ) -> Record | None:
+        """Return the record as a click edits it, assessed as if the agent had asked so; None for
+        another click. Raises when policy does not allow what would run then."""
+        if click.action is not Action.EDIT or record.canary:
+            return None
+        after = assess(edit_record(record, click, by), policy)
         request = replace(after.request, arguments=after.arguments)
-        _check_edited(after, click, policy)
         route = policy.route_for(request.agent, request.tool)
-        # Judged as if the agent had asked so: hooks are asked all that they are asked then.
+        # Hooks are asked all that they are asked then.
         asked = replace(after, request=request, edited=None)
         judged, verdict = await self._chain.decide(asked, route)
         if verdict is not None and verdict.effect not in (ALLOW, ASK):
             wants = "would change" if verdict.effect == MODIFY else "refuses"
             why = f": {verdict.message}" if verdict.message else ""
             raise InvalidRequest(f"{verdict.by.name} {wants} the edited arguments{why}")
-        if judged.raised != after.raised:
-            after = weigh(after.copy_with(raised=judged.raised), policy)
-            _check_edited(after, click, policy)
-        return effect._replace(after=after)
+        if judged.raised == after.raised:
+            return after
+        return weigh(after.copy_with(raised=judged.raised), policy)
 
     async def _refuse_hidden(self, record: Record, click: Click) -> None:
         """Raise InvalidRequest when a mask left out what could act, where this click was made."""
@@ -201,7 +311,29 @@ def _waits_for(policy: PolicyDocument, record: Record, name: str) -> str:
     return standing_of(seen, name).words
 
 
-def _step(record: Record, effect: ClickResult, policy: PolicyDocument) -> Transition:
+def _for_two(record: Record) -> Record:
+    return record.copy_with(quorum=max(record.quorum, 2))
+
+
+def _steps_of(after: Record, by: Clicker) -> tuple[StepUpDone, ...]:
+    """Return the step-ups that were done for an approval, each once: that there were two people is
+    one where there was no other."""
+    done = (*(vote.stepped for vote in after.votes), by.stepped)
+    known = dict.fromkeys(one for one in done if one is not None)
+    return tuple(known) or (StepUpDone(way=StepUp.PERSON),)
+
+
+def _wrong(guesses: int) -> WrongNumber:
+    left = MOST_GUESSES - guesses
+    if left <= 0:
+        return WrongNumber("this is not the number, for the third time: the request is denied")
+    tries = "one try is" if left == 1 else f"{left} tries are"
+    return WrongNumber(f"this is not the number that is shown where the agent waits; {tries} left")
+
+
+def _step(
+    record: Record, effect: ClickResult, policy: PolicyDocument, number: str = ""
+) -> Transition:
     """Return a click's effect as a transition, under the policy it was checked against."""
     after = effect.after
     return Transition(
@@ -213,16 +345,17 @@ def _step(record: Record, effect: ClickResult, policy: PolicyDocument) -> Transi
         generation=policy.generation,
         stoppable=after.status in (Status.PENDING, Status.APPROVED),
         secrets=effect.secrets,
+        number=number,
         budget=None if after.canary else policy.budget_for(after.request.agent),
     )
 
 
-def _check_edited(after: Record, click: Click, policy: PolicyDocument) -> None:
-    """Raise Unconfirmed or Unauthorized where an edit is of high risk, and this click not enough
-    for that."""
-    if after.risk.level is RiskLevel.HIGH and not click.confirmed:
+def _check_edited(after: Record, click: Click, policy: PolicyDocument) -> Approver:
+    """Return who edits, by the rules for what would run then. Raises Unconfirmed or Unauthorized
+    where it is of high risk, and this click not enough for that."""
+    if after.risk.level is RiskLevel.HIGH and not (click.confirmed or click.number):
         raise Unconfirmed("the edited arguments are high risk: confirm them")
-    approver(policy, after, click.identity)
+    return approver(policy, after, click.identity)
 
 
 def _event_data(after: Record) -> JsonObject:

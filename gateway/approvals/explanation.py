@@ -10,6 +10,7 @@ from gateway.approvals.writer import Writer
 from gateway.domain.records import Identity, Record
 from gateway.domain.redaction import mask
 from gateway.domain.risk_rules import lift
+from gateway.domain.step_up import StepUp
 from gateway.domain.store import Store
 from gateway.errors import Unauthorized
 from gateway.models import ApprovalRequest, Risk
@@ -54,6 +55,7 @@ class ExplainedGrant(Wire):
 class Explanation(Wire):
     """What would become of a call, what each decider says about it, and who would be asked.
 
+    `step_up` are the ways of which an approval takes one at this risk, none where a tap is enough.
     `doubts` are values that were not understood. `stopped` says that the kill switch is on, and
     `known` whether there is such an agent.
     """
@@ -71,6 +73,7 @@ class Explanation(Wire):
     grants: tuple[ExplainedGrant, ...]
     deciders: tuple[Opinion, ...]
     result: str
+    step_up: tuple[StepUp, ...] = ()
     known: bool = True
 
 
@@ -97,18 +100,21 @@ class Explanations:
         stopped = await self._store.is_stopped()
         record = await self._approvals.draft(request)
         grants = [one for one in await self._grants.all() if _is_about(one, record)]
-        route = policy.route_for(request.agent, request.tool)
+        risk = lift(record.risk, [raised for one in opinions for raised in one.raised])
+        base = policy.route_for(request.agent, request.tool)
+        route = base.at(risk.level)
         decided = find_decisive(opinions)
         result = f"{decided.effect} by {decided.decider}" if decided else "people are asked"
         touched = touches_of(record)
         made = Explanation(
             digest=request.digest,
             stopped=stopped,
-            risk=lift(record.risk, [raised for one in opinions for raised in one.raised]),
+            risk=risk,
             route=route.name,
             targets=route.targets,
             approvers=route.approvers,
             quorum=route.quorum,
+            step_up=base.step_up(risk.level),
             arguments=tuple(_describe(leaf) for one in touched for leaf in one.leaves),
             doubts=tuple(f"{one.address}: {one.words}" for call in touched for one in call.doubts),
             findings=tuple(

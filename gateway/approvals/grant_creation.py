@@ -20,6 +20,7 @@ from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.models import Action, DeciderKind, Status, new_id
 from gateway.policy.authorization import (
     ADMIN,
+    REMEMBERED,
     Approver,
     count_needed,
     matching_approver,
@@ -85,6 +86,8 @@ class GrantCreation:
         wish = click.remember
         if wish is None:
             return None
+        if policy.step_up_of(shown).asked:
+            raise InvalidRequest("what takes a step-up is asked about each time")
         offer = _readable(shown, click, wish.offer, Effect.ALLOW)
         if wish.everywhere:
             refuse_requester(policy, shown, click.identity, "remember it for the session only")
@@ -267,7 +270,8 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
     names = policy.names_of(identity)
     if policy.is_admin(identity):
         return GrantVoter(person=names[0], via=(ADMIN,))
-    routes = [route for route in policy.routes if is_named(route.agents, agent)]
+    named = [route for route in policy.routes if is_named(route.agents, agent)]
+    routes = [route.at(level) for route in named for level in REMEMBERED]
     entries = [matching_approver(route, names) for route in routes]
     via = tuple(dict.fromkeys(one for one in entries if one is not None))
     alone = all(

@@ -352,6 +352,8 @@ class Approvals:
 
     async def _state(self, record: Record, origin: MessageContext) -> State:
         state = record.state_for(origin.process)
+        if record.numbered and not record.final and origin.process is not None:
+            return replace(state, number=await self._store.number_of(record.id))
         if state.decision and record.status is Status.APPROVED and await self._store.is_stopped():
             return replace(state, decision=None)
         if state.decision is None or not record.request.questions:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from gateway.domain.json_schema import check_schema
 from gateway.domain.records import NOBODY, Click, Outcome, Record, Remember, Vote
 from gateway.domain.redaction import masks_in
+from gateway.domain.step_up import MOST_GUESSES, StepUpDone
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
 from gateway.models import (
     Action,
@@ -155,12 +156,13 @@ class ClickResult(NamedTuple):
 
 
 class Clicker(NamedTuple):
-    """Who clicked: their name, the entry of the route that admits them, and what names this click
-    of theirs on the record."""
+    """Who clicked: their name, the entry of the route that admits them, what names this click of
+    theirs on the record, and the step-up that they did."""
 
     person: str
     via: str
     nonce: str
+    stepped: StepUpDone | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,20 +182,21 @@ def apply_click(
     sign: Sign,
     wished: Callable[[Record], RememberRequest | None] = lambda record: None,
     again: str = "",
+    edited: Record | None = None,
 ) -> ClickResult:
     """Return what an authorized click does to a pending record.
 
     `wished` says what an approval of the record, as the click leaves it, is to be remembered as,
     when the click asks for that; it may refuse. `again` is what somebody is told who has approved
-    it already. Raises Conflict when it saw an older revision or
-    repeats a vote, InvalidRequest when the action is not allowed or its content does not fit the
-    request.
+    it already. `edited` is the record as an edit made it (`edit_record`), assessed since. Raises
+    Conflict when it saw an older revision or repeats a vote, InvalidRequest when the action is not
+    allowed or its content does not fit the request.
     """
-    _check_action(record, click)
+    check_action(record, click)
     if record.canary:
         return _close(record, click, by, _canary_outcome(click, by), now=now, sign=sign)
     if click.action is Action.EDIT:
-        record = _apply_edit(record, click, by)
+        record = edited or edit_record(record, click, by)
     if click.action in (Action.DENY, Action.ABORT):
         return _end(record, click, by, now=now, sign=sign)
     if click.action in (Action.RESPOND, Action.ANSWER):
@@ -210,6 +213,7 @@ def apply_click(
         via=by.via,
         remember=wish.remember if wish else None,
         needs=wish.needs if wish else 0,
+        stepped=by.stepped,
     )
     if any((one.person, one.remember) == (by.person, vote.remember) for one in record.votes):
         raise Conflict(again or "you have approved this already; it needs someone else")
@@ -219,6 +223,27 @@ def apply_click(
         return _end(record, click, by, now=now, sign=sign, votes=votes)
     after = replace(record, votes=votes, nonces=_nonces(record, by), revision=record.revision + 1)
     return ClickResult(after=after, event="edited" if click.action is Action.EDIT else "voted")
+
+
+def hand_on(edited: Record, by: Clicker) -> ClickResult:
+    """Return what an edit does that its editor may not approve: it waits for those who may."""
+    after = replace(edited, nonces=_nonces(edited, by), revision=edited.revision + 1)
+    return ClickResult(after=after, event="edited")
+
+
+def count_guess(record: Record, by: Clicker, *, now: int, sign: Sign) -> ClickResult:
+    """Return what a wrong number does: it is counted, and the last one denies the request."""
+    guesses = record.guesses + 1
+    counted = replace(record, guesses=guesses, nonces=_nonces(record, by))
+    if guesses < MOST_GUESSES:
+        after = replace(counted, revision=record.revision + 1)
+        return ClickResult(after=after, event="number_refused")
+    denial = Outcome(status=Status.DENIED, action=Action.DENY, reason=Reason.WRONG_NUMBER)
+    note = f"{by.person} typed the last wrong number"
+    after = close_record(
+        counted, denial, revision=record.revision + 1, now=now, sign=sign, note=note
+    )
+    return ClickResult(after=after, event=str(after.status))
 
 
 def agreeing_votes(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, ...]:
@@ -242,6 +267,8 @@ def nonce_of(click: Click, person: str) -> str:
     answer = (click.arguments, click.answers, click.result, click.abort, click.remember)
     if answer != _NOTHING_MORE:
         said += canonical([plain(part) for part in answer])
+    if click.number:
+        said += f" {click.number}".encode()
     return sha256_hex(said)[:_NONCE_LENGTH]
 
 
@@ -249,10 +276,12 @@ def _nonces(record: Record, by: Clicker) -> tuple[str, ...]:
     return (*record.nonces, by.nonce)[-_NONCES_KEPT:]
 
 
-def _check_action(record: Record, click: Click) -> None:
+def check_action(record: Record, click: Click) -> None:
+    """Raise what `apply_click` does of a click whose action, revision or confirmation does not fit
+    a pending record."""
     if (
         record.risk.level is RiskLevel.HIGH
-        and not click.confirmed
+        and not (click.confirmed or click.number)
         and click.action not in (Action.DENY, Action.ABORT)
     ):
         raise Unconfirmed("this is high risk: confirm that you have read all of it")
@@ -273,7 +302,10 @@ def _refuse_quorum(record: Record) -> None:
         raise InvalidRequest(f"this request needs {record.quorum} people: approve, edit or deny it")
 
 
-def _apply_edit(record: Record, click: Click, by: Clicker) -> Record:
+def edit_record(record: Record, click: Click, by: Clicker) -> Record:
+    """Return a pending record with the arguments of a click to run instead, without the votes for
+    what would have run before. Raises as `apply_click` does."""
+    check_action(record, click)
     if click.arguments is None:
         raise InvalidRequest("an edit needs the new arguments")
     if masks_in(click.arguments) - masks_in(record.arguments):

@@ -35,8 +35,7 @@ async def _recount(writer: Writer, request_id: str) -> None:
         if record.final:
             return None
         policy = await writer.policy()
-        request = record.request
-        counted = with_valid_votes(policy, policy.route_for(request.agent, request.tool), record)
+        counted = with_valid_votes(policy, policy.route_of(record), record)
         if counted == record:
             return None
         return Transition(

@@ -17,6 +17,7 @@ from gateway.domain.figures import Tally
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route, adapters_of
 from gateway.domain.records import Outcome, Record
 from gateway.domain.redaction import mask
+from gateway.domain.step_up import draw_number
 from gateway.domain.store import (
     MessageContext,
     RequestWriter,
@@ -168,6 +169,7 @@ class Writer:
                 timeout_ms=timeout_ms,
                 budget=policy.budget_for(record.request.agent),
                 posts=posts(record, policy) and not record.unreviewed,
+                number=draw_number() if record.numbered and not record.final else "",
             )
             forced = _FORCED.get(result)
             match result:
@@ -304,12 +306,12 @@ class Writer:
             created=now,
             deadline=min(now, origin.arrived_ms or now) + life,
             route=route.name,
-            quorum=route.quorum,
             scope_quorum=route.scope_quorum,
             owner=origin.owner,
             process=waiter,
             attached=(waiter,) if waiter and origin.entry is not None else (),
             queues=queues_of(route, origin.owner, policy),
+            numbered=waiter is not None and route.risk.takes_numbers,
         )
         return assess(policy.declare(record), policy), life
 

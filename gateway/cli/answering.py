@@ -17,8 +17,11 @@ async def approve(options: argparse.Namespace) -> int:
     """Approve one request, or several: all of them or none."""
     body = {"action": Action.APPROVE.value, **_remember(options)}
     if len(options.ids) > 1:
+        if options.number:
+            raise InvalidRequest("what takes a number is approved alone")
         return await asyncio.to_thread(_decide_all, options, body)
-    return await asyncio.to_thread(_decide, options, {**body, "confirmed": options.yes})
+    typed = {"number": options.number} if options.number else {}
+    return await asyncio.to_thread(_decide, options, {**body, **typed, "confirmed": options.yes})
 
 
 async def deny(options: argparse.Namespace) -> int:
@@ -107,7 +110,7 @@ def _decide(options: argparse.Namespace, body: dict[str, Any]) -> int:
         record, revision = _find_for_answer(http, wanted, Action(body["action"]))
         risk = record.get("risk") or {}
         if body.get("confirmed") is False:
-            if risk.get("level") == "high":
+            if risk.get("level") == "high" and "number" not in body:
                 shown = f"`gateway show {record['request']['id']}`"
                 raise InvalidRequest(f"this is high risk: read {shown}, then add --yes")
             _check_fits(record)

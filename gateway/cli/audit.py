@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from gateway.cli.audit_forms import write_form
 from gateway.cli.formatting import say
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.audit import Verification, verify
 from gateway.domain.records import AuditEvent
-from gateway.stores.archive_reading import read_latest
 from gateway.stores.seals import export
 from gateway.wire.codec import plain
 
@@ -27,7 +27,7 @@ _MISSING = '{"missing"'
 async def tail(options: argparse.Namespace) -> int:
     """Print the latest events, the newest last."""
     async with connect_backend() as found:
-        events = await read_latest(found.store, options.lines)
+        events = await found.store.latest(options.lines)
     for event in events:
         print(json.dumps(plain(event)) if options.json else _format_event(event))
     return 0
@@ -41,13 +41,17 @@ def _format_event(event: AuditEvent) -> str:
 
 
 async def export_all(options: argparse.Namespace) -> int:
-    """Write the whole audit as JSON lines. A file is replaced only when it is complete.
+    """Write the whole audit as JSON lines, in the form that is sealed and verified or in another.
+    A file is replaced only when it is complete.
 
     Returns 1 when a part of the archive could not be read, which the lines then say."""
     count = missing = 0
     async with connect_backend() as found:
         with _open_for_writing(options.file) as file:
-            async for line in export(found.store):
+            lines = export(found.store)
+            if options.form != "sealed":
+                lines = write_form(found.store, options.form)
+            async for line in lines:
                 file.write(line + "\n")
                 count += 1
                 missing += line.startswith(_MISSING)

@@ -134,8 +134,11 @@ def _add_server_commands(verbs: Verbs) -> None:
     for name, words in (
         ("ask", "ask for approval; the exit code is the answer"),
         ("wait", "wait for what was asked with --no-wait"),
-        ("hook", "be the hook of a host that starts it, such as picoclaw"),
-        ("bridge", "ask for a host beside it: dexto, gptme-server"),
+        ("run", "ask for a command, and run exactly what was approved"),
+        ("hook", "be the hook of a host that starts it, such as claude-code"),
+        ("bridge", "ask for a host beside it: dexto, gptme-server, opencode, acp"),
+        ("install", "have a host ask: claude-code, codex, gemini, cursor, copilot, opencode"),
+        ("mcp", "stand before an MCP server, or be one that people answer"),
     ):
         verbs.add_parser(name, help=words, add_help=False)
 
@@ -151,6 +154,9 @@ def _add_answer_commands(verbs: Verbs) -> None:
     session_list.add_argument("--agent", help="of this agent")
     approve.add_argument(
         "--yes", action="store_true", help="confirm a high risk, or text beyond its line"
+    )
+    approve.add_argument(
+        "--number", metavar="NUMBER", help="the number that is shown where the agent waits"
     )
     deny.add_argument("--reason", default="", help="words for the agent")
     deny.add_argument("--feedback", action="store_true", help="ask the agent to plan again")
@@ -275,7 +281,10 @@ def _add_credential_commands(verbs: Verbs) -> None:
     leave = _command(kinds, "revoke", "approvers.revoke", "remove an approver")
     _command(kinds, "list", "approvers.show_all", "list approvers")
     login = _command(verbs, "login", "login_links.login", "print a one-time link to the inbox")
-    for one in (add, rotate, revoke, lift, join, leave, login):
+    devices = _command(verbs, "devices", "devices.run", "list where somebody is signed in")
+    devices.add_argument("--end", metavar="ID", help="sign out the device that begins so")
+    devices.add_argument("--end-all", action="store_true", help="sign out all of them")
+    for one in (add, rotate, revoke, lift, join, leave, login, devices):
         one.add_argument("name")
 
 
@@ -310,6 +319,12 @@ def _add_operator_commands(verbs: Verbs) -> None:
     tail.add_argument("--lines", type=_count, default=20, help="how many")
     export = _command(kinds, "export", "audit.export_all", "write the audit as JSON lines")
     export.add_argument("file", help="where to, - for standard output")
+    export.add_argument(
+        "--form",
+        choices=["sealed", "interchange", "trace"],
+        default="sealed",
+        help="as it is sealed and verified (the default), or in a form that others read",
+    )
     verify = _command(kinds, "verify", "audit.verify_file", "check an export, without a gateway")
     verify.add_argument("file", help="the export")
     erase = _command(kinds, "erase", "audit.erase", "remove the content of an ended request")

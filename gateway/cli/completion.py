@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from gateway.cli.commands import make_parser
-from gateway.client import ask
+from gateway.client import ask, run_command
 
 _BASH = """# eval "$(gateway completion bash)"
 _gateway_words() {
@@ -75,6 +75,7 @@ async def run(options: argparse.Namespace) -> int:
 def commands_and_words() -> Iterator[tuple[str, list[str]]]:
     """Yield each command, beginning with `gateway`, and the words that may follow it."""
     own = {f"gateway {verb}": ask.make_parser(verb) for verb in ("ask", "wait")}
+    own["gateway run"] = run_command.make_parser()
     left = [("gateway", make_parser())]
     while left:
         path, parser = left.pop(0)

@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway.cli.http_access import connect_as_approver
 from gateway.domain.safe_text import make_visible
+from gateway.domain.step_up import StepUp, say_ways
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
 from gateway.wire.canonical_json import parse
@@ -61,8 +62,10 @@ def _build_request(options: argparse.Namespace) -> ApprovalRequest:
 def _print_answer(answer: dict[str, Any]) -> None:
     risk = answer["risk"]
     who = ", ".join(answer["approvers"]) or "nobody"
-    print(f"route {answer['route']}: {answer['quorum']} of {who}")
+    print(f"route {answer['route']} at {risk['level']} risk: {answer['quorum']} of {who}")
     print(f"shown in {', '.join(answer['targets'])}")
+    if ways := answer.get("step_up"):
+        print(f"approving takes {say_ways(map(StepUp, ways))}")
     because = "".join(f": {reason}" for reason in risk.get("reasons", ()))
     print(make_visible(f"risk {risk['level']}{because}").text.replace("\n", " "))
     print(f"kill switch: {'on, everything is denied' if answer['stopped'] else 'off'}")

@@ -18,7 +18,9 @@ from gateway.domain.clock import SystemClock
 from gateway.domain.reading_order import put_short_first
 from gateway.domain.risk_rules import GUARDRAILS, finding_sign
 from gateway.domain.safe_text import ascii_escaped, make_visible
+from gateway.domain.step_up import MOST_GUESSES, StepUp, StepUpDone, say_ways
 from gateway.models import KIND_WORDS, Action, DeciderKind, Kind, RiskLevel, Status
+from gateway.wire.codec import build
 from gateway.wire.outcome_text import join_names, sentence
 
 _LINE_CHARS = 200  # of what would run, in one line
@@ -188,6 +190,12 @@ def _approving(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if may := record.get("approvers"):
         nobody = f"nobody: {may.get('nobody')}"
         yield "may approve", ", ".join(map(_quote, may.get("names", ()))) or nobody
+        if ways := may.get("step_up"):
+            yield "which takes", say_ways(map(StepUp, ways))
+    if guesses := record.get("guesses"):
+        yield "wrong numbers", f"{guesses} of {MOST_GUESSES}"
+    for done in record.get("stepped", ()):
+        yield "confirmed", build(StepUpDone, done).words
 
 
 def _name_editor(edit: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gateway.cli.formatting import say
 from gateway.cli.redis_access import connect_backend
-from gateway.policy.lockout import find_lockout, lost_logins
+from gateway.policy.lockout import find_lockout, lost_logins, unanswerable_levels
 from gateway.policy.policy_file import BadPolicy, declared_since, differences, read_policy_file
 from gateway.server.plugins import refuse_unknown
 from gateway.stores.credentials import APPROVER
@@ -25,9 +25,10 @@ async def apply(options: argparse.Namespace) -> int:
         now = await found.store.policy()
         changes = differences(now, document)
         taken_back, lost = declared_since(now, document), [*lost_logins(now, document)]
-        if not options.json:
-            _print_changes(changes, taken_back, lost)
         tokens = [row.name for row in await found.credentials.list_all(APPROVER)]
+        closed = unanswerable_levels(document, tokens)
+        if not options.json:
+            _print_changes(changes, taken_back, [*lost, *closed])
         if changes and not options.yes and (lockout := find_lockout(document, tokens)):
             raise BadPolicy(
                 f"nothing was changed: {lockout}; or add --yes to apply it all the same"
@@ -37,6 +38,7 @@ async def apply(options: argparse.Namespace) -> int:
             await found.store.apply(replace(document, generation=now.generation), by=options.by)
     if options.json:
         told = {"changes": changes, "taken_back": taken_back, "lost_logins": lost}
+        told |= {"unanswerable": closed}
         print(json.dumps({"applied": applied, **told}))
     elif applied:
         _print_applied(len(changes), set(tokens), {person.name for person in document.people})

@@ -20,9 +20,17 @@ _RUNNABLE = ("approve", "edit")
 
 
 class CheckedDecision:
-    """How a request ended. `arguments` are a person's edit, None where there was none."""
+    """How a request ended. `arguments` are a person's edit, None where there was none; `answers`
+    are those to a `question`."""
 
-    def __init__(self, state: dict[str, Any], request_id: str, public_key: str | None) -> None:
+    def __init__(
+        self,
+        state: dict[str, Any],
+        request_id: str,
+        public_key: str | None,
+        *,
+        question: bool = False,
+    ) -> None:
         """Read a final state. Raises Unverified unless it is about this request and, when it
         approves, signed by the pinned key."""
         if state.get("status") == "approved" and state.get("decision") is None:
@@ -38,8 +46,11 @@ class CheckedDecision:
         if decision.get("arguments") is not None:
             self.arguments = _member(decision, "arguments", dict)
         self.may_have_run = bool(state.get("may_have_run"))
+        self.answers: dict[str, Any] = {}
         if self.status == "approved":
-            _check_approval(decision, public_key)
+            _check_approval(decision, public_key, ("answer",) if question else _RUNNABLE)
+            if question:
+                self.answers = _member(decision, "answers", dict)
 
     def check(self, request: dict[str, Any]) -> None:
         """Raise Unverified when an approval is not for exactly this request or its edit."""
@@ -57,6 +68,7 @@ class CheckedDecision:
             tool=request["tool"],
             arguments=edited,
             context=request["context"],
+            questions=request.get("questions", ()),
         )
         if self.decision.get("digest") != expected:
             raise Unverified("the decision is about something else than was asked")
@@ -77,8 +89,10 @@ def has_ended(state: Any) -> bool:
     return _member(state, "status", str) != "pending"
 
 
-def _check_approval(decision: dict[str, Any], public_key: str | None) -> None:
-    if decision.get("action") not in _RUNNABLE:
+def _check_approval(
+    decision: dict[str, Any], public_key: str | None, actions: tuple[str, ...]
+) -> None:
+    if decision.get("action") not in actions:
         raise Unverified("the decision gives a result or an answer, not an approval")
     if public_key:
         signed = {name: value for name, value in decision.items() if name != "signature"}

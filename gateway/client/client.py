@@ -97,7 +97,7 @@ class AsyncClient(RequestMaker):
         self._transport = transport
         self._verifier = Verifier(public_key) if public_key else None
         self._on_event = on_event
-        self._say = say or say_nothing
+        self._say = transport.numbers.say = say or say_nothing
         self._connect_timeout = connect_timeout
         self._reach = GatewayReach(connect_timeout, self._say)
         self._unsent = Unsent(transport, self._reach)

@@ -19,6 +19,7 @@ _BY_CODE: dict[str, type[GatewayError]] = {
         errors.InvalidRequest,
         errors.Conflict,
         errors.Used,
+        errors.WrongNumber,
         Unauthorized,
         NotFound,
         Unreachable,

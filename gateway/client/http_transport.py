@@ -15,7 +15,7 @@ from gateway.client.http_connection import HttpConnection
 from gateway.client.http_pool import HttpPool
 from gateway.client.http_response import seconds_left
 from gateway.client.http_waits import MOST_POLLS, Poll, Waits
-from gateway.client.transport import Process, inbox_at, is_final, state_of
+from gateway.client.transport import Numbers, Process, inbox_at, is_final, state_of
 from gateway.errors import GatewayError, NotFound, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State
 from gateway.wire.codec import plain
@@ -33,6 +33,7 @@ class HttpTransport:
         self.url, self._token = url, token
         self._http = HttpPool(url, token)
         self.process = Process()
+        self.numbers = Numbers()
         self.inbox = inbox_at(url)
         # Waiters have threads of their own, so that they cannot delay a cancel.
         self._waiting = ThreadPoolExecutor(MOST_POLLS, thread_name_prefix="gateway-wait")
@@ -60,6 +61,7 @@ class HttpTransport:
         body = {"request": plain(request), "process": process, "detached": detached}
         answer, date = await self._exchange("POST", "/v1/requests", body)
         state = state_of(answer)
+        self.numbers.note(state)
         left = None if request.timeout is not None else seconds_left(answer, date)
         if left is not None and not detached:
             self._deadlines[request.id] = asyncio.get_running_loop().time() + left
@@ -111,7 +113,9 @@ class HttpTransport:
 
         async def poll() -> State:
             loop = asyncio.get_running_loop()
-            return state_of(await loop.run_in_executor(self._waiting, call))
+            state = state_of(await loop.run_in_executor(self._waiting, call))
+            self.numbers.note(state)
+            return state
 
         try:
             yield poll

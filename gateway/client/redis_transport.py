@@ -17,7 +17,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from gateway.client.backoff import Backoff
 from gateway.client.error_codes import error_of
-from gateway.client.transport import Process, aged, chunks, is_final, state_of
+from gateway.client.transport import Numbers, Process, aged, chunks, is_final, state_of
 from gateway.errors import GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
 from gateway.wire.codec import JsonObject, plain
@@ -97,6 +97,7 @@ class RedisTransport:
     def __init__(self, url: str, agent: str, namespace: str = "gw", *, inbox: str = "") -> None:
         self.agent = agent
         self.process = Process()
+        self.numbers = Numbers()
         self.inbox = inbox
         self._ingress = f"{{{namespace}}}:in:{agent}"
         self._replies = f"{{{namespace}}}:out:{agent}:{self.process.token}"
@@ -328,6 +329,7 @@ class RedisTransport:
             answer.set_result(state)
         if awaited is None or state is None:
             return
+        self.numbers.note(state)
         awaited.note_deadline(state.deadline)
         if is_final(state):
             awaited.settle(state)

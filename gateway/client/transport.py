@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from gateway.errors import GatewayError, InvalidRequest, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, Status, new_id
 from gateway.wire.codec import build
+from gateway.wire.outcome_text import say_number
 
 _LEAST_SECONDS = 0.001  # zero would mean no deadline
 
@@ -40,6 +41,22 @@ class Process:
         return first
 
 
+class Numbers:
+    """The numbers that the gateway gave requests that wait, each told once."""
+
+    def __init__(self) -> None:
+        self.say: Callable[[str], None] | None = None
+        self._told: set[str] = set()
+
+    def note(self, state: State) -> None:
+        """Tell the number in a state, where there is one."""
+        if self.say is None or state.id in self._told:
+            return
+        if told := say_number(state.number, state.id):
+            self._told.add(state.id)
+            self.say(told)
+
+
 class Transport(Protocol):
     """An agent's connection to the gateway. Used inside `async with`; every call may raise
     GatewayError, and is repeated after Unreachable."""
@@ -55,6 +72,9 @@ class Transport(Protocol):
     @property
     def inbox(self) -> str | None:
         """The address where people answer: "" where it is not known, None without a gateway."""
+
+    numbers: Numbers
+    """Is told the number that the gateway gives a request that waits."""
 
     async def __aenter__(self) -> Transport:
         """Connect, or prepare to."""

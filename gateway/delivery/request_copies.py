@@ -82,7 +82,7 @@ class RequestCopies:
         except NotFound:
             return None
         policy = await self._writer.policy()
-        route = policy.route_for(record.request.agent, record.request.tool)
+        route = policy.route_of(record)
         copies = await self._outbox.copies(request_id)
         subject = self._subject(record, policy, route)
         places = () if record.behind else route.places(record.tier)
@@ -202,6 +202,7 @@ class RequestCopies:
         deciders = await self._requests.deciders(record, self._adapter.name)
         summary = discreet_summary(record) if discreet else card.summary
         elsewhere = card.hides or any(field.secret for field in card.fields)
+        elsewhere = elsewhere or any(control.number for control in card.controls)
         leads = address_of(self._inbox, record.id) if elsewhere and not record.final else ""
         return replace(card, deciders=deciders, summary=summary, inbox=leads)
 

@@ -269,6 +269,7 @@ def body_of(event: AuditEvent, address: str = "") -> bytes:
         "status": status,
         "digest": event.data.get("digest"),
         "reason": event.data.get("reason") if event.type in ENDINGS else None,
+        "stepped": event.data.get("stepped") if event.type in ENDINGS else None,
         "answer_at": address if status == "pending" and address else None,
     }
     told = {name: value for name, value in data.items() if value is not None}

@@ -39,7 +39,7 @@ async def _schema(backend: Backend) -> Finding:
 
 async def _approvers(backend: Backend) -> Finding:
     policy = await backend.store.policy()
-    empty = [route.name for route in policy.routes if not route.approvers]
+    empty = [name for route in policy.routes for name in route.unanswered]
     if empty or not policy.routes:
         says = f"nobody may approve on: {', '.join(empty) or 'default'}"
         return report_failure(says, "gateway approver add NAME")

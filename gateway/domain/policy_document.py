@@ -4,13 +4,15 @@ Values only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from gateway.domain.records import Identity, Person, Record, ScopeQuorum
 from gateway.domain.risk_rules import RiskRule, assess_by_rules, is_named
-from gateway.models import ApprovalRequest, Kind, Risk
+from gateway.domain.step_up import RulesByRisk, StepUp
+from gateway.models import ApprovalRequest, Kind, Risk, RiskLevel
 from gateway.wire.codec import JsonObject, Wire
 
 DEFAULT_TIMEOUT_SECONDS = 900.0
@@ -96,7 +98,8 @@ class Route(Wire):
     are told the outcome; `requester` stands for the agent's owner. With `self_approval` off, a
     requester may never decide; high risk always behaves so. `canaries_per_day` is how often the
     gateway itself asks for something dangerous that never runs, to see whether people look. With
-    `discreet`, notifications name the agent and the risk, and not what would run.
+    `discreet`, notifications name the agent and the risk, and not what would run. `risk` says what
+    holds instead at a level of risk: `at` returns the route as it holds there.
     """
 
     name: str = "default"
@@ -116,6 +119,46 @@ class Route(Wire):
     notify: tuple[str, ...] = ()
     canaries_per_day: float = 0.0
     discreet: bool = False
+    risk: RulesByRisk = field(default_factory=RulesByRisk)
+
+    def at(self, level: RiskLevel) -> Route:
+        """Return the route as it holds for requests of this risk."""
+        rules = self.risk.at(level)
+        if rules is None:
+            return self
+        return replace(
+            self,
+            approvers=self.approvers if rules.approvers is None else rules.approvers,
+            quorum=self.quorum if rules.quorum is None else rules.quorum,
+        )
+
+    def levels(self) -> tuple[tuple[RiskLevel, Route], ...]:
+        """Return the route as it holds at each level of risk."""
+        return tuple((level, self.at(level)) for level in RiskLevel)
+
+    @property
+    def admitted(self) -> tuple[str, ...]:
+        """Who may approve at some level of risk, each once."""
+        return tuple(dict.fromkeys(one for _, at in self.levels() for one in at.approvers))
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """Where nobody may approve: the route's name, or that of a level of risk on it."""
+        if not self.approvers:
+            return (self.name,)
+        empty = (level for level, route in self.levels() if not route.approvers)
+        return tuple(f"{self.name} at {level} risk" for level in empty)
+
+    def without(self, gone: Collection[str]) -> Route:
+        """Return the route with these entries taken out of its approvers, at each level."""
+        kept = tuple(one for one in self.approvers if one not in gone)
+        return replace(self, approvers=kept, risk=self.risk.without(gone))
+
+    def step_up(self, level: RiskLevel) -> tuple[StepUp, ...]:
+        """Return the ways of which an approval takes one at this level; none where a tap is
+        enough."""
+        rules = self.risk.at(level)
+        return () if rules is None else rules.step_up
 
     def places(self, tier: int) -> tuple[str, ...]:
         """Return the targets in use after `tier` escalations, each once, in order."""
@@ -167,6 +210,14 @@ class ToolRow(Wire):
     arguments: dict[str, str] = field(default_factory=dict)
     declared_by: str = ""
     declared_at: str = ""
+
+
+class StepUps(NamedTuple):
+    """The ways of which an approval takes one, and those of them that can be done; both empty where
+    a tap is enough."""
+
+    asked: tuple[StepUp, ...]
+    able: tuple[StepUp, ...]
 
 
 _NOBODY = Route()
@@ -244,6 +295,24 @@ class PolicyDocument(Rulebook):
             if is_named(route.agents, agent) and is_named(route.tools, tool):
                 return route
         return _NOBODY
+
+    def route_of(self, record: Record) -> Route:
+        """Return the route of a request as it holds at the request's risk."""
+        return self.route_for(record.request.agent, record.request.tool).at(record.risk.level)
+
+    def step_up_of(self, record: Record) -> StepUps:
+        """Return which ways of a step-up a request's approval is asked for, and which of them can
+        be done."""
+        route = self.route_for(record.request.agent, record.request.tool)
+        asked = route.step_up(record.risk.level)
+        able = (one for one in asked if one is not StepUp.NUMBER or record.numbered)
+        return StepUps(asked, tuple(able))
+
+    def quorum_of(self, record: Record) -> int:
+        """Return how many people a request takes at its risk: two where that is the only
+        step-up."""
+        quorum = self.route_of(record).quorum
+        return max(quorum, 2) if self.step_up_of(record).able == (StepUp.PERSON,) else quorum
 
     def declare(self, record: Record) -> Record:
         """Return a record with what is declared about its tool, whatever was declared before.

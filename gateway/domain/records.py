@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from gateway.domain.redaction import mask, start_of
 from gateway.domain.risk_rules import GUARDRAILS, RaisedRisk
+from gateway.domain.step_up import StepUp, StepUpDone
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -104,7 +105,7 @@ class ScopeQuorum(Wire):
 class Vote(Wire):
     """One person's approval while a quorum is open. `via` is the entry of the route's approvers
     that admitted them: their name, an identity, or a group. `remember` is what they want remembered
-    with it, `needs` how many votes that takes."""
+    with it, `needs` how many votes that takes. `stepped` is the step-up that they did."""
 
     person: str
     action: Action
@@ -112,6 +113,7 @@ class Vote(Wire):
     via: str = ""
     remember: Remember | None = None
     needs: int = 0
+    stepped: StepUpDone | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +129,12 @@ class Edit(Wire):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvers(Wire):
     """Who may approve a request under the policy of the moment: people's names, and identities and
-    groups of platforms as the policy writes them. `nobody` says why there are none."""
+    groups of platforms as the policy writes them. `nobody` says why there are none. `step_up` are
+    the ways of which an approval takes one, beside a tap."""
 
     names: tuple[str, ...] = ()
     nobody: str = ""
+    step_up: tuple[StepUp, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +172,9 @@ class Record(Wire):
     kept a remembered approval of the same tool from covering it; empty where none was near.
     `raised` are who raised the risk beyond what the policy and the agent say: it is part of `risk`,
     and kept apart from it because what would run may be assessed anew. `edits` say who changed the
-    arguments, the last of each, the newest last; none in records of the version before. `approvers`
+    arguments, the last of each, the newest last; none in records of the version before. `numbered`
+    says that a number is shown where its agent waits, which no record holds; `guesses` counts the
+    wrong ones that were typed, and `stepped` are the step-ups that were done. `approvers`
     is not kept: it is looked up for whoever reads, None where nobody did.
     """
 
@@ -210,6 +216,9 @@ class Record(Wire):
     claim: Claim | None = None
     canary: bool = False
     behind: str = ""
+    numbered: bool = False
+    guesses: int = 0
+    stepped: tuple[StepUpDone, ...] = ()
     alike: int = field(default=0, compare=False)
     approvers: Approvers | None = field(default=None, compare=False)
 
@@ -356,7 +365,8 @@ class Click(Wire):
     `nonce` is derived from the interaction, so that a retried click is told what it did itself.
     `copy` and `ref` say on which posted copy it was made, and where that copy was seen; both are
     None where nothing is posted. `confirmed` says that the person confirmed it, as high risk needs;
-    `revealed` that nothing was masked where they clicked, which the inbox alone can tell.
+    `revealed` that nothing was masked where they clicked, which the inbox alone can tell. `number`
+    is what they typed for the one that is shown where the agent waits.
     """
 
     request_id: str
@@ -376,17 +386,20 @@ class Click(Wire):
     confirmed: bool = False
     revealed: bool = False
     remember: Remember | None = None
+    number: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Wire):
     """Which requests to list, newest first: those that wait, or with `final` those that ended.
+    `soonest` lists those that wait by their deadlines instead, the nearest first.
 
     `status` narrows the ended ones. Without `followers` those are left out that wait behind another
     which asks the same. `after` is the cursor that the page before named.
     """
 
     final: bool = False
+    soonest: bool = False
     status: Status | None = None
     agent: str | None = None
     session: str | None = None
@@ -450,12 +463,19 @@ def told_outcome(record: Record) -> str:
     decision = record.decision
     if decision is None:
         return record.status.value
+    name = join_names(approved_by(record), "and") or decision.decided_by.name
     return sentence(
         reason=decision.reason,
         status=decision.status,
-        name=join_names(approved_by(record), "and") or decision.decided_by.name,
+        name=", confirmed ".join((name, *told_step_up(record))),
         message=decision.message,
     )
+
+
+def told_step_up(record: Record) -> tuple[str, ...]:
+    """Say how an approval was confirmed; nothing where a tap was enough."""
+    words = dict.fromkeys(one.words for one in record.stepped)
+    return (join_names(tuple(words), "and"),) if words else ()
 
 
 def approved_by(record: Record) -> tuple[str, ...]:
@@ -498,6 +518,8 @@ def summary(decision: JsonObject, record: Record) -> JsonObject:
         values["message"] = mask(values["message"])
     if names := approved_by(record):
         values["approved_by"] = list(names)
+    if record.stepped:
+        values["stepped"] = plain(record.stepped)
     return values | told_edits(record)
 
 

@@ -59,7 +59,8 @@ class Transition(NamedTuple):
     `after` replaces `before` if its revision is still current. `clock` is `before` (refused as late
     once the deadline has passed), `after` (refused as early until then) or empty. `generation` is
     the policy generation it was decided under, None when policy has no part in it. `stoppable`
-    changes are refused while the kill switch is on. With the agent's `budget`, as when a person
+    changes are refused while the kill switch is on, and those that rest on a `number` unless it is
+    the request's. With the agent's `budget`, as when a person
     decided, denials in a row are counted. The event says `data`, that of an ending what
     the decision says.
     """
@@ -73,6 +74,7 @@ class Transition(NamedTuple):
     stoppable: bool = False
     secrets: JsonObject | None = None
     budget: Budget | None = None
+    number: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +129,17 @@ class Store(Protocol):
     async def secrets(self, request_id: str) -> JsonObject | None:
         """Return the secret answers of a question, kept until its deadline."""
 
+    async def number_of(self, request_id: str) -> str | None:
+        """Return the number that is shown where a waiting request's agent waits; None without.
+
+        It is for that agent, and for the comparison with what somebody typed: no record holds it.
+        """
+
     async def forget_secrets(self, request_id: str) -> None:
         """Drop the secret answers, now that the asking process has them."""
 
     async def page(self, query: Query) -> Page:
-        """Return one page of requests, newest first."""
+        """Return one page of requests, in the order that the query names."""
 
     async def pending_of(self, agent: str) -> list[str]:
         """Return the ids of an agent's pending requests, oldest first."""
@@ -188,6 +196,9 @@ class Store(Protocol):
     async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
 
+    async def latest(self, count: int) -> list[AuditEvent]:
+        """Return the last events, the newest last."""
+
 
 class RequestWriter(Protocol):
     """The three calls that set what a request is: made by `gateway.approvals.writer` alone."""
@@ -202,8 +213,11 @@ class RequestWriter(Protocol):
         timeout_ms: int,
         budget: Budget,
         posts: bool,
+        number: str = "",
     ) -> tuple[WriteResult, Record]:
         """Create a record, pending or already decided, and answer the message.
+
+        A `number` is kept beside the record, and told to who waits.
 
         The deadline is min(arrival, server's time) + timeout. What waits is held to the agent's
         `budget`; `posts` tells whether it would get cards. Results: OK with the record as stored;

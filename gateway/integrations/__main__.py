@@ -1,5 +1,5 @@
-"""The command `gateway` where only the agent's side is installed: `ask`, `wait`, `hook`
-and `bridge`."""
+"""The command `gateway` where only the agent's side is installed: `ask`, `wait`, `run`, `hook`,
+`bridge`, `mcp` and `install`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from gateway.client.ask import main as ask
+from gateway.client.run_command import main as run_command
 from gateway.errors import InvalidRequest
-from gateway.integrations import bridge, picoclaw
+from gateway.integrations.hook_process import main as hook
 
-_COMMANDS = ("ask", "wait", "hook", "bridge")
+_COMMANDS = ("ask", "wait", "run", "hook", "bridge", "mcp", "install")
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -23,8 +24,20 @@ def run(argv: Sequence[str] | None = None) -> int:
         )
         return InvalidRequest.exit_code
     if words[:1] == ["bridge"]:
+        from gateway.integrations import bridge  # noqa: PLC0415 (a hook runs once per tool call)
+
         return bridge.main(words[1:])
-    return picoclaw.main(words) if words[:1] == ["hook"] else ask(words)
+    if words[:1] == ["run"]:
+        return run_command(words)
+    if words[:1] == ["mcp"]:
+        from gateway.integrations import mcp_command  # noqa: PLC0415 (as above)
+
+        return mcp_command.main(words[1:])
+    if words[:1] == ["install"]:
+        from gateway.integrations import install  # noqa: PLC0415 (as above)
+
+        return install.main(words[1:])
+    return hook(words) if words[:1] == ["hook"] else ask(words)
 
 
 if __name__ == "__main__":

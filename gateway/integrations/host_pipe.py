@@ -14,18 +14,19 @@ _KEPT_BYTES = 256  # of a line that is too long
 
 
 class TooLong(ValueError):
-    """A line had more than `LONGEST_LINE` bytes and was passed over. `start` is how it began."""
+    """A line had more bytes than the pipe takes, and was passed over. `start` is how it began."""
 
-    def __init__(self, start: bytes) -> None:
-        super().__init__(f"the line is longer than {LONGEST_LINE} bytes")
+    def __init__(self, start: bytes, longest: int) -> None:
+        super().__init__(f"the line is longer than {longest} bytes")
         self.start = start
 
 
 class HostPipe(asyncio.BaseProtocol):
     """The pipe, inside `opened`."""
 
-    def __init__(self) -> None:
-        self._reader = asyncio.StreamReader(limit=LONGEST_LINE)
+    def __init__(self, longest: int = LONGEST_LINE) -> None:
+        self._longest = longest
+        self._reader = asyncio.StreamReader(limit=longest)
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._gone = asyncio.Event()
@@ -33,10 +34,10 @@ class HostPipe(asyncio.BaseProtocol):
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls) -> AsyncIterator[HostPipe]:
-        """Take over standard input and output. What prints by mistake goes to standard error, and
-        a signal to stop counts as the host's going."""
-        pipe, loop = cls(), asyncio.get_running_loop()
+    async def opened(cls, longest: int = LONGEST_LINE) -> AsyncIterator[HostPipe]:
+        """Take over standard input and output, with lines of so many bytes at most. What prints by
+        mistake goes to standard error, and a signal to stop counts as the host's going."""
+        pipe, loop = cls(longest), asyncio.get_running_loop()
         out = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         pipe._out, _ = await loop.connect_write_pipe(lambda: pipe, out)
@@ -93,5 +94,5 @@ class HostPipe(asyncio.BaseProtocol):
                 start = start or passed_over[:_KEPT_BYTES]
                 continue
             if start:
-                raise TooLong(start)
+                raise TooLong(start, self._longest)
             return line

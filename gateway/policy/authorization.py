@@ -8,9 +8,18 @@ from typing import NamedTuple
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Approvers, Identity, Record, ScopeQuorum
 from gateway.domain.risk_rules import is_named
+from gateway.domain.step_up import StepUp
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
 from gateway.policy.grants.grant import PASSES, Effect, Grant, GrantVoter, Match, Scope
+
+NO_STEP_UP = (
+    "it takes a number that is shown where its agent waits, and it was given none, as nobody waits "
+    "for it there"
+)
+
+REMEMBERED = (RiskLevel.LOW, RiskLevel.MEDIUM)
+"""The levels of risk at which approvals may be remembered."""
 
 ADMIN = "admin:"
 """By what an admin's own grant is admitted. No person's name, and no identity, is written so."""
@@ -35,15 +44,20 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
     if record.unreviewed:
         raise Unauthorized("policy hooks are still asked about this; it is nobody's to decide yet")
     names = policy.names_of(identity)
-    route = policy.route_for(record.request.agent, record.request.tool)
+    route = policy.route_of(record)
     via = matching_approver(route, names)
     if via is None:
         raise Unauthorized("you are not an approver for this request")
     if _bars_requesters(route, record):
         refuse_requester(policy, record, identity, "someone else must decide")
-    if max(record.quorum, route.quorum) > 1:
+    if max(record.quorum, policy.quorum_of(record)) > 1:
         refuse_unknown(policy, identity)
     return Approver(names[0], via, route)
+
+
+def may_approve(policy: PolicyDocument, record: Record, identity: Identity) -> bool:
+    """Whether the route of a request names an identity as approver, at the request's risk."""
+    return matching_approver(policy.route_of(record), policy.names_of(identity)) is not None
 
 
 def _bars_requesters(route: Route, record: Record) -> bool:
@@ -83,18 +97,22 @@ def with_valid_votes(policy: PolicyDocument, route: Route, record: Record) -> Re
     """Return the record with the votes of those who may still decide.
 
     A removed one's is void, and one of a name that is nobody's now: a person who was renamed could
-    vote twice. A quorum that was raised meanwhile holds for what waits, too; one that was lowered
-    does not.
+    vote twice. So is one without a step-up that each vote takes now. A quorum that was raised
+    meanwhile holds for what waits, too; one that was lowered does not.
     """
     votes = record.votes
     if votes:
         known = {person.name for person in policy.people}
+        asked = policy.step_up_of(record).asked
+        each = bool(asked) and StepUp.PERSON not in asked
         votes = tuple(
             vote
             for vote in votes
-            if vote.person in known and matching_approver(route, (vote.via or vote.person,))
+            if vote.person in known
+            and matching_approver(route, (vote.via or vote.person,))
+            and not (each and vote.stepped is None)
         )
-    quorum = max(record.quorum, route.quorum)
+    quorum = max(record.quorum, policy.quorum_of(record))
     if (votes, quorum) == (record.votes, record.quorum):
         return record
     return replace(record, votes=votes, quorum=quorum)
@@ -103,9 +121,12 @@ def with_valid_votes(policy: PolicyDocument, route: Route, record: Record) -> Re
 def who_may_approve(policy: PolicyDocument, record: Record) -> Approvers:
     """Return who may approve a request as it stands. It is for what people see: at the click
     `approver` has the last word."""
-    route = policy.route_for(record.request.agent, record.request.tool)
+    route = policy.route_of(record)
     if not route.approvers:
         return Approvers(nobody="its route names no approvers")
+    steps = policy.step_up_of(record)
+    if steps.asked and not steps.able:
+        return Approvers(nobody=NO_STEP_UP, step_up=steps.asked)
     people = {one: person.name for person in policy.people for one in person.identities}
     names = dict.fromkeys(people.get(one, one) for one in route.approvers)
     if _bars_requesters(route, record):
@@ -114,13 +135,14 @@ def who_may_approve(policy: PolicyDocument, record: Record) -> Approvers:
     known = {person.name for person in policy.people}
     # Any other entry is an identity or a group of a platform, and the platform knows who is in it.
     may = tuple(one for one in names if one in known or ":" in one)
-    return Approvers(names=may, nobody="" if may else "its route names nobody who may decide it")
+    nobody = "" if may else "its route names nobody who may decide it"
+    return Approvers(names=may, nobody=nobody, step_up=steps.able)
 
 
 def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
     """Whether an identity is an admin's, or may approve anything of this agent."""
     names = policy.names_of(identity)
-    routes = (one for one in policy.routes if is_named(one.agents, agent))
+    routes = (one for route in _routes_of(policy, agent) for _, one in route.levels())
     return policy.is_admin(identity) or any(matching_approver(one, names) for one in routes)
 
 
@@ -147,8 +169,27 @@ def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
         return True
     routes = [policy.route_for(grant.agent, grant.match.tool)]
     if grant.match.shape in PASSES:
-        routes = [route for route in policy.routes if is_named(route.agents, grant.agent)]
-    return bool(routes) and all(_speaks(route, grant, grant.voices) for route in routes)
+        routes = _routes_of(policy, grant.agent)
+    return bool(routes) and all(
+        any(_speaks(route.at(level), grant, grant.voices) for level in REMEMBERED)
+        for route in routes
+    )
+
+
+def holds_at_risk(policy: PolicyDocument, grant: Grant, record: Record) -> bool:
+    """Whether a grant may decide a request of this risk: who made it may approve there, as many as
+    it takes, and no step-up is asked for. A denial always may, and an admin's own."""
+    if grant.effect is Effect.DENY or _by_admin(policy, grant.voices):
+        return True
+    route = policy.route_for(record.request.agent, record.request.tool)
+    if route.step_up(record.risk.level):
+        return False
+    there = route.at(record.risk.level)
+    return there is route or _speaks(there, grant, grant.voices)
+
+
+def _routes_of(policy: PolicyDocument, agent: str) -> list[Route]:
+    return [route for route in policy.routes if is_named(route.agents, agent)]
 
 
 def lets_through(policy: PolicyDocument, grant: Grant, record: Record, route: Route) -> bool:
@@ -161,7 +202,7 @@ def lets_through(policy: PolicyDocument, grant: Grant, record: Record, route: Ro
     if asked:
         others = {one.name for one in policy.people} - asked
         voices = tuple(one for one in voices if one.person in others)
-    return _by_admin(policy, voices) or _speaks(route, grant, voices)
+    return _by_admin(policy, voices) or _speaks(route.at(record.risk.level), grant, voices)
 
 
 def _by_admin(policy: PolicyDocument, voices: tuple[GrantVoter, ...]) -> bool:

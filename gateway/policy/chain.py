@@ -17,6 +17,7 @@ from gateway.domain.redaction import start_of
 from gateway.domain.risk_rules import RaisedRisk, is_lower, lift
 from gateway.errors import InvalidRequest
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, RiskLevel, Status
+from gateway.policy.authorization import NO_STEP_UP
 from gateway.policy.decider import Decider, Verdict
 from gateway.policy.guardrails import assess, weigh
 from gateway.wire.codec import Wire
@@ -299,10 +300,27 @@ async def judge(
             return record, _outcome_of(record, replace(verdict, effect=DENY, message=str(error)))
         record, verdict = await _judge_weighed(chain, record, policy)
     outcome = None if verdict is None else _outcome_of(record, verdict)
+    outcome = outcome or _refuse_at_once(record, policy)
     if outcome is None:
         asks_because = A_PERSON if record.request.human else await chain.asks_because(record)
         record = record.copy_with(asks_because=asks_because)
     return record, outcome
+
+
+def _refuse_at_once(record: Record, policy: PolicyDocument) -> Outcome | None:
+    """Return the denial of what people would be asked about, and nobody could approve."""
+    asked, able = policy.step_up_of(record)
+    if not asked or able:
+        return None
+    route = policy.route_of(record)
+    by = DecidedBy(kind=DeciderKind.RULE, name=f"step-up of route {route.name}")
+    return Outcome(
+        status=Status.DENIED,
+        action=Action.DENY,
+        reason=Reason.RULE,
+        by=by,
+        message=f"nobody could approve this: {NO_STEP_UP}",
+    )
 
 
 async def _judge_weighed(

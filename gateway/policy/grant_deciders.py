@@ -13,7 +13,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Reason
-from gateway.policy.authorization import is_still_authorized, lets_through
+from gateway.policy.authorization import holds_at_risk, is_still_authorized, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
 from gateway.policy.decider import Decider, Verdict
 from gateway.policy.grants.coverage import covers, why_asked
@@ -153,7 +153,10 @@ class GrantBook:
         return self._policy.declare(record)
 
     def fit(self, grant: Grant, record: Record, route: Route) -> bool:
-        """Whether a pass, whose requests nobody sees, is for one like this. Other grants are."""
+        """Whether a grant may decide a request of this risk, and a pass, whose requests nobody
+        sees, one like this."""
+        if not holds_at_risk(self._policy, grant, record):
+            return False
         if grant.match.shape not in PASSES:
             return True
         return lets_through(self._policy, grant, record, route) and not findings(record)
@@ -179,8 +182,7 @@ class _Link:
         """Answer with the first grant that covers the request."""
         record = self._book.redeclare(record)
         mine = [one for one in await self._book.about(record) if one.effect is self._effect]
-        if any(one.match.shape in PASSES for one in mine):
-            mine = [one for one in mine if self._book.fit(one, record, route)]
+        mine = [one for one in mine if self._book.fit(one, record, route)]
         covered = [(covers(grant, record), grant) for grant in mine]
         for cover, grant in covered:
             if cover is MatchResult.YES:

@@ -57,10 +57,13 @@ def assess(record: Record, policy: PolicyDocument) -> Record:
 
 
 def weigh(record: Record, policy: PolicyDocument) -> Record:
-    """Return a record with the risk of what it would run now: by a policy, and by who raised it."""
+    """Return a record with the risk of what it would run now, by a policy and by who raised it, and
+    with the quorum of that risk; one that was higher stays."""
     request = replace(record.request, arguments=record.arguments)
     base = policy.risk_of(request, record.arguments)
-    return record.copy_with(risk=lift(base, record.raised))
+    weighed = record.copy_with(risk=lift(base, record.raised))
+    quorum = policy.quorum_of(weighed)
+    return weighed if quorum <= record.quorum else weighed.copy_with(quorum=quorum)
 
 
 @dataclass(frozen=True, slots=True)

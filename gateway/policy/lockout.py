@@ -11,9 +11,10 @@ from gateway.policy.policy_file import LOGIN
 def find_lockout(policy: PolicyDocument, tokens: Collection[str]) -> str:
     """Say why nobody could approve anything under this policy, and what to do; empty when somebody
     could. `tokens` are the names of the people who have a token to log in with."""
-    if any(_is_answerable(policy, route, tokens) for route in policy.routes):
+    levels = [one for route in policy.routes for _, one in route.levels()]
+    if any(_is_answerable(policy, route, tokens) for route in levels):
         return ""
-    named = {name for route in policy.routes for name in route.approvers}
+    named = {name for route in levels for name in route.approvers}
     missing = sorted(p.name for p in policy.people if p.name in named and p.name not in tokens)
     if missing:
         remedy = "give them a token first: " + "; ".join(
@@ -22,6 +23,21 @@ def find_lockout(policy: PolicyDocument, tokens: Collection[str]) -> str:
     else:
         remedy = "add [[people]], and approvers to [[routes]], as in docs/routes.md"
     return f"after this nobody could approve anything; {remedy}"
+
+
+def unanswerable_levels(policy: PolicyDocument, tokens: Collection[str]) -> list[str]:
+    """Say at which levels of risk a route has nobody who could approve, though it has at others."""
+    found = []
+    for route in policy.routes:
+        able = {level: _is_answerable(policy, one, tokens) for level, one in route.levels()}
+        if any(able.values()):
+            found += [
+                f"nobody could approve {level} risk on route {route.name}: its approvers there are "
+                "too few, or have no login"
+                for level, can in able.items()
+                if not can
+            ]
+    return found
 
 
 def lost_logins(before: PolicyDocument, after: PolicyDocument) -> list[str]:

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -163,10 +164,10 @@ def _place(text: str, number: int, address: str) -> str:
 
 
 def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:
-    for name in route.approvers:
-        if name not in people and not all(name.partition(":")):
-            yield f"the approver {name!r} is no person of this file."
-    yield from _quorum_mistakes(route, people)
+    yield from dict.fromkeys(
+        said for _, one in route.levels() for said in _approver_mistakes(one, people)
+    )
+    yield from _level_mistakes(route)
     if route.timeout < 0 or any(after <= 0 for after in route.remind_after):
         yield "times are positive seconds."
     if route.max_timeout is not None and route.max_timeout <= 0:
@@ -176,6 +177,23 @@ def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:
     if not 0 <= route.canaries_per_day <= MOST_CANARIES:
         yield f"canaries_per_day lies between 0 and {MOST_CANARIES:g}."
     yield from _mistaken_places(route)
+
+
+def _approver_mistakes(route: Route, people: set[str]) -> Iterator[str]:
+    for name in route.approvers:
+        if name not in people and not all(name.partition(":")):
+            yield f"the approver {name!r} is no person of this file."
+    yield from _quorum_mistakes(route, people)
+
+
+def _level_mistakes(route: Route) -> Iterator[str]:
+    """Say where a level of risk asks for less than a lower one: an edit that raises the risk must
+    never make it easier."""
+    for (lower, below), (level, above) in pairwise(route.levels()):
+        if above.quorum < below.quorum:
+            yield f"{level} risk takes {above.quorum} people, and {lower} risk {below.quorum}."
+        if route.step_up(lower) and not route.step_up(level):
+            yield f"{lower} risk takes a step-up, and {level} risk none."
 
 
 def _mistaken_places(route: Route) -> Iterator[str]:

@@ -40,7 +40,6 @@ from gateway.ports.adapters import (
     HasProblems,
     HasRoutes,
     HasStreams,
-    Logins,
 )
 from gateway.ports.blocks import (
     LABEL_CHARS,
@@ -64,6 +63,7 @@ from gateway.ports.cards import (
     card_of,
     full_view,
     progress_of,
+    word_of,
 )
 from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
 from gateway.ports.desk import (
@@ -72,13 +72,16 @@ from gateway.ports.desk import (
     GrantCalls,
     Groups,
     OperatorCalls,
+    QueueCalls,
     RequestCalls,
+    SearchCalls,
     SessionCalls,
     ToolCalls,
     Watch,
     address_of,
 )
-from gateway.ports.edit_fields import (
+from gateway.ports.device_words import name_device
+from gateway.ports.edits import (
     UNCHANGED,
     EditField,
     EditKind,
@@ -97,7 +100,16 @@ from gateway.ports.group_cards import (
     is_simple,
     named_facts,
 )
-from gateway.ports.heads import plain_head
+from gateway.ports.heads import Head, head_of, plain_head
+from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
+from gateway.ports.logins import (
+    CHAT_LINK_SECONDS,
+    LONGEST_SECONDS,
+    Device,
+    LoginLink,
+    LoginLinks,
+    Logins,
+)
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
@@ -112,6 +124,7 @@ from gateway.ports.outgoing import (
     PostsGrants,
     RetryLater,
 )
+from gateway.ports.passkeys import MOST_PASSKEYS, Passkey, Passkeys, Proof, Proofs
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
 from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
 from gateway.ports.remember_options import (
@@ -126,6 +139,8 @@ from gateway.ports.words import (
     ANOTHER_PLAN,
     DENIALS,
     LIFT,
+    NUMBER_LABEL,
+    NUMBER_OPTIONAL,
     SAY_THE_PLAN,
     KillSwitch,
     join_reason,
@@ -137,13 +152,18 @@ from gateway.wire.identifiers import REQUEST_ID
 
 __all__ = [
     "ANOTHER_PLAN",
+    "CHAT_LINK_SECONDS",
     "DENIALS",
     "FAIL",
     "HIDDEN",
     "LABEL_CHARS",
     "LIFETIME_WORDS",
     "LIFT",
+    "LONGEST_SECONDS",
+    "MOST_PASSKEYS",
     "NEEDS_ALL_SEEN",
+    "NUMBER_LABEL",
+    "NUMBER_OPTIONAL",
     "PASS_LIFETIME_WORDS",
     "REQUEST_ID",
     "ROLES_ON_CARDS",
@@ -168,12 +188,15 @@ __all__ = [
     "DeliveryFailed",
     "DeliveryUncertain",
     "Desk",
+    "Device",
     "EditField",
     "EditKind",
     "Effect",
     "Feed",
     "Field",
     "Finding",
+    "Found",
+    "FoundEvents",
     "FullView",
     "Grant",
     "GrantCalls",
@@ -187,11 +210,14 @@ __all__ = [
     "HasProblems",
     "HasRoutes",
     "HasStreams",
+    "Head",
     "Identity",
     "JsonObject",
     "KillSwitch",
     "Limited",
     "Lists",
+    "LoginLink",
+    "LoginLinks",
     "Logins",
     "MessageRef",
     "Notes",
@@ -200,20 +226,29 @@ __all__ = [
     "OperatorCalls",
     "Pace",
     "Page",
+    "Passkey",
+    "Passkeys",
     "Paused",
     "Person",
     "Posts",
     "PostsGrants",
+    "Proof",
+    "Proofs",
     "Query",
+    "QueueCalls",
+    "QueueCounts",
     "Rate",
     "Record",
     "Remember",
     "RememberOption",
     "RequestCalls",
     "RetryLater",
+    "Search",
+    "SearchCalls",
     "Segment",
     "Session",
     "SessionCalls",
+    "Side",
     "Style",
     "SystemClock",
     "ToolCalls",
@@ -239,6 +274,7 @@ __all__ = [
     "full_view",
     "grant_card_of",
     "group_card_of",
+    "head_of",
     "headline",
     "heavy",
     "hides",
@@ -247,6 +283,7 @@ __all__ = [
     "join_reason",
     "make_visible",
     "mask",
+    "name_device",
     "named_facts",
     "parse_json",
     "people_of",
@@ -269,6 +306,7 @@ __all__ = [
     "uses_of",
     "warnings",
     "weight_of",
+    "word_of",
 ]
 
 

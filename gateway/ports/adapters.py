@@ -6,24 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, runtime_checkable
 
-from gateway.domain.records import Identity
 from gateway.ports.checks import Finding
 from gateway.ports.desk import Desk
+from gateway.ports.logins import Logins
 from gateway.ports.outgoing import Notes
-
-
-class Logins(Protocol):
-    """Browser logins: a one-time code becomes a session, a session names an identity."""
-
-    async def redeem(self, code: str, *, address: str) -> str:
-        """Use up a one-time login code; return a session token. Raises Unauthorized, and Busy when
-        too many codes were wrong, from this address or in all."""
-
-    async def who(self, session: str) -> Identity | None:
-        """Return whom the session belongs to; None when it ended."""
-
-    async def end(self, session: str) -> None:
-        """End the session."""
 
 
 class Adapter(Protocol):

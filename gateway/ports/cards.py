@@ -15,6 +15,7 @@ from gateway.domain.records import Edit, Record, company, told_outcome
 from gateway.domain.redaction import holds_secrets, render_safe, start_of
 from gateway.domain.risk_rules import finding_sign
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
+from gateway.domain.step_up import MOST_GUESSES, StepUp, say_ways
 from gateway.models import (
     KIND_WORDS,
     Action,
@@ -52,7 +53,8 @@ from gateway.wire.outcome_text import join_names
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
-_READ_ALL = "This is high risk. Have you read all of it?"
+_READ = "Have you read all of it?"
+_READ_ALL = f"This is high risk. {_READ}"
 _MOST_ANSWERS = 300
 _MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
 
@@ -67,12 +69,18 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """Something an approver can press. `confirm` is the sentence to confirm first, if any."""
+    """Something an approver can press. `confirm` is the sentence to confirm first, if any.
+
+    With `number` they type there the number that is shown where the agent waits, for the click's
+    `number`; `optional` says that it may be left out, for somebody else to approve it, too.
+    """
 
     action: Action
     label: str
     style: Style = Style.PLAIN
     confirm: str | None = None
+    number: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +358,11 @@ def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False)
     )
 
 
+def word_of(record: Record) -> str:
+    """Return the word for how a request stands."""
+    return _state(record)[1]
+
+
 def _state(record: Record) -> tuple[str, str]:
     icon, word = _WORDS[record.status]
     decision = record.decision
@@ -456,7 +469,21 @@ def _say_edited(record: Record) -> str:
     if record.editors and not people:
         return ""
     who = f"{join_names(people, 'and')} edited this" if people else "This was edited"
-    return f"{who}; earlier approvals do not count."
+    return f"{who}; earlier approvals do not count.{_say_handed_on(record)}"
+
+
+def _say_handed_on(record: Record) -> str:
+    """Say of what somebody edited, and may not approve as it is now, for whom it waits."""
+    may, last = record.approvers, record.editors[-1:]
+    if may is None or not may.names or record.votes or not last:
+        return ""
+    by = last[0].by
+    if by.kind is not DeciderKind.PERSON or by.name in may.names:
+        return ""
+    return (
+        f" {by.name} may not approve it as it is now, at {record.risk.level} risk: "
+        f"it waits for {join_names(may.names, 'or')}."
+    )
 
 
 def _notices(
@@ -478,8 +505,18 @@ def _notices(
         "Nobody waits for the answer any more.": not record.waiting and not record.final,
         (edited := _say_edited(record)): edited,
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
+        (steps := _say_step_up(record)): steps,
     }
     return (*(text for text, holds in notices.items() if holds), *company(record))
+
+
+def _say_step_up(record: Record) -> str:
+    """Say what an approval of a waiting request takes beside a tap; "" where that is nothing."""
+    may = record.approvers
+    if record.final or may is None or may.nobody or not may.step_up:
+        return ""
+    tries = f" {record.guesses} of {MOST_GUESSES} wrong numbers typed." if record.guesses else ""
+    return f"Approving takes {say_ways(may.step_up)}.{tries}"
 
 
 def progress_of(record: Record, standing: Standing) -> str:
@@ -553,12 +590,16 @@ def _controls(record: Record, head: Head, standing: Standing, *, seen: bool) -> 
 def _control(action: Action, record: Record, head: Head) -> Control:
     label, style = _LABELS[action]
     high = record.risk.level is RiskLevel.HIGH
-    confirms = high and action not in (Action.DENY, Action.ABORT)
+    ways = record.approvers.step_up if record.approvers else ()
+    confirms = (high or bool(ways)) and action not in (Action.DENY, Action.ABORT)
+    asks = confirms and StepUp.NUMBER in ways
     sign = finding_sign(alarms=record.alarms)
     found = "".join(f" {sign} {one.text}." for one in warnings(record))
     return Control(
         action=action,
         label=label,
         style=style,
-        confirm=f"{plain_head(head)}. {_READ_ALL}{found}" if confirms else None,
+        confirm=f"{plain_head(head)}. {_READ_ALL if high else _READ}{found}" if confirms else None,
+        number=asks,
+        optional=asks and StepUp.PERSON in ways,
     )

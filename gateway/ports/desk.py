@@ -29,6 +29,8 @@ from gateway.policy.grants.grant import Grant
 from gateway.ports.blocks import CardSizes
 from gateway.ports.grant_cards import GrantCard
 from gateway.ports.grants_by_hand import HandCalls
+from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
+from gateway.ports.logins import LoginLinks
 from gateway.ports.outgoing import Notes
 from gateway.ports.words import KillSwitch
 
@@ -73,7 +75,7 @@ class RequestCalls(Protocol):
         """
 
     async def page(self, query: Query) -> Page:
-        """Return one page of requests, newest first."""
+        """Return one page of requests, newest first or soonest first, as the query says."""
 
     async def decide(self, click: Click, *, groups: Groups | None = None) -> Record:
         """Apply a click; return the request as it then stands.
@@ -144,6 +146,33 @@ class RequestCalls(Protocol):
 
     async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
         """Write down that somebody was turned away before a click was made of what they did."""
+
+
+class QueueCalls(Protocol):
+    """What waits, as one person sees it."""
+
+    async def page(
+        self, identity: Identity, side: Side, *, after: str | None = None, limit: int = 50
+    ) -> Page:
+        """Return one page of a side of the queue, the soonest deadline first. A page may hold fewer
+        than `limit`, and go on all the same."""
+
+    async def count(self, identity: Identity, *, since: int = 0) -> QueueCounts:
+        """Return how much waits on each side, of the soonest thousand, and how much of theirs was
+        asked after a moment."""
+
+    async def is_mine(self, record: Record, identity: Identity) -> bool:
+        """Whether a request waits for this person: they may decide it now, and have not."""
+
+
+class SearchCalls(Protocol):
+    """Looking for what ended and what happened, among the newest."""
+
+    async def history(self, search: Search) -> Found:
+        """Return which requests that ended fit, the newest first, from where the search goes on."""
+
+    async def audit(self, identity: Identity, search: Search) -> FoundEvents:
+        """Return which of the newest events fit. Raises Unauthorized for all but admins."""
 
 
 class GrantCalls(Protocol):
@@ -235,9 +264,12 @@ class ToolCalls(Protocol):
 class Desk:
     """What an adapter works at. `notes` are what it keeps for itself, shared by its replicas;
     `feed` tells what happens, from all replicas of the gateway. `sizes` knows which cards show all
-    that would run. `inbox` is its address as people open it, "" where nobody said it."""
+    that would run. `links` sign people in to the inbox; `inbox` is its address as people open it,
+    "" where nobody said it."""
 
     requests: RequestCalls
+    queue: QueueCalls
+    search: SearchCalls
     grants: GrantCalls
     by_hand: HandCalls
     sessions: SessionCalls
@@ -246,6 +278,7 @@ class Desk:
     feed: Feed
     notes: Notes
     sizes: CardSizes
+    links: LoginLinks
     inbox: str = ""
 
     def address_of(self, request_id: str) -> str:

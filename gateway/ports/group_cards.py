@@ -38,11 +38,11 @@ class GroupCard:
 
 
 def is_simple(card: Card) -> bool:
-    """Whether a card shows all of what would run, and takes one tap: no high risk, no question,
-    nothing that a mask hides."""
+    """Whether a card shows all of what would run, and takes one tap: no high risk, no step-up, no
+    question, nothing that a mask hides."""
     approve = [one for one in card.controls if one.action is Action.APPROVE]
     simple = card.complete and not card.hides and not card.fields
-    return simple and bool(approve) and approve[0].confirm is None
+    return simple and bool(approve) and approve[0].confirm is None and not approve[0].number
 
 
 def named_facts(card: Card) -> tuple[Fact, ...]:

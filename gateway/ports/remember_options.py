@@ -58,7 +58,7 @@ def scopes_of(
     Without `reveal` nothing whose words would hide what could act; with `passes`, which is for who
     may give them, also the passes of the session, last.
     """
-    if record.final or action not in (Action.APPROVE, Action.DENY):
+    if not _may(record, action):
         return ()
     effect = Effect.ALLOW if action is Action.APPROVE else Effect.DENY
     made = offers(record, effect)
@@ -78,10 +78,18 @@ def scopes_of(
 
 def may_remember(record: Record, action: Action) -> bool:
     """Tell whether anything may be remembered with this action: whether `scopes_of` has any."""
-    if record.final or action not in (Action.APPROVE, Action.DENY):
+    if not _may(record, action):
         return False
     effect = Effect.ALLOW if action is Action.APPROVE else Effect.DENY
     return narrowest(record, effect) is not None
+
+
+def _may(record: Record, action: Action) -> bool:
+    """Whether an answer may be remembered: never of what has ended, or takes a step-up."""
+    if record.final:
+        return False
+    steps = record.approvers is not None and bool(record.approvers.step_up)
+    return action is Action.DENY or (action is Action.APPROVE and not steps)
 
 
 def wishes(record: Record) -> list[str]:

@@ -7,6 +7,10 @@ from datetime import UTC, datetime
 
 ANOTHER_PLAN = "Deny, and ask for another plan"
 SAY_THE_PLAN = "Say what the agent should plan instead."
+NUMBER_LABEL = "The number that is shown where the agent waits"
+NUMBER_OPTIONAL = "Without it, somebody else must approve this, too."
+"""What stands at the field for a step-up's number, and below it where it may stay empty."""
+
 DENIALS = ("Not now", "Wrong target", "Too broad", "Ask me first")
 """Reasons for a denial that take one tap."""
 LIFT = "Requests are asked about again. What was denied stays denied."

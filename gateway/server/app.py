@@ -13,7 +13,10 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from gateway.api.app import Site, build_api, runner
+from gateway.api.approval_protocol.instances import Provisioning
+from gateway.api.approval_protocol.requests import ProtocolRequests
 from gateway.api.redis_intake import Intake
+from gateway.approvals.agent_removal import dismiss
 from gateway.approvals.core import Core
 from gateway.approvals.deadlines import Sweeper
 from gateway.delivery.hook_events import HookEvents
@@ -22,9 +25,19 @@ from gateway.delivery.webhooks import Webhook, Webhooks
 from gateway.domain.clock import SystemClock
 from gateway.domain.figures import Tally
 from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.records import Identity
 from gateway.errors import Conflict, GatewayError, InvalidRequest
 from gateway.policy.hooks.host import HookHost, host_hooks
-from gateway.ports import Adapter, Desk, Feed, HasProblems, HasRoutes, HasStreams, Posts
+from gateway.ports import (
+    Adapter,
+    Desk,
+    Feed,
+    HasProblems,
+    HasRoutes,
+    HasStreams,
+    Logins,
+    Posts,
+)
 from gateway.ports.outgoing import OutboxFigures
 from gateway.server.background import (
     desk_of,
@@ -42,10 +55,10 @@ from gateway.server.plugins import adapter_class
 from gateway.server.policy_reload import POLICY_FILE, apply_at_start
 from gateway.server.production_checks import refuse_unsafe
 from gateway.server.settings import BadSettings, Settings
+from gateway.stores.approval_protocol import RedisInstances, RedisProtocolNotes
 from gateway.stores.archiver import Archiver, Trimming
-from gateway.stores.browser_sessions import RedisLogins
 from gateway.stores.connect import connect, disconnect
-from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
 from gateway.stores.embedded_server import running_engine
 from gateway.stores.event_feed import RedisCursor, RedisFeed
 from gateway.stores.figures import measure_store
@@ -54,9 +67,13 @@ from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
 from gateway.stores.scripts import At, ignore_step
 from gateway.stores.seals import Sealer
+from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.local_discovery import announce
+from gateway.wire.signatures import Signer
 
 log = logging.getLogger("gateway.app")
+
+_INSTANCES = b"tokens of the instances of the Agent Approval Protocol"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +126,7 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             _watch_health(core, store, ingress, feed, tuple(adapters.values()))
         )
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
+        protocol = protocol_of(core, store, backend.credentials, signer)
         site = site_of(settings, adapters, desks, backend.logins)
         app = build_api(
             core=core,
@@ -117,7 +135,10 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             ready=watch.look,
             store_errors=REDIS_ERRORS,
             site=_with_figures(
-                replace(site, intercept=hooks.review_message), store, core, adapters
+                replace(site, intercept=hooks.review_message, protocol=protocol),
+                store,
+                core,
+                adapters,
             ),
             enrolment=enrolling,
         )
@@ -128,6 +149,25 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             stack.enter_context(announce(settings.data_dir, **found))
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, core=core, url=url, public_key=signer.public_key)
+
+
+def protocol_of(
+    core: Core, store: RedisStore, credentials: RedisCredentials, signer: Signer
+) -> tuple[ProtocolRequests, Provisioning]:
+    """Return what answers the clients of the Agent Approval Protocol."""
+
+    async def is_admin(name: str) -> bool:
+        return (await store.policy()).is_admin(Identity(platform="token", id=name))
+
+    secret = sha256_hex(signer.sign(_INSTANCES).encode()).encode()  # a signature nobody is given
+    return (
+        ProtocolRequests(RedisProtocolNotes(store), SystemClock()),
+        Provisioning(
+            RedisInstances(store, credentials, secret),
+            is_admin=is_admin,
+            dismiss=partial(dismiss, core, store),
+        ),
+    )
 
 
 def _with_figures(
@@ -286,7 +326,7 @@ def site_of(
     settings: Settings,
     adapters: Mapping[str, Adapter],
     desks: Mapping[str, Desk],
-    logins: RedisLogins,
+    logins: Logins,
 ) -> Site:
     """Return the host names and TLS of the site, and the pages of these adapters."""
     pages: list[web.AbstractRouteDef] = []

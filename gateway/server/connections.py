@@ -17,7 +17,7 @@ from gateway.policy.hooks.decider import links
 from gateway.policy.hooks.host import HookHost
 from gateway.server.plugins import deciders as plugged_in
 from gateway.server.settings import BadSettings, Settings
-from gateway.stores.browser_sessions import RedisLogins
+from gateway.sign_in.ways import Ways
 from gateway.stores.connect import connect, disconnect, line_to
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.embedded_server import engine_url
@@ -41,7 +41,7 @@ class Backend:
 
     store: RedisStore
     credentials: RedisCredentials
-    logins: RedisLogins
+    logins: Ways
     url: str
 
 
@@ -60,7 +60,7 @@ async def open_backend(
             yield Backend(
                 store=store,
                 credentials=RedisCredentials(store, SystemClock()),
-                logins=RedisLogins(store),
+                logins=Ways(store, SystemClock(), public_url=settings.public_url),
                 url=redis_url,
             )
     finally:

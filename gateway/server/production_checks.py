@@ -78,7 +78,7 @@ async def _of_server(store: RedisStore) -> list[str]:
 
 async def _of_policy(store: RedisStore) -> list[str]:
     policy = await store.policy()
-    empty = [route.name for route in policy.routes if not route.approvers] or (
+    empty = [name for route in policy.routes for name in route.unanswered] or (
         [] if policy.routes else ["default"]
     )
     if empty:

@@ -134,9 +134,11 @@ class RedisCredentials:
         ]
         return sorted(rows, key=lambda row: row.name)
 
-    async def add_agent(self, name: str, owner: str | None = None) -> NewCredential:
-        """Make an agent's token and Redis user. Raises InvalidRequest, also for an owner who is no
-        person of the policy, or Conflict when it exists."""
+    async def add_agent(
+        self, name: str, owner: str | None = None, *, token: str | None = None
+    ) -> NewCredential:
+        """Make an agent's token, or keep the given one, and its Redis user. Raises InvalidRequest,
+        also for an owner who is no person of the policy, or Conflict when it exists."""
         if not AGENT_NAME.fullmatch(name):
             raise InvalidRequest("an agent's name is made of a-z, 0-9, _ and -, at most 64")
         if owner is not None:
@@ -147,7 +149,7 @@ class RedisCredentials:
             # The user first: when it cannot be made there is no token either.
             user = await grant(self._redis, self._keys, name)
             since = await self._store.register_agent(name)
-            new = await self._make(AGENT, name, owner, since=since)
+            new = await self._make(AGENT, name, owner, since=since, token=token)
         await self._store.note("agent_added", agent=name, data={"owner": owner})
         return _with_user(new, user)
 
@@ -255,10 +257,10 @@ class RedisCredentials:
         raise Conflict("the policy keeps changing")
 
     async def _make(
-        self, kind: str, name: str, owner: str | None, *, since: int = 0
+        self, kind: str, name: str, owner: str | None, *, since: int = 0, token: str | None = None
     ) -> NewCredential:
-        key_id = secrets.token_hex(4)
-        token = f"agw_{key_id}_{secrets.token_urlsafe(32)}"
+        token = token or f"agw_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
+        key_id = token.split("_")[1]
         entry = {
             "kind": kind,
             "name": name,
@@ -352,8 +354,5 @@ def _without_person(policy: PolicyDocument, name: str) -> PolicyDocument:
     return replace(
         policy,
         people=tuple(one for one in policy.people if one.name != name),
-        routes=tuple(
-            replace(route, approvers=tuple(one for one in route.approvers if one not in gone))
-            for route in policy.routes
-        ),
+        routes=tuple(route.without(gone) for route in policy.routes),
     )

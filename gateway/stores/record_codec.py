@@ -17,6 +17,7 @@ from pydantic_core import to_json
 from gateway.domain.records import AuditEvent, Claim, Edit, Record, ScopeQuorum, Vote, summary
 from gateway.domain.redaction import bug
 from gateway.domain.risk_rules import RaisedRisk
+from gateway.domain.step_up import StepUpDone
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -55,6 +56,9 @@ _USUAL: JsonObject = {
     "asks_because": "",
     "raised": [],
 }
+
+NUMBER_FIELD = "number"
+"""The number that is shown where the agent waits. It is read by itself, and never into a record."""
 
 T = TypeVar("T")
 
@@ -180,6 +184,8 @@ _WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
     ("reminders", ("reminders",), _count),
     ("claim", ("claim",), _json_or_absent),
     ("canary", ("canary", "request.agent"), _write_disguise),
+    ("guesses", ("guesses",), _count),
+    ("stepped", ("stepped",), _json_or_absent),
 )
 
 _Field = tuple[str, Callable[[Record], Any], Callable[[Any], str]]
@@ -313,6 +319,9 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         reminders=int(fields.get("reminders", 0)),
         claim=_built(Claim, fields, "claim"),
         canary="canary" in fields,
+        numbered=NUMBER_FIELD in fields,
+        guesses=int(fields.get("guesses", 0)),
+        stepped=tuple(build(StepUpDone, one) for one in _load(fields, "stepped") or ()),
         behind=fields.get("behind", ""),
         alike=int(fields.get("alike", 0)),
     )

@@ -1,5 +1,5 @@
-"""Lists of requests: pages, newest first, that neither skip nor repeat while requests end, and
-those that somebody has voted on."""
+"""Lists of requests: pages, newest first or by deadline, that neither skip nor repeat while
+requests end, and those that somebody has voted on."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class ListSource(Protocol):
 
 async def page_of(store: ListSource, query: Query) -> Page:
     """Return one page of requests, newest first. Scans a bounded stretch of the index."""
-    index = store.keys.done if query.final else _pending_index(store, query)
+    index, newest_first = _index_of(store, query)
     found: list[Record] = []
-    rank = await _rank_after(store, index, query.after)
+    rank = await _rank_after(store, index, query.after, newest_first=newest_first)
     for _ in range(_SCAN_PAGES):
         rows = await store.redis.zrange(
-            index, rank, rank + query.limit - 1, desc=True, withscores=True
+            index, rank, rank + query.limit - 1, desc=newest_first, withscores=True
         )
         records = await store.load_many([request_id for request_id, _ in rows])
         for row, record in zip(rows, records, strict=True):
@@ -62,21 +62,31 @@ async def voted_of(store: ListSource) -> list[str]:
     return found
 
 
-def _pending_index(store: ListSource, query: Query) -> str:
-    return store.keys.pending_of(query.agent) if query.agent else store.keys.pending
+def _index_of(store: ListSource, query: Query) -> tuple[str, bool]:
+    """Return the index that a listing reads, and whether it reads it from its end."""
+    keys = store.keys
+    if query.final:
+        return keys.done, True
+    if query.soonest:
+        return keys.deadlines, False
+    return (keys.pending_of(query.agent) if query.agent else keys.pending), True
 
 
-async def _rank_after(store: ListSource, index: str, cursor: str | None) -> int:
+async def _rank_after(
+    store: ListSource, index: str, cursor: str | None, *, newest_first: bool
+) -> int:
     if cursor is None:
         return 0
+    redis = store.redis
     at, _, last = cursor.partition("-")
-    rank = await store.redis.zrevrank(index, last)
+    rank = await (redis.zrevrank if newest_first else redis.zrank)(index, last)
     if rank is not None:
         return int(rank) + 1
     # The request has left this index since: go on where it stood, by time and then by id.
-    newer = int(await store.redis.zcount(index, f"({at}", "+inf"))
-    same = await store.redis.zrange(index, at, at, byscore=True)
-    return newer + sum(bool(member > last) for member in same)
+    beyond = (f"({at}", "+inf") if newest_first else ("-inf", f"({at}")
+    passed = int(await redis.zcount(index, *beyond))
+    same = await redis.zrange(index, at, at, byscore=True)
+    return passed + sum(bool(one > last if newest_first else one < last) for one in same)
 
 
 def _cursor(request_id: str, score: float) -> str:
@@ -87,6 +97,8 @@ def _cursor(request_id: str, score: float) -> str:
 def _fits(record: Record, query: Query) -> bool:
     return (
         (query.followers or not record.follows)
+        # Among the deadlines stand approvals, too, that nobody has taken yet.
+        and not (query.soonest and record.final)
         and query.status in (None, record.status)
         and query.agent in (None, record.holder)
         and query.session in (None, record.request.session)

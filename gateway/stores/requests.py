@@ -15,9 +15,10 @@ from gateway.domain.redaction import mask
 from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import MAX_LIFE_SECONDS
-from gateway.stores.archive_reading import find_event, read_history
+from gateway.stores.archive_reading import find_event, read_history, read_latest
 from gateway.stores.keys import Keys
-from gateway.stores.record_codec import Recent, dumps
+from gateway.stores.policy_text import policy_of, write_policy
+from gateway.stores.record_codec import NUMBER_FIELD, Recent, dumps
 from gateway.stores.request_lists import page_of, voted_of
 from gateway.stores.scripts import (
     At,
@@ -29,7 +30,7 @@ from gateway.stores.scripts import (
     submission,
 )
 from gateway.stores.segments import Archive
-from gateway.wire.codec import JsonObject, build, plain
+from gateway.wire.codec import JsonObject
 from gateway.wire.identifiers import AGENT_NAME, digest_process
 from gateway.wire.redis_multiplexer import Multiplexer
 
@@ -112,6 +113,7 @@ class RedisStore:
         timeout_ms: int,
         budget: Budget,
         posts: bool,
+        number: str = "",
     ) -> tuple[WriteResult, Record]:
         """Create a record; the server's clock sets its deadline. See `domain.store`."""
         call = submission(
@@ -124,6 +126,8 @@ class RedisStore:
             budget=budget,
             posts=posts,
         )
+        if number:
+            call.keep_number(number)
         answer = await self._submit.run(self.line, call.keys, call.arguments)
         result = WriteResult(answer[0])
         if result is WriteResult.CLOCK:
@@ -256,6 +260,11 @@ class RedisStore:
         raw = await self.redis.get(self.keys.secret(request_id))
         return None if raw is None else _object(raw)
 
+    async def number_of(self, request_id: str) -> str | None:
+        """Return the number that is shown where a waiting request's agent waits."""
+        number: str | None = await self.redis.hget(self.keys.record(request_id), NUMBER_FIELD)
+        return number
+
     async def forget_secrets(self, request_id: str) -> None:
         """Drop the secret answers, now that the asking process has them."""
         await self.redis.delete(self.keys.secret(request_id))
@@ -357,7 +366,7 @@ class RedisStore:
 
         `digest` is of the settings' policy file, where that is what is applied.
         """
-        keys, body = self.keys, plain(replace(policy, generation=0))
+        keys, body = self.keys, write_policy(policy)
         new = await self._apply.run(
             self.line,
             [
@@ -412,6 +421,10 @@ class RedisStore:
     async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after an id. See `archive_reading.read_history`."""
         return await read_history(self, after, limit)
+
+    async def latest(self, count: int) -> list[AuditEvent]:
+        """Return the last events, the newest last. See `archive_reading.read_latest`."""
+        return await read_latest(self, count)
 
     async def now(self) -> int:
         """Return the server's time, in ms since the epoch."""
@@ -483,11 +496,6 @@ class RedisStore:
 def _two(name: str) -> tuple[str, str]:
     first, _, second = name.partition(" ")
     return first, second
-
-
-def policy_of(raw: str | None) -> PolicyDocument:
-    """Return the policy that is kept as this text, without its generation; None is an empty one."""
-    return build(PolicyDocument, _object(raw)) if raw else PolicyDocument()
 
 
 def _object(raw: str) -> JsonObject:

@@ -19,7 +19,14 @@ from gateway.domain.store import MessageContext, Transition
 from gateway.errors import Unreachable
 from gateway.models import DeciderKind, RiskLevel, Status
 from gateway.stores.keys import Keys
-from gateway.stores.record_codec import body_of, changed_fields, dumps, ending_of, fields_of
+from gateway.stores.record_codec import (
+    NUMBER_FIELD,
+    body_of,
+    changed_fields,
+    dumps,
+    ending_of,
+    fields_of,
+)
 from gateway.wire.codec import JsonObject
 
 At = Callable[[str], None]
@@ -132,6 +139,10 @@ class ScriptCall(NamedTuple):
             elif value is not None:
                 for one in value:
                     self.arguments.extend((name, one))
+
+    def keep_number(self, number: str) -> None:
+        """Have a number kept beside the record that was added last, and told to who waits."""
+        self.arguments.extend(("number", number, f"set.{NUMBER_FIELD}", number))
 
     @property
     def letters(self) -> int:
@@ -261,6 +272,8 @@ def _seldom(
         named.append(("secret", keys.secret(after.id)))
     if len(after.consumers) > 1:
         values["warn"] = "1"
+    if transition.number:
+        values["number"] = transition.number
     if (grant := _grant_of(after)) is not None and not transition.before.final:
         named.append(("grant", keys.grant(grant)))
         values["grant"] = grant

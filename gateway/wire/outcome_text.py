@@ -20,6 +20,7 @@ _BY_REASON = {
     "stopped": "denied: the gateway's kill switch is on",
     "canary_caught": "a test by the gateway: nothing was going to run",
     "canary_missed": "a test by the gateway: nothing was going to run",
+    "wrong_number": "denied: a wrong number was typed three times",
     "breaker": "denied unasked: people denied too many of this agent's requests in a row",
 }
 
@@ -28,6 +29,14 @@ def sentence(*, reason: str, status: str, name: str, message: str) -> str:
     """Return how a request ended; an unknown reason is left out."""
     outcome = _BY_REASON.get(reason, "{status}").format(status=status, name=name)
     return f"{outcome}: {message}" if message else outcome
+
+
+def say_number(number: object, request_id: str) -> str:
+    """Return the line for whoever watches an agent wait: the number that an approver may be asked
+    for; "" where the gateway gave none."""
+    if not (isinstance(number, str) and number.isascii() and number.isdigit()):
+        return ""
+    return f"number {number}: whoever approves request {request_id[:8]} may be asked for it"
 
 
 def join_names(names: Sequence[str], word: str) -> str:

@@ -25,6 +25,7 @@ from gateway.errors import Unauthorized
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy.chain import ModeDecider
 from gateway.ports import Credential
+from gateway.server.app import protocol_of
 from gateway.server.connections import core_over
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.event_feed import RedisFeed
@@ -238,16 +239,18 @@ async def replica(
         feed = RedisFeed(blocking, keys)
         await stack.enter_async_context(feed.running())
         core = core_over(store, feed, [ModeDecider()], SystemClock(), Signer(SEED))
+        registry = RedisCredentials(store, SystemClock())
         app = build_api(
             core=core,
             reads=store,
-            credentials=RedisCredentials(store, SystemClock()) if registered else credentials,
+            credentials=registry if registered else credentials,
             ready=ready,
             store_errors=(RedisError, OSError),
             site=Site(
                 hosts=frozenset({"gateway.example"}),
                 secure=secure,
                 pages=tuple(pages),
+                protocol=protocol_of(core, store, registry, Signer(SEED)),
                 measure=partial(measure_store, store),
             ),
             enrolment=Enrolment(secret=ENROL_SECRET, enroll=enroll_anyone) if enrolment else None,

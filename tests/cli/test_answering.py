@@ -26,6 +26,20 @@ approvers = ["owner", "dana"]
 quorum = 2
 """
 
+BY_NUMBER = """
+[[people]]
+name = "owner"
+admin = true
+[[routes]]
+approvers = ["owner"]
+[routes.risk.high]
+step_up = ["number"]
+[[risks]]
+name = "all"
+level = "high"
+reason = "it is dangerous"
+"""
+
 
 def http(shell: Shell, token: str) -> HttpPool:
     """Return a connection to the gateway that runs beside the shell."""
@@ -88,6 +102,41 @@ def test_what_somebody_edited_is_approved_at_the_revision_that_was_seen(
     up.run("approve", f"{asked}@1", code=10)
     up.run("approve", f"{asked}@1", f"{asked}@1", code=2)
     assert "ls -a" in up.run("approve", f"{asked}@2")
+
+
+def test_a_number_is_typed_with_the_approval(up: Shell, agent: HttpPool, tmp_path: Path) -> None:
+    """`gateway show` and `explain` say that it takes one; a wrong one approves nothing, also with
+    --yes, and neither does one for several. What nobody waits for is denied at once."""
+    path = tmp_path / "policy.toml"
+    path.write_text(BY_NUMBER, encoding="utf-8")
+    assert "step_up" in up.run("apply", str(path), "--check")
+    up.run("apply", str(path))
+    assert "denied by the rule step-up" in up.run("show", ask(agent, new_id(), command="ls"))
+    asked = new_id()
+    number = submit_waiting(agent, asked)["number"]
+    told = "the number that is shown where the agent waits"
+    assert f"which takes          {told}" in up.run("show", asked)
+    assert told in up.run("explain", "sly", "shell")
+    assert "type the number" in up.run("approve", asked, "--yes", code=2)
+    wrong = str((int(number) - 99) % 900 + 100)
+    assert "2 tries are left" in up.run("approve", asked, "--number", wrong, code=10)
+    assert "wrong numbers        1 of 3" in up.run("show", asked)
+    assert "alone" in up.run("approve", asked, new_id(), "--number", number, code=2)
+    assert "approved" in up.run("approve", asked, "--number", number)
+    assert "confirmed            by number" in up.run("show", asked)
+
+
+def submit_waiting(agent: HttpPool, request_id: str) -> Any:
+    """Ask as a process that waits; return the answer."""
+    action: dict[str, Any] = {
+        "agent": "sly",
+        "kind": "tool",
+        "tool": "shell",
+        "context": {"cwd": "/srv"},
+    }
+    action["arguments"] = {"command": "ls"}
+    request = {**action, "id": request_id, "digest": action_digest(**action)}
+    return agent.call("POST", "/v1/requests", {"request": request, "process": "p" * 16})
 
 
 def test_a_beginning_is_looked_for_among_all_that_wait(

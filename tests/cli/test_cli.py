@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 from tests.cli.shell import Shell
 from tests.cli.test_policy_file import running
@@ -194,6 +195,28 @@ def test_login_prints_the_address_of_the_gateway_that_runs(up: Shell) -> None:
     up.run("approver", "add", "dana")
     url = json.loads((Path(up.env["GATEWAY_DATA_DIR"]) / "gateway.json").read_text())["url"]
     assert up.run("login", "dana").startswith(f"{url}/inbox/login#code=")
+
+
+def test_devices_are_listed_and_signed_out(up: Shell) -> None:
+    """By the first characters of one that is listed, or all; no id is an accident."""
+    up.run("approver", "add", "dana")
+    assert "signed in nowhere" in up.run("devices", "dana")
+    for _ in range(3):
+        address, _, code = up.run("login", "dana").strip().partition("/inbox/login#code=")
+        headers = {"Origin": address, "Content-Type": "application/json"}
+        body = json.dumps({"code": code}).encode()
+        login = Request(f"{address}/inbox/api/login", data=body, headers=headers)
+        with urlopen(login) as answer:
+            assert answer.status == 200
+    rows = [json.loads(line) for line in up.run("devices", "dana", "--json").splitlines()]
+    assert [(row["words"], row["way"]) for row in rows] == [("Python", "link")] * 3
+    assert up.run("devices", "dana").startswith(rows[0]["id"])
+    up.run("devices", "dana", "--end", "nothing", code=8)
+    up.run("devices", "dana", "--end", "", code=8)
+    up.run("devices", "dana", "--end", rows[0]["id"])
+    assert len(up.run("devices", "dana").splitlines()) == 2
+    assert "on 2 device(s)" in up.run("devices", "dana", "--end-all")
+    assert "signed in nowhere" in up.run("devices", "dana")
 
 
 def test_a_second_gateway_on_the_folder_says_what_to_do(up: Shell) -> None:

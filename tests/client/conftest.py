@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.client import ask
+from gateway.client import ask, one_request
 from tests.client.approving import ASK, SIGNER
 from tests.client.scripted import Script, scripted
 from tests.signals import handlers_kept
@@ -17,7 +17,7 @@ from tests.signals import handlers_kept
 @pytest.fixture
 def _signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Put the handlers back that the command replaces, and pause shortly."""
-    monkeypatch.setattr(ask, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(one_request, "_PAUSE_SECONDS", 0.01)
     with handlers_kept():
         yield
 
@@ -48,4 +48,5 @@ def hours(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], bytes]:
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late[0], sleep=lambda _: None)
     monkeypatch.setattr(ask, "time", clock)
+    monkeypatch.setattr(one_request, "time", clock)
     return after

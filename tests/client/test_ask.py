@@ -177,7 +177,7 @@ def test_an_answer_after_its_own_deadline_is_refused(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Approved, but too late: expired."""
-    monkeypatch.setattr(ask, "_MARGIN_SECONDS", 0.0)
+    monkeypatch.setattr(ask, "MARGIN_SECONDS", 0.0)
     assert run(late(deciding()), words=("ask", "x", "--timeout", "0.001", "--arg", "a=1"))[0] == 3
 
 

@@ -8,6 +8,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ import pytest
 from gateway.client import AsyncClient, CallableTransport, Client, client, config, requires_approval
 from gateway.client.client import transport_for
 from gateway.client.reach import say_on_stderr
-from gateway.models import ApprovalRequest
+from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.models import ApprovalRequest, Risk, RiskLevel, Status
 from tests.client.approving import PENDING, deciding
 from tests.client.test_reach import Line, line
 from tests.waiting import moment
-from tests.world import AGENT
+from tests.world import AGENT, click
 
 __all__ = ["line"]  # a fixture
 INBOX = "http://127.0.0.1:8080/inbox"
@@ -53,6 +55,30 @@ async def test_it_says_what_waits_and_where_to_answer(line: Line, at_once: None)
     where = f"at {address}" if inbox else "in the inbox"
     how = f"answer {where}, or where the gateway runs: gateway approve {request.id}"
     assert line.said == [f"waiting for approval of 'shell': {how}"]
+
+
+async def test_it_says_the_number_that_an_approver_is_asked_for(line: Line) -> None:
+    """At once and once, over HTTP and over Redis; with it the request is approved. To what nobody
+    waits for there is none to say."""
+    current = await line.store.policy()
+    high = RulesByRisk(high=LevelRules(step_up=(StepUp.NUMBER,)))
+    routes = tuple(replace(one, risk=high) for one in current.routes)
+    await line.store.apply(replace(current, routes=routes), by="test")
+    line.core.writer.forget_policy()
+    async with line.client() as asking:
+        request = asking.request("shell", {}, risk=Risk(level=RiskLevel.HIGH))
+        waiting = asyncio.create_task(asking.send(request))
+        while not (said := [one for one in line.said if one.startswith("number ")]):
+            await moment()
+        number = said[0].split()[1].rstrip(":")
+        assert said == [
+            f"number {number}: whoever approves request {request.id[:8]} may be asked for it"
+        ]
+        await line.core.requests.decide(click(await line.record(request.id), number=number))
+        assert (await waiting).decision.status is Status.APPROVED
+        detached = await asking.submit(asking.request("shell", {}, risk=Risk(level=RiskLevel.HIGH)))
+        assert (await line.ended(detached.request.id)).status is Status.DENIED
+    assert len([one for one in line.said if one.startswith("number ")]) == 1
 
 
 async def test_who_does_not_wait_says_so_only_when_it_does(line: Line, at_once: None) -> None:

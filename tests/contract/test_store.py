@@ -344,6 +344,24 @@ async def test_pages_cover_everything_once_while_requests_end(store: RedisStore)
     assert {item.id for item in history.items} == {first.items[3].id, first.items[9].id}
 
 
+async def test_pages_by_deadline_skip_and_repeat_nothing(store: RedisStore) -> None:
+    """The soonest first, each once, though the very one that a cursor names ends meanwhile; an
+    approval that nobody has taken yet stands among the deadlines, and waits no longer."""
+    times = [9, 3, 7, 1, 5, 3, 3]
+    made = [await create(store, pending(), timeout_ms=60_000 * one) for one in times]
+    order = [one.id for one in sorted(made, key=lambda one: (one.deadline, one.id))]
+    page = await store.page(Query(soonest=True, limit=3))
+    assert [one.id for one in page.items] == order[:3]
+    assert await store.change(denied(page.items[2])) == WriteResult.OK
+    rest = await store.page(Query(soonest=True, limit=3, after=page.next))
+    assert [one.id for one in rest.items] == order[3:6]
+    last = await store.page(Query(soonest=True, limit=3, after=rest.next))
+    assert ([one.id for one in last.items], last.next) == (order[6:], None)
+    await store.redis.zadd(store.keys.deadlines, {order[2]: 1})
+    again = await store.page(Query(soonest=True))
+    assert [one.id for one in again.items] == order[:2] + order[3:]
+
+
 async def test_pages_go_on_by_the_servers_clock(store: RedisStore) -> None:
     """A request that leaves the list between two pages costs none of its neighbours, however wrong
     the gateway's own clock was when it decided."""

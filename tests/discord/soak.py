@@ -35,7 +35,7 @@ from gateway.policy.chain import ModeDecider
 from gateway.server.app import Gateway
 from gateway.server.background import desk_of, run_in_background, run_reminders, serve_adapters
 from gateway.server.connections import Backend, core_over
-from gateway.stores.browser_sessions import RedisLogins
+from gateway.sign_in.ways import Ways
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.keys import Keys
@@ -244,7 +244,7 @@ async def stage() -> AsyncIterator[Soaked]:
         backend = Backend(
             store=store,
             credentials=RedisCredentials(store, clock),
-            logins=RedisLogins(store),
+            logins=Ways(store, clock),
             url="",
         )
         made = Soaked(server, Gateway(backend=backend, core=core, url="", public_key=""))

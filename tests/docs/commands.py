@@ -28,7 +28,17 @@ _SETTING = re.compile(rf'"((?:{_PROGRAMS}) [^"]+)"')
 _ROW = re.compile(r"^\| (.*?) (?<!\\)\| (.*) \|$", re.MULTILINE)
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _COMMENT = re.compile(r"(?:^|\s)# .*$", re.MULTILINE)
-_HELPED = ("hook", "bridge dexto", "bridge gptme-server", "convert saiki", "manifest slack")
+_HELPED = (
+    "hook",
+    "hook picoclaw",
+    "install",
+    "bridge dexto",
+    "bridge gptme-server",
+    "convert saiki",
+    "manifest slack",
+    "mcp proxy",
+    "mcp server",
+)
 """Commands whose options are known to their own help only."""
 _OF_ADAPTERS = ("manifest", "invite", "check")
 

@@ -101,9 +101,13 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway ask --no-wait … && run": Line(
         r"(?s)\A(?!.*run)\{\"id\"", code=6, typed="gateway ask --no-wait shell -- ls && run"
     ),
-    "gateway ask shell -- rm -rf build && rm -rf build": Line(
-        "approved by owner", answer="approve", then=("test ! -e build",)
+    "gateway run [--edit] [--file PATH] -- COMMAND": Line(
+        "^edits$",
+        typed="gateway run --edit --file deploy.sh -- echo edits",
+        answer="approve --yes",
     ),
+    "gateway run -- ./deploy.sh production": Line("denied by owner", code=121, answer="deny"),
+    "gateway run -- rm -rf build": Line("approved by owner", answer="approve"),
     "gateway ask shell -- make deploy": Line(
         "denied by owner: no", code=1, answer="deny --reason no"
     ),
@@ -230,7 +234,17 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway agent add NAME": Line("(?s)token +agw_.*redis user"),
     **{
         f"gateway agent add {name}": Line(rf"(?s)token +agw_.*GATEWAY_AGENT={name}")
-        for name in ("ci", "dexto", "go", "gptme", "picoclaw", "udspy")
+        for name in (
+            "ci",
+            "claude-code",
+            "dexto",
+            "go",
+            "gptme",
+            "mcp",
+            "picoclaw",
+            "refunds",
+            "udspy",
+        )
     },
     "gateway agent add NAME --owner PERSON": Line("token +agw_"),
     "gateway agent rotate NAME": Line("token +agw_", first=("gateway agent add NAME",)),
@@ -256,6 +270,8 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway login NAME": Line("/inbox/login#code=", first=("gateway approver add NAME",)),
     "gateway login ana": Line("/inbox/login#code=", first=ADMIN),
     "gateway login owner": Line("/inbox/login#code="),
+    "gateway devices NAME": Line("is signed in nowhere"),
+    "gateway devices NAME --end-all": Line(r"was signed out on 0 device\(s\)"),
     # The policy.
     "gateway apply": NAMED,
     "gateway apply FILE": Line("in force on every replica", first=UNLIKE),
@@ -311,12 +327,15 @@ COMMANDS: dict[str, Line | list[Line]] = {
         "gateway audit verify audit.jsonl",
     ),
     "gateway audit erase ID": Line("keeps its digest", first=("gateway deny ID",)),
-    "gateway audit tail [--lines N]|export FILE|verify FILE|erase ID": [
+    "gateway audit tail [--lines N]|export FILE [--form trace]|verify FILE|erase ID": [
         Line("decided", typed="gateway audit tail --lines 1", first=("gateway deny ID",)),
+        Line("lines written", typed="gateway audit export FILE --form trace"),
         Line("lines written", typed="gateway audit export FILE"),
         Line("nothing is wrong", typed="gateway audit verify FILE"),
         Line("keeps its digest", typed="gateway audit erase ID"),
     ],
+    "gateway audit export --form interchange FILE": Line("lines written"),
+    "gateway audit export --form trace FILE": Line("lines written"),
     "gateway archive give-up": Line("nothing is lost"),
     "gateway archive give-up [--yes]": [
         Line("nothing is lost", typed="gateway archive give-up --yes"),
@@ -355,6 +374,9 @@ COMMANDS: dict[str, Line | list[Line]] = {
 }
 
 ELSEWHERE = {
+    "gateway devices NAME [--end ID] [--end-all]": (
+        "cli/test_cli.py::test_devices_are_listed_and_signed_out"
+    ),
     "gateway up": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
     "gateway demo": "cli/test_cli.py::test_the_demo_answers_its_own_requests_without_a_terminal",
     "gateway --env-file FILE COMMAND": (
@@ -368,8 +390,31 @@ ELSEWHERE = {
     "gateway doctor [--live]": "cli/test_doctor.py::test_live_without_a_chat_says_so",
     'eval "$(gateway completion bash)"': "cli/test_output.py::test_completion_completes",
     "gateway completion fish | source": "cli/test_output.py::test_completion_completes",
-    "gateway ask --hook claude-code": (
-        "client/test_host_hooks.py::test_an_approval_is_told_in_the_hosts_words"
+    "gateway hook": "hosts/test_hook_process.py::test_whatever_goes_wrong_blocks",
+    "gateway hook HOST [--timeout S] [--agent NAME] [--no-edit] [--defer]": (
+        "hosts/test_hook_process.py::test_whatever_goes_wrong_blocks"
+    ),
+    "gateway hook claude-code": (
+        "hosts/test_hook_process.py::test_an_approval_is_told_in_the_hosts_words"
+    ),
+    **dict.fromkeys(
+        (
+            "gateway install",
+            "gateway install HOST [--profile relay] [--scope project] [--matcher REGEX] [--wait S] "
+            "[--agent NAME] [--defer] [--yes]",
+            "gateway install HOST --check",
+            "gateway install HOST --undo [--yes]",
+            "gateway install claude-code",
+            "gateway install claude-code --undo",
+            "gateway install claude-code --check",
+        ),
+        "hosts/test_install.py::test_in_both_directions_it_leaves_a_home_as_it_was",
+    ),
+    "gateway install claude-code --defer": (
+        "hosts/test_claude_code.py::test_a_run_in_ci_ends_and_goes_on_when_it_was_answered"
+    ),
+    "gateway hook codex || exit 2": (
+        "hosts/test_hook_process.py::test_an_approval_is_told_in_the_hosts_words"
     ),
     "gateway NAME": "cli/test_adapters.py::test_an_adapter_adds_commands",
     "gateway COMMAND NAME": "cli/test_adapters.py::test_an_adapter_adds_commands",
@@ -409,6 +454,22 @@ ELSEWHERE = {
     "gateway hook picoclaw [--timeout S] [--workspace DIR]": (
         "hosts/test_picoclaw.py::test_the_command_is_a_hook"
     ),
+    "gateway mcp proxy": (
+        "hosts/test_mcp_command.py::test_a_client_starts_the_proxy_in_the_servers_place"
+    ),
+    "gateway mcp proxy [--name NAME] [--listen HOST:PORT] -- COMMAND…": (
+        "hosts/test_mcp_command.py::test_the_proxy_listens"
+    ),
+    "gateway mcp proxy --name files --listen 127.0.0.1:8900 -- COMMAND": (
+        "hosts/test_mcp_command.py::test_the_proxy_listens"
+    ),
+    "gateway mcp proxy --url URL": (
+        "hosts/test_mcp_command.py::test_a_server_at_an_address_gets_its_token"
+    ),
+    "gateway mcp proxy --name files --url https://mcp.example.com/mcp --token-env FILES_TOKEN": (
+        "hosts/test_mcp_command.py::test_a_server_at_an_address_gets_its_token"
+    ),
+    "gateway mcp server": "hosts/test_mcp_command.py::test_the_server_that_asks_is_a_command",
     "gateway bridge dexto": "hosts/test_dexto.py::test_remembering_is_the_gateways",
     "gateway bridge dexto --url http://127.0.0.1:3000": (
         "hosts/test_dexto.py::test_remembering_is_the_gateways"
@@ -455,9 +516,18 @@ NOT_HERE = {
         "make clean",
         "make test-emulate",
         "make test-hosts",
+        "make test-hosts HOSTS=aap",
         "make test-hosts HOSTS=gptme",
+        "make test-hosts HOSTS=claude-code",
+        "make test-hosts HOSTS=langchain",
+        "make test-hosts HOSTS=mcp",
+        "make test-hosts HOSTS=openai-agents",
+        "make test-hosts HOSTS=pydantic-ai",
+        "make test-hosts HOSTS=typescript",
         "make test-hosts HOSTS=udspy",
+        "pip install '.[mcp]'",
         "pip install 'gptme[server]'",
+        "pip install agentapprovalprotocol",
         "pipx inject gptme dist/approval_gateway_agent-*.whl",
         ".ci/run",
     ],

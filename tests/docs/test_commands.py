@@ -33,7 +33,7 @@ pytestmark = pytest.mark.xdist_group("commands")  # one gateway for all of them
 
 TESTS = re.compile(r"(?:\w+=\w+ )?(?:\S*python -m )?pytest (.*)")
 """A command that runs tests, which are its proof."""
-OTHERS = {"--dry-run", "--fix"}
+OTHERS = {"--dry-run", "--fix", "--bare", "--dangerously-skip-permissions"}
 """Options of programs that agents run."""
 PROGRAMS = {"curl", "make"}
 """What a machine may lack; under CI it has everything."""

@@ -30,9 +30,11 @@ SERVER_LIBRARIES = {
 }  # fmt: skip
 # Modules that need an extra, a test runner or a host; all others import on rfc8785 alone.
 WITH_EXTRAS = {
-    "gateway.client.pytest_plugin", "gateway.client.redis_transport", "gateway.integrations.udspy",
-    "gateway.wire.redis_address",
-    "gateway.wire.redis_multiplexer",
+    "gateway.client.pytest_plugin", "gateway.client.redis_transport",
+    "gateway.integrations.mcp_http", "gateway.integrations.mcp_pipes",
+    "gateway.integrations.mcp_proxy", "gateway.integrations.mcp_relay",
+    "gateway.integrations.mcp_server", "gateway.integrations.udspy",
+    "gateway.wire.redis_address", "gateway.wire.redis_multiplexer",
 }  # fmt: skip
 IMPORT_EACH = """
 import importlib, json, pkgutil, sys
@@ -109,7 +111,8 @@ def test_it_agrees_with_the_main_distribution(wheel: Path) -> None:
     main = pyproject()["project"]
     agent = pyproject("packaging/agent")["project"]
     extras = [bound for extra in agent["optional-dependencies"].values() for bound in extra]
-    assert {*agent["dependencies"], *extras} <= set(main["dependencies"])
+    known = [bound for extra in main["optional-dependencies"].values() for bound in extra]
+    assert {*agent["dependencies"], *extras} <= {*main["dependencies"], *known}
     assert agent["requires-python"] == main["requires-python"]
     assert _metadata(wheel)["Version"] == gateway.__version__
 
@@ -228,3 +231,11 @@ def test_what_needs_an_extra_says_which(agent_python: Path) -> None:
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
         assert done.returncode == 1
         assert f"approval-gateway-agent{extra}" in done.stderr.splitlines()[-1]
+
+
+def test_mcp_says_which_library_it_needs(agent_python: Path) -> None:
+    """Where the extra is missing, the command names it and runs nothing."""
+    command = [str(agent_python.parent / "gateway"), "mcp", "proxy", "--", "/bin/false"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pip install 'approval-gateway[mcp]'" in done.stderr

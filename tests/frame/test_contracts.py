@@ -24,6 +24,7 @@ PLANTED = {
     "agent-side": [
         ("gateway.client.gate", "nacl"),
         ("gateway.client.approval", "redis"),
+        ("gateway.integrations.mcp_command", "mcp"),
         ("gateway.wire.canonical_json", "gateway.domain.clock"),
     ],
     "redis-transport": [("gateway.client.http_pool", "gateway.wire.redis_multiplexer")],
@@ -31,6 +32,7 @@ PLANTED = {
         ("gateway.server.background", "discord"),
         ("adapters.discord.card_views", "redis"),
         ("gateway.domain.redaction", "aiohttp"),
+        ("gateway.integrations.mcp_calls", "mcp"),
     ],
     "api-through-approvals": [
         ("gateway.api.health", "gateway.stores.keys"),
@@ -49,6 +51,7 @@ PLANTED = {
     "inside-api": [("gateway.api.messages", "gateway.api.adapter_pages")],
     "inside-delivery": [("gateway.delivery.outbox_worker", "gateway.delivery.request_copies")],
     "inside-approvals": [("gateway.approvals.posted_copies", "gateway.approvals.agent_removal")],
+    "inside-sign-in": [("gateway.sign_in.passkey_checks", "gateway.sign_in.ways")],
     "inside-stores": [("gateway.stores.keys", "gateway.stores.retention")],
     "inside-client": [("gateway.client.approval", "gateway.client.suspend_resume")],
     "inside-integrations": [("gateway.integrations.host_pipe", "gateway.integrations.picoclaw")],

@@ -34,6 +34,16 @@ class Count:
         self.failed += report.failed
 
 
+def known_hosts() -> dict[str, dict[str, Any]]:
+    """Return what is written down of each host."""
+    return tomllib.loads(VERSIONS.read_text(encoding="utf-8"))
+
+
+def file_name(host: str) -> str:
+    """Return how the files of a host's tests begin, after `test_`."""
+    return host.replace("-", "_")
+
+
 def install(name: str, host: dict[str, Any]) -> None:
     """Install a host with the versions that are written down, unless they are there already."""
     folder, wanted = HOSTS / name, repr(sorted(host.items()))
@@ -58,13 +68,13 @@ def install(name: str, host: dict[str, Any]) -> None:
 
 def main(words: list[str]) -> int:
     """Install and test the hosts that are named, those of CI, or all."""
-    known = tomllib.loads(VERSIONS.read_text(encoding="utf-8"))
+    known = known_hosts()
     named = [name for name in known if known[name].get("ci")] if words == ["--ci"] else words
     lines, worst = [], 0
     for name in named or known:
         install(name, known[name])
         count = Count()
-        tests = sorted(map(str, (ROOT / "tests" / "hosts").glob(f"test_{name}*.py")))
+        tests = sorted(map(str, (ROOT / "tests" / "hosts").glob(f"test_{file_name(name)}*.py")))
         code = pytest.main(["-q", "-m", "hosts", *tests], plugins=[count])
         missing = not count.ran or (count.skipped and os.environ.get("CI") == "true")
         worst = worst or int(code) or int(bool(missing))

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from gateway.domain.records import Query, Record
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica
-from tests.hosts.__main__ import HOSTS
+from tests.hosts.__main__ import HOSTS, file_name, known_hosts
 from tests.waiting import moment
 
 Answer = Callable[..., Awaitable[Record]]
@@ -45,7 +45,8 @@ def answer(gate: Replica) -> Answer:
 @pytest.fixture
 def installed(request: pytest.FixtureRequest) -> Path:
     """Return the folder of the host whose tests these are."""
-    folder = HOSTS / Path(str(request.path)).stem.split("_")[1]
+    stem = Path(str(request.path)).stem.removeprefix("test_")
+    folder = next(HOSTS / name for name in known_hosts() if stem.startswith(file_name(name)))
     if not (folder / "installed").exists():
         pytest.skip("`make test-hosts` installs the host")
     return folder

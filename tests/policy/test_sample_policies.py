@@ -12,6 +12,7 @@ from gateway.domain.records import Record
 from gateway.errors import Unauthorized
 from gateway.models import MAX_LIFE_SECONDS, Context, Kind, RiskLevel, Status
 from gateway.policy.policy_file import read_policy_file
+from gateway.ports.cards import card_of
 from tests.world import World, click, identity
 
 SAMPLES = Path(__file__).parents[2] / "deploy" / "policies"
@@ -50,12 +51,16 @@ async def test_development(world: World) -> None:
 
 
 async def test_production(world: World) -> None:
-    """Two for a deployment, high risk where production is named, no force."""
+    """Two for a deployment, a step-up for high risk, where production is named, no force."""
     await apply(world, "production")
     deployment = await world.submit(tool="deploy_app", arguments={"to": "prod-eu"})
     assert (deployment.quorum, deployment.risk.level) == (2, RiskLevel.HIGH)
     assert (await shell(world, "git push --force")).status is Status.DENIED
-    assert (await shell(world, "rm -rf build")).status is Status.PENDING
+    waits = await shell(world, "rm -rf build")
+    assert (waits.status, waits.numbered, waits.quorum) == (Status.PENDING, True, 1)
+    assert "a second person" in " ".join(
+        card_of(await world.core.requests.get(waits.id), lines=9, chars=900).notices
+    )
 
 
 async def test_high_security(world: World) -> None:

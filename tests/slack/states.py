@@ -35,7 +35,7 @@ from gateway.models import (
 )
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.ports.cards import card_of, full_view
-from gateway.ports.edit_fields import edit_fields
+from gateway.ports.edits import edit_fields
 from gateway.ports.group_cards import group_card_of
 from gateway.ports.remember_options import scopes_of
 from tests.danger import WIDEST

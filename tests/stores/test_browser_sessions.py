@@ -3,19 +3,49 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
-from gateway.errors import Busy, Unauthorized
-from gateway.stores.browser_sessions import CODE_SECONDS, SESSION_SECONDS, RedisLogins
+from gateway.domain.clock import SystemClock
+from gateway.domain.records import AuditEvent, Identity
+from gateway.domain.step_up import LevelRules, RulesByRisk
+from gateway.errors import Busy, NotFound, Unauthorized
+from gateway.ports.logins import IDLE_SECONDS, LONGEST_SECONDS
+from gateway.stores.browser_sessions import CODE_SECONDS, MOST_DEVICES, RedisLogins
 from tests.world import World, identity
 
 
+@dataclass
+class SetClock:
+    """The host's clock, set ahead."""
+
+    ahead: int = 0
+
+    def now_ms(self) -> int:
+        return SystemClock().now_ms() + self.ahead * 1000
+
+
 @pytest.fixture
-def logins(world: World) -> RedisLogins:
+def clock() -> SetClock:
+    """Return the clock of the logins."""
+    return SetClock()
+
+
+@pytest.fixture
+def logins(world: World, clock: SetClock) -> RedisLogins:
     """Return the logins of a gateway that knows ann."""
-    return RedisLogins(world.store)
+    return RedisLogins(world.store, clock)
+
+
+async def sign_in(logins: RedisLogins, person: str = "ann", device: str = "") -> str:
+    """Return a session, as a one-time link gives it."""
+    return await logins.redeem(await logins.invite(person), address="", device=device)
+
+
+async def told(world: World, kind: str) -> list[AuditEvent]:
+    """Return the events of a kind."""
+    return [one for one in await world.store.history(None, 1000) if one.type == kind]
 
 
 async def test_a_code_and_a_session_are_two_secrets(logins: RedisLogins) -> None:
@@ -34,6 +64,16 @@ async def test_a_code_and_a_session_are_two_secrets(logins: RedisLogins) -> None
             await logins.redeem(used, address="")
 
 
+async def test_a_code_says_whose_it_is_and_stays(logins: RedisLogins) -> None:
+    """To look at it does not use it up; one that is used, or was never made, says nobody."""
+    code = await logins.invite("ann")
+    assert await logins.find_holder(code, address="") == "ann"
+    await logins.redeem(code, address="")
+    for wrong in (code, "guess"):
+        with pytest.raises(Unauthorized):
+            await logins.find_holder(wrong, address="")
+
+
 async def test_both_end_by_themselves(logins: RedisLogins) -> None:
     """The server is told when to forget a code and a session."""
     code = await logins.invite("ann")
@@ -41,25 +81,166 @@ async def test_both_end_by_themselves(logins: RedisLogins) -> None:
     assert CODE_SECONDS - 60 < ttl <= CODE_SECONDS
     session = await logins.redeem(code, address="")
     ttl = await logins._redis.ttl(logins._key("browser", session))
-    assert SESSION_SECONDS - 60 < ttl <= SESSION_SECONDS
+    assert IDLE_SECONDS - 60 < ttl <= IDLE_SECONDS
     await logins.end(session)
     assert await logins.who(session) is None
+
+
+async def test_a_session_in_use_slides(logins: RedisLogins, clock: SetClock) -> None:
+    """Each use begins the seven days anew; what happens without the person does not."""
+    session = await sign_in(logins)
+    key = logins._key("browser", session)
+    for prolong, wanted in ((False, 40), (True, IDLE_SECONDS)):
+        await logins._redis.expire(key, 40)
+        clock.ahead += 120
+        assert await logins.who(session, prolong=prolong) == identity("ann")
+        ttl = await logins._redis.ttl(key)
+        assert wanted - 30 < ttl <= wanted
+    (listed,) = await logins.list_devices(session)
+    assert listed.used >= listed.made + 240_000
+    assert listed.current
+
+
+async def test_no_use_prolongs_a_session_past_its_end(logins: RedisLogins, clock: SetClock) -> None:
+    """After thirty days it has ended, though it was used a moment ago."""
+    session = await sign_in(logins)
+    clock.ahead = LONGEST_SECONDS - 100
+    assert await logins.who(session) == identity("ann")
+    assert await logins._redis.ttl(logins._key("browser", session)) <= 100
+    clock.ahead = LONGEST_SECONDS + 1
+    await logins._redis.persist(logins._key("browser", session))
+    assert await logins.who(session) is None
+    assert await logins.list_devices_of("ann") == []
+
+
+async def test_a_prolonged_session_that_was_ended_stays_ended(
+    logins: RedisLogins, clock: SetClock
+) -> None:
+    """The last write of a use that crosses with the end makes nothing anew."""
+    session = await sign_in(logins)
+    found = await logins._find(session)
+    assert found is not None
+    await logins.end(session)
+    clock.ahead = 3600
+    await logins._prolong(logins._name(session), found)
+    assert await logins.who(session) is None
+    assert await logins._redis.zcard(logins._devices("ann")) == 0
+
+
+async def test_devices_are_listed_and_ended_one_by_one(logins: RedisLogins, world: World) -> None:
+    """Each with its words and its way; of one's own only, and whoever is left stays."""
+    phone = await sign_in(logins, device="Safari on iPhone")
+    desk = await sign_in(logins, device="Firefox on Linux")
+    bobs = await sign_in(logins, "bob")
+    listed = await logins.list_devices(desk)
+    assert sorted((one.words, one.way, one.current) for one in listed) == [
+        ("Firefox on Linux", "link", True),
+        ("Safari on iPhone", "link", False),
+    ]
+    (other,) = (one.id for one in listed if not one.current)
+    assert await logins.end_devices(bobs, (other,)) == 0, "it is not bob's"
+    assert await logins.who(phone) is not None
+    assert await logins.end_devices(desk, (other, "guess")) == 1
+    assert await logins.who(phone) is None
+    assert await logins.who(desk) is not None
+    (event,) = await told(world, "signed_out")
+    assert event.data == {"person": "ann", "by": "ann", "devices": [other[:12]]}
+
+
+async def test_all_others_end_and_this_one_stays(logins: RedisLogins) -> None:
+    """Of ann's, not bob's."""
+    sessions = [await sign_in(logins) for _ in range(3)]
+    bobs = await sign_in(logins, "bob")
+    assert await logins.end_devices(sessions[0]) == 2
+    alive = [await logins.who(one) is not None for one in (*sessions, bobs)]
+    assert alive == [True, False, False, True]
+    with pytest.raises(Unauthorized):
+        await logins.end_devices(sessions[1])
+
+
+async def test_somebody_is_signed_in_on_so_many_devices(logins: RedisLogins) -> None:
+    """One more ends the one that was not used the longest."""
+    first = await sign_in(logins)
+    second = await sign_in(logins)
+    for _ in range(MOST_DEVICES - 1):
+        await sign_in(logins)
+    assert await logins.who(first) is None
+    assert await logins.who(second) is not None
+    assert len(await logins.list_devices_of("ann")) == MOST_DEVICES
+
+
+async def test_sign_ins_are_in_the_audit(logins: RedisLogins, world: World) -> None:
+    """Who, as whom, in which way and on what; what was refused too, but not without end."""
+    await sign_in(logins, device="Safari on iPhone")
+    (event,) = await told(world, "signed_in")
+    device = event.data.pop("device")
+    assert event.data == {
+        "person": "ann",
+        "as": "token:ann",
+        "way": "link",
+        "on": "Safari on iPhone",
+    }
+    assert device == (await logins.list_devices_of("ann"))[0].id[:12]
+    for number in range(60):
+        with suppress(Unauthorized, Busy):
+            await logins.redeem("wrong", address=f"198.51.100.{number // 10}")
+    refused = await told(world, "sign_in_refused")
+    assert len(refused) == 30
+    assert refused[0].data["from"] == "198.51.100.0"
+    assert refused[0].data["way"] == "link"
 
 
 async def test_nobody_logs_in_whom_the_policy_does_not_know(
     world: World, logins: RedisLogins
 ) -> None:
-    """Neither by a code that was made for a name of nobody's, nor with what they had before."""
-    with pytest.raises(Unauthorized):
-        await logins.redeem(await logins.invite("mallory"), address="")
+    """Neither is a code made for a name of nobody's, nor does what they had before work."""
+    with pytest.raises(NotFound):
+        await logins.invite("mallory")
     code = await logins.invite("ann")
     session = await logins.redeem(await logins.invite("ann"), address="")
     policy = await world.store.policy()
     others = tuple(one for one in policy.people if one.name != "ann")
     await world.store.apply(replace(policy, people=others), by="test")
     assert await logins.who(session) is None
-    with pytest.raises(Unauthorized):
-        await logins.redeem(code, address="")
+    for call in (logins.redeem, logins.find_holder):
+        with pytest.raises(Unauthorized):
+            await call(code, address="")
+
+
+async def test_who_approves_at_one_level_of_risk_alone_signs_in(
+    world: World, logins: RedisLogins
+) -> None:
+    """A route admits at any of its levels; out of that level, they are signed out."""
+    policy, token = await world.store.policy(), Identity(platform="token", id="u9")
+    rules = RulesByRisk(high=LevelRules(approvers=(token.written,)))
+    routes = (replace(policy.routes[0], risk=rules), *policy.routes[1:])
+    await world.store.apply(replace(policy, routes=routes), by="test")
+    session = await logins.redeem(await logins.invite("u9"), address="")
+    assert await logins.who(session) == token
+    policy = await world.store.policy()
+    closed = (replace(policy.routes[0], risk=RulesByRisk()), *policy.routes[1:])
+    await world.store.apply(replace(policy, routes=closed), by="test")
+    assert await logins.who(session) is None
+
+
+async def test_an_identity_that_becomes_another_persons_is_signed_out(
+    world: World, logins: RedisLogins
+) -> None:
+    """A session is of the person whom it was made for, and never somebody else's."""
+    session = await sign_in(logins)
+    policy = await world.store.policy()
+    moved = tuple(
+        replace(one, identities=("token:ann", "token:bob") if one.name == "bob" else ())
+        for one in policy.people
+    )
+    await world.store.apply(replace(policy, people=moved), by="test")
+    assert await logins.who(session) is None
+
+
+async def test_a_session_of_an_earlier_version_has_ended(logins: RedisLogins) -> None:
+    """It says nothing of its absolute end."""
+    await logins._redis.set(logins._key("browser", "old"), "0 ann")
+    assert await logins.who("old") is None
 
 
 async def test_wrong_codes_are_limited_and_a_good_one_still_works(logins: RedisLogins) -> None:

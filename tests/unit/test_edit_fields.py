@@ -9,7 +9,7 @@ import pytest
 
 from gateway.domain.records import Record
 from gateway.ports.blocks import changes
-from gateway.ports.edit_fields import (
+from gateway.ports.edits import (
     EditKind,
     WrongField,
     edit_as_text,

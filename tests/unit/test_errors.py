@@ -42,6 +42,7 @@ BY_STATUS = {
         Reason.UNDELIVERABLE,
         Reason.STOPPED,
         Reason.BREAKER,
+        Reason.WRONG_NUMBER,
     ),
     Status.EXPIRED: (Reason.TIMEOUT,),
     Status.CANCELLED: (

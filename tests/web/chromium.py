@@ -155,11 +155,15 @@ class Page:
         hit = False
         while not hit:
             x, y = await self.until(aim)
-            for kind in ("mousePressed", "mouseReleased"):
-                await self.send(
-                    "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
-                )
+            await self.tap(x, y)
             hit = await self._try("window.hit") is not False
+
+    async def tap(self, x: float, y: float) -> None:
+        """Click a point of the screen."""
+        for kind in ("mousePressed", "mouseReleased"):
+            await self.send(
+                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
+            )
 
     async def fill(self, selector: str, text: str) -> None:
         """Replace the text of a field, as typing does."""
@@ -272,7 +276,7 @@ class Browser:
     stack: AsyncExitStack
     http: aiohttp.ClientSession
 
-    async def tab(self, size: tuple[int, int] = PHONE) -> Page:
+    async def tab(self, size: tuple[int, int] = DESK) -> Page:
         """Open a tab. Each has a connection of its own, so that none reads another's answers."""
         made = await self.control.send(
             "Target.createTarget", url="about:blank", browserContextId=self.context

@@ -34,7 +34,7 @@ async def box(tmp_path: Path) -> AsyncIterator[Inbox]:
 
 @pytest.fixture
 async def page(box: Inbox, browser: Browser) -> AsyncIterator[Page]:
-    """Yield a phone-sized page, signed in as ann; whatever the page threw fails the test."""
+    """Yield a page on a desk, signed in as ann; whatever the page threw fails the test."""
     tab = await browser.tab()
     await box.sign_in(tab)
     yield tab

@@ -25,6 +25,7 @@ from gateway.models import (
 from gateway.server.app import Gateway, run_gateway
 from gateway.server.background import desk_of
 from gateway.server.settings import Settings
+from tests.ports import free_port
 from tests.web.chromium import Page
 from tests.world import PROCESS, click, identity, request
 
@@ -50,7 +51,7 @@ class Inbox:
         """Follow a one-time link and press the button."""
         code = await self.gateway.backend.logins.invite(person)
         await page.goto(f"{self.gateway.url}/inbox/login#code={code}")
-        await page.press("Sign in")
+        await page.press(f"Sign in as {person}")
         await page.until(CONNECTED)
 
     async def route(self, *, budgets: tuple[Budget, ...] = (), **changes: Any) -> None:
@@ -113,10 +114,38 @@ def card(record: Record) -> str:
     return f"document.querySelector('[data-id=\"{record.id}\"]')"
 
 
+def line(record: Record) -> str:
+    """Return the JavaScript expression for a request's line in the queue."""
+    return f"document.querySelector('[data-row=\"{record.id}\"]')"
+
+
+async def see(page: Page, record: Record) -> None:
+    """Wait until the queue has a request, and open it as a tap on its line does; what waits for
+    others is looked for on their side."""
+    seen, others = f"{card(record)}?.checkVisibility()", "document.querySelector('[data-side=all]')"
+    there = f"{seen} || {line(record)}"
+    await page.until(f"{there} || {others}.lastElementChild.textContent > '0' && 1")
+    if not await page.evaluate(f"Boolean({seen})"):
+        if not await page.evaluate(f"Boolean({there})"):
+            await page.evaluate(f"{others}.click()")
+            await page.until(line(record))
+        await page.evaluate(f"{line(record)}?.click()")
+        await page.until(seen)
+
+
 @asynccontextmanager
-async def inbox(folder: Path, *, denial_minutes: int = 5) -> AsyncIterator[Inbox]:
-    """Run a gateway with the embedded server and the inbox, where ann and bob may decide."""
-    settings = Settings(data_dir=folder / "data", port=0, denial_minutes=denial_minutes)
+async def inbox(
+    folder: Path, *, denial_minutes: int = 5, named: bool = False
+) -> AsyncIterator[Inbox]:
+    """Run a gateway with the embedded server and the inbox, where ann and bob may decide. `named`:
+    it knows its address, which has the name localhost."""
+    port = free_port() if named else 0
+    settings = Settings(
+        data_dir=folder / "data",
+        port=port,
+        denial_minutes=denial_minutes,
+        public_url=f"http://localhost:{port}" if named else None,
+    )
     async with run_gateway(settings) as gateway:
         made = Inbox(gateway)
         await made.route()

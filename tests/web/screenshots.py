@@ -28,6 +28,7 @@ from tests.web.inbox import (
     Inbox,
     card,
     inbox,
+    see,
 )
 from tests.web.sheets import cropped, only, sheet
 
@@ -286,7 +287,7 @@ async def done(box: Inbox, camera: Camera) -> None:
 async def shown(box: Inbox, camera: Camera, **details: Any) -> Record:
     """Ask, and wait until the page shows it."""
     record = await box.ask(**details)
-    await camera.page.until(card(record))
+    await see(camera.page, record)
     return record
 
 

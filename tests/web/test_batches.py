@@ -13,8 +13,8 @@ from gateway.models import Action, Reason, Status
 from gateway.ports import ANOTHER_PLAN
 from gateway.stores.outbox import RedisNotes
 from tests.web.chromium import DESK, PHONE, Page
-from tests.web.inbox import AGENT, COMMAND, FILE_CHANGE, HIGH_RISK, LONG, QUESTION, Inbox, card
-from tests.web.test_access import serious
+from tests.web.inbox import AGENT, COMMAND, FILE_CHANGE, HIGH_RISK, LONG, QUESTION, Inbox, card, see
+from tests.web.test_access import flaws
 from tests.world import click, identity
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -164,7 +164,7 @@ async def test_axe_finds_nothing_serious_in_a_batch(box: Inbox, page: Page) -> N
     await box.ask(**HIGH_RISK)
     await page.size(PHONE, still=True)
     await page.until("document.querySelector('.together') && !document.querySelector('.settling')")
-    assert await serious(page) == []
+    assert await flaws(page) == []
     await review(box, page, 2)
     for record in records:
         await tick(page, record)
@@ -173,7 +173,7 @@ async def test_axe_finds_nothing_serious_in_a_batch(box: Inbox, page: Page) -> N
     for dark in (False, True):
         for size in (DESK, PHONE):
             await page.size(size, dark=dark, still=True)
-            assert await serious(page) == []
+            assert await flaws(page) == []
             assert await page.evaluate(wide)
 
 
@@ -194,7 +194,7 @@ async def test_admins_see_how_people_decide_and_canaries_are_told_kindly(
     await box.route(canaries_per_day=1.0)
     await box.decide(await box.ask(**COMMAND), Action.DENY)
     made = await canary(box, "1")
-    await page.until(card(made))
+    await see(page, made)
     await page.press("Approve", card(made))
     await page.until(f"{card(made)}.querySelector('.claimed').textContent.includes('nothing ran')")
     await page.until(f"{card(made)}.classList.contains('cancelled')")
@@ -209,7 +209,7 @@ async def test_admins_see_how_people_decide_and_canaries_are_told_kindly(
     await page.goto(f"{box.gateway.url}/inbox/report")
     await page.until("document.body.textContent.includes('Approved 2 of 2 tests by the gateway')")
     assert await page.evaluate("document.body.textContent.includes('bob')")
-    assert await serious(page) == []
+    assert await flaws(page) == []
     await box.sign_in(page, "bob")
     await page.goto(f"{box.gateway.url}/inbox/report")
     await page.until("document.body.textContent.includes('only an admin may see')")

@@ -8,7 +8,7 @@ from gateway.domain.policy_document import Guardrails
 from gateway.models import Action, Risk, RiskLevel
 from tests.danger import ALARM, FOUND, HOSTILE, QUOTED, RAISED, REMOVES, UNSEEN, watch
 from tests.web.chromium import Page
-from tests.web.inbox import Inbox, card
+from tests.web.inbox import Inbox, card, see
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -36,7 +36,8 @@ async def test_a_finding_is_red_where_guardrails_are_in_force(box: Inbox, page: 
     assert f"{ALARM}." in said
     await box.decide(record, Action.DENY)
     harmless = await box.ask()
-    text = await page.until(f"{card(harmless)}?.textContent")
+    await see(page, harmless)
+    text = await page.evaluate(f"{card(harmless)}.textContent")
     assert not [word for word in ("Guardrail", "🔴", "⚠️", "High risk") if word in text]
 
 
@@ -65,7 +66,7 @@ async def test_a_finding_is_on_the_card_opened_or_not(box: Inbox, page: Page) ->
     assert await page.evaluate(f"{finding}.textContent") == FOUND
     await box.decide(record, Action.DENY)
     harmless = await box.ask()
-    await page.until(card(harmless))
+    await see(page, harmless)
     assert not await page.evaluate(f"{card(harmless)}.textContent.includes('Guardrail')")
 
 

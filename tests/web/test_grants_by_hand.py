@@ -10,7 +10,7 @@ from gateway.models import Kind, Status, new_id
 from gateway.policy.grants.grant import Effect, Scope
 from tests.web.chromium import DESK, PHONE, Page
 from tests.web.inbox import AGENT, Inbox
-from tests.web.test_access import serious
+from tests.web.test_access import flaws
 from tests.web.visitor import visitor
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -74,7 +74,7 @@ async def test_a_command_is_remembered_by_one_tap(
     assert await page.evaluate(f"{FOUND}.textContent.includes('exactly this: `git log -n 5`')")
     assert await page.evaluate("document.activeElement.textContent.startsWith('What may go')")
     assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
-    assert await serious(page) == []
+    assert await flaws(page) == []
     await page.evaluate(f"{FOUND}.querySelector('li:last-child button').click()")
     await page.until(f"{FOUND}.textContent.includes('From now on goes through')")
     (grant,) = await box.gateway.core.grants.all()
@@ -82,7 +82,7 @@ async def test_a_command_is_remembered_by_one_tap(
     assert (grant.effect, grant.max_uses) == (Effect.ALLOW, 5)
     assert grant.expires_at is not None
     await page.until("document.querySelectorAll('[data-grant]').length === 1")
-    assert await serious(page) == []
+    assert await flaws(page) == []
     again = await box.ask(tool="shell", kind=Kind.COMMAND, arguments={"command": "git log -n 6"})
     assert again.status is Status.APPROVED
 
@@ -125,7 +125,7 @@ async def test_what_is_refused_says_why_and_keeps_what_was_typed(box: Inbox, pag
     before = await typed(page)
     await page.press(SHOW)
     await page.until(f"{FOUND}.textContent.includes('this cannot be remembered')")
-    assert await serious(page) == []
+    assert await flaws(page) == []
     async with visitor(box) as ann:
         (offer, *_) = (await ann.post("grants/offers", GIT))[1]["offers"]
         made = {**GIT, "offer": offer["id"], "lifetime": "1h", "nonce": new_id()}

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.models import Action, Kind, Preview
 from tests.web.chromium import Page
-from tests.web.inbox import COMMAND, HOSTILE, Inbox, card
+from tests.web.inbox import COMMAND, HOSTILE, Inbox, card, see
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -35,13 +35,14 @@ async def test_each_text_is_shown_as_it_is(box: Inbox, page: Page) -> None:
         record = await box.ask(
             tool="run", kind=Kind.COMMAND, arguments={"command": sent}, hint=f"{number} {sent}"
         )
-        await page.until(card(record))
+        await see(page, record)
         found = await page.evaluate(f"{card(record)}.querySelector('pre').textContent")
         assert found == wanted
         said = await page.evaluate(f"{card(record)}.querySelector('blockquote').textContent")
         assert wanted in said
         await box.decide(record, Action.DENY)
-    made = "document.querySelectorAll('main img, main svg, main b, main a, main script').length"
+    parts = ("img", "svg", "b", "script", "a:not(.row-link)")
+    made = f"document.querySelectorAll('{', '.join(f'main {one}' for one in parts)}').length"
     assert await page.evaluate(made) == 0
 
 
@@ -61,7 +62,7 @@ async def test_a_deep_tail_is_behind_open_everything(box: Inbox, page: Page) -> 
     record = await box.ask(
         tool="shell", kind=Kind.COMMAND, arguments={"command": "\n".join([*lines, "rm -rf ~"])}
     )
-    await page.until(card(record))
+    await see(page, record)
     assert not await page.evaluate(f"{card(record)}.textContent.includes('rm -rf')")
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('.approve'))")
     await page.press("Open everything")
@@ -94,7 +95,7 @@ async def test_a_preview_cannot_stand_in_for_the_arguments(box: Inbox, page: Pag
     """It is marked as the agent's, and comes after what would run."""
     preview = Preview(format="shell", text="ls -la")
     record = await box.ask(**{**COMMAND, "preview": preview})
-    await page.until(card(record))
+    await see(page, record)
     labels = await page.evaluate(
         f"[...{card(record)}.querySelectorAll('figcaption')].map((one) => one.textContent)"
     )

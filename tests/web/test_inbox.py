@@ -31,6 +31,7 @@ from tests.web.inbox import (
     SECRET,
     Inbox,
     card,
+    see,
 )
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -51,7 +52,7 @@ async def test_a_request_arrives_and_one_tap_approves_it(box: Inbox, page: Page)
 async def test_deny_with_a_reason_and_a_note_for_the_record(box: Inbox, page: Page) -> None:
     """The words reach the agent's decision; the note stays in the record."""
     record = await box.ask(**COMMAND)
-    await page.until(card(record))
+    await see(page, record)
     await page.press("More…")
     await page.evaluate(f"{card(record)}.querySelector('.note').open = true")
     await page.fill("[data-key=note]", "ticket 4711")
@@ -225,6 +226,7 @@ async def test_what_nobody_may_approve_has_no_approve(box: Inbox, page: Page) ->
     """The route names no approvers: the card says so."""
     await box.route(approvers=())
     record = await box.ask(**COMMAND)
+    await see(page, record)
     said = "Nobody may approve this: its route names no approvers."
     await page.until(f"{card(record)}.textContent.includes('{said}')")
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('button.approve'))")
@@ -233,15 +235,16 @@ async def test_what_nobody_may_approve_has_no_approve(box: Inbox, page: Page) ->
 async def test_a_decision_made_elsewhere_is_shown(box: Inbox, page: Page) -> None:
     """The card follows whoever decides, wherever."""
     record = await box.ask(**FILE_CHANGE)
-    await page.until(card(record))
+    await see(page, record)
     await box.decide(record)
     await page.until(f"{card(record)}.textContent.includes('Approved by bob')")
 
 
 async def test_the_queue_says_how_many_wait(box: Inbox, page: Page) -> None:
-    """Each card has its place, the tab its count, and both follow."""
-    first, second = await box.ask(**COMMAND), await box.ask(**FILE_CHANGE)
-    await page.until(f"{card(first)}.querySelector('.place').textContent === '2 of 2'")
+    """The open card has its place, the tab its count, and both follow."""
+    first, second = await box.ask(**FILE_CHANGE), await box.ask(**COMMAND)
+    await see(page, first)
+    await page.until(f"{card(first)}.querySelector('.place').textContent === '1 of 2'")
     await page.until("document.title === '(2) Approvals'")
     await box.decide(second)
     await page.until("document.title === '(1) Approvals'")
@@ -319,7 +322,7 @@ async def test_sound_and_notifications_are_off_until_asked_for(box: Inbox, page:
     await page.evaluate("location.reload()")
     await page.until("document.getElementById('sound').checked")
     record = await box.ask(**COMMAND)
-    await page.until(card(record))
+    await see(page, record)
 
 
 async def test_a_notification_that_throws_loses_no_card(box: Inbox, page: Page) -> None:
@@ -334,8 +337,8 @@ async def test_a_notification_that_throws_loses_no_card(box: Inbox, page: Page) 
         "  await new Promise((done) => setTimeout(done, 400)); return real(...all); }"
     )
     first, second = await box.ask(**COMMAND), await box.ask(**FILE_CHANGE)
-    await page.until(card(first))
-    await page.until(card(second))
+    await see(page, first)
+    await see(page, second)
 
 
 async def test_what_is_copied_is_what_is_shown(box: Inbox, browser: Browser, page: Page) -> None:
@@ -346,7 +349,7 @@ async def test_what_is_copied_is_what_is_shown(box: Inbox, browser: Browser, pag
         browserContextId=browser.context,
     )
     record = await box.ask(**{**COMMAND, "arguments": {"command": "ls\u200b -la"}})
-    await page.until(card(record))
+    await see(page, record)
     await page.evaluate(f"window.focus(); {card(record)}.querySelector('.copy').click()")
     await page.until("document.getElementById('announce').textContent.length")
     said = await page.evaluate("document.getElementById('announce').textContent")

@@ -5,25 +5,28 @@ from __future__ import annotations
 import pytest
 
 from gateway.models import Status, new_id
-from tests.web.chromium import Page
-from tests.web.inbox import COMMAND, FILE_CHANGE, Inbox, card
+from tests.web.chromium import PHONE, Page
+from tests.web.inbox import COMMAND, FILE_CHANGE, Inbox, card, line, see
 
 pytestmark = [pytest.mark.browser]
 
 
 async def test_a_link_opens_this_request_whole_and_no_other(box: Inbox, page: Page) -> None:
-    """It can be decided there; what else waits and what comes is not shown."""
+    """It can be decided there; on a phone, what else waits and what comes is not shown."""
+    await page.size(PHONE)
     record = await box.ask(**COMMAND)
     other = await box.ask(**FILE_CHANGE)
     await page.goto(f"{box.gateway.url}/inbox/r/{record.id}")
-    await page.until(card(record))
+    await see(page, record)
     later = await box.ask(**FILE_CHANGE)
     await page.press("Approve")
     await page.until(f"{card(record)}.classList.contains('approved')")
     assert (await box.get(record)).status is Status.APPROVED
-    assert not await page.evaluate(f"Boolean({card(other)} || {card(later)})")
+    for one in (other, later):
+        assert not await page.evaluate(f"Boolean({card(one)} || {line(one)}?.checkVisibility())")
     await page.press("All requests")
-    await page.until(card(other))
+    await page.until("location.pathname === '/inbox'")
+    await see(page, other)
 
 
 async def test_a_link_to_nothing_says_so(box: Inbox, page: Page) -> None:
@@ -42,7 +45,7 @@ async def test_who_signs_in_goes_on_where_they_were(box: Inbox, page: Page) -> N
     await page.goto("about:blank")  # the link is opened by itself
     code = await box.gateway.backend.logins.invite("ann")
     await page.goto(f"{box.gateway.url}/inbox/login#code={code}")
-    await page.press("Sign in")
+    await page.press("Sign in as ann")
     await page.until(f"location.pathname === '/inbox/r/{record.id}' && {card(record)}")
     assert await page.evaluate("localStorage.getItem('after-sign-in')") is None
 

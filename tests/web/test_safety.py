@@ -160,7 +160,7 @@ async def test_every_answer_carries_the_headers(box: Inbox, ann: Visitor) -> Non
 
 async def test_another_site_reads_nothing(box: Inbox, ann: Visitor) -> None:
     """Reads that another site's page asks for are refused, with our cookie too."""
-    for path in ("me", "requests", "sessions", "changes"):
+    for path in ("me", "queue", "queue/counts", "final", "audit", "grants", "sessions", "changes"):
         answer = await ann.http.get(
             f"{box.gateway.url}/inbox/api/{path}", headers={"Sec-Fetch-Site": "cross-site"}
         )
@@ -376,7 +376,7 @@ async def test_a_removed_approver_is_out_at_once(box: Inbox) -> None:
 async def test_secrets_are_in_no_answer_but_the_reveal(box: Inbox, ann: Visitor) -> None:
     """Rows, whole texts, lists and diffs carry masks; the reveal carries the secret."""
     record = await box.ask(**MASKED)
-    listed = await ann.get("requests")
+    listed = [await ann.get("queue"), await ann.get("audit"), await ann.get("final")]
     whole = await ann.shown(record)
     edited = {"arguments": {**record.arguments, "force": True}}
     _, diff = await ann.post(f"requests/{record.id}/diff", edited)
@@ -387,12 +387,40 @@ async def test_secrets_are_in_no_answer_but_the_reveal(box: Inbox, ann: Visitor)
     assert SECRET in revealed["editable"]
 
 
+@pytest.mark.parametrize("path", ["queue", "final"])
 @pytest.mark.parametrize("cursor", ["", "0", "x-y", "(1-2", "+inf-0", f"1-{'g' * 32}"])
-async def test_a_forged_cursor_is_refused(ann: Visitor, cursor: str) -> None:
+async def test_a_forged_cursor_is_refused(ann: Visitor, path: str, cursor: str) -> None:
     """What is no cursor of ours reaches no store."""
     params = {"after": cursor}
-    async with ann.http.get(f"{ann.url}/inbox/api/requests", params=params) as answer:
+    async with ann.http.get(f"{ann.url}/inbox/api/{path}", params=params) as answer:
         assert answer.status == 422
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "queue?side=theirs",
+        "queue/counts?since=-1",
+        "queue/counts?since=1e9",
+        "final?since=yesterday",
+        "audit?until=9e9",
+        f"grants?since={'9' * 40}",
+        f"final?text={'x' * 300}",
+    ],
+)
+async def test_what_is_no_search_is_refused(ann: Visitor, query: str) -> None:
+    """A side nobody knows, a time that is none, a text without end."""
+    async with ann.http.get(f"{ann.url}/inbox/api/{query}") as answer:
+        assert answer.status == 422
+
+
+async def test_the_audit_is_for_admins_alone(box: Inbox) -> None:
+    """Bob approves, and reads no audit."""
+    async with (
+        visitor(box, "bob") as bob,
+        bob.http.get(f"{bob.url}/inbox/api/audit") as answer,
+    ):
+        assert answer.status == 403
 
 
 async def test_a_body_too_large_is_refused(box: Inbox, ann: Visitor) -> None:

@@ -22,8 +22,10 @@ from tests.web.inbox import (
     Inbox,
     card,
     inbox,
+    line,
+    see,
 )
-from tests.web.proxy import line
+from tests.web.proxy import line as tunnel_to
 from tests.world import PROCESS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -52,13 +54,13 @@ async def test_a_line_that_dies_in_silence_is_noticed(box: Inbox, browser: Brows
     page = await browser.tab()
     port = urlsplit(box.gateway.url).port
     assert port is not None
-    async with line(port) as tunnel:
+    async with tunnel_to(port) as tunnel:
         code = await box.gateway.backend.logins.invite("ann")
         await page.goto(f"http://127.0.0.1:{tunnel.port}/inbox/login#code={code}")
-        await page.press("Sign in")
+        await page.press("Sign in as ann")
         await page.until(CONNECTED)
         record = await box.ask(**COMMAND)
-        await page.until(card(record))
+        await see(page, record)
         tunnel.silence()
         await box.decide(record)
         missed = await box.ask(**FILE_CHANGE)
@@ -68,7 +70,8 @@ async def test_a_line_that_dies_in_silence_is_noticed(box: Inbox, browser: Brows
         assert await page.evaluate(DEAD)
         tunnel.mend()
         await page.until("document.getElementById('offline').hidden")
-        await page.until(f"{card(missed)} && !{card(record)}")
+        await page.until(f"{line(missed)} && !{line(record)}")
+        await page.until(f"!{card(record)}.classList.contains('pending')")
 
 
 async def test_what_was_typed_survives_a_redraw(box: Inbox, page: Page) -> None:
@@ -80,7 +83,7 @@ async def test_what_was_typed_survives_a_redraw(box: Inbox, page: Page) -> None:
     await box.claim(record)
     await page.until(f"{card(record)}.textContent.includes('bob is looking at it')")
     other = await box.ask(**FILE_CHANGE)
-    await page.until(card(other))
+    await page.until(line(other))
     typed = "(() => { const at = document.activeElement; return [at.value, at.selectionStart] })()"
     assert await page.evaluate(typed) == ["because of the freeze", 7]
 
@@ -133,27 +136,21 @@ async def test_a_stale_tap_is_explained(box: Inbox, page: Page) -> None:
 
 
 async def test_a_double_tap_decides_once_and_hits_nothing_else(box: Inbox, page: Page) -> None:
-    """The second tap of a double one lands on no other request's button."""
-    below = await box.ask(**COMMAND)
-    above = await box.ask(**{**COMMAND, "session": "other"})
-    await page.until(card(above))
-    await page.until(card(below))
-    await page.press("Approve", card(above))
-    box_of = await page.evaluate(
-        f"(() => {{ const one = {card(below)}.querySelector('.approve')"
+    """The second tap of a double one decides no other request: the open one stays in its place."""
+    decided, waits = await box.ask(**FILE_CHANGE), await box.ask(**COMMAND)
+    await see(page, decided)
+    await page.until(line(waits))
+    x, y = await page.evaluate(
+        f"(() => {{ const one = {card(decided)}.querySelector('.approve')"
         ".getBoundingClientRect(); return [one.x + 9, one.y + 9] })()"
     )
-    for kind in ("mousePressed", "mouseReleased"):
-        await page.send(
-            "Input.dispatchMouseEvent",
-            type=kind,
-            x=box_of[0],
-            y=box_of[1],
-            button="left",
-            clickCount=2,
-        )
-    await page.until(f"{card(above)}.classList.contains('approved')")
-    assert (await box.get(below)).status is Status.PENDING
+    await page.press("Approve", card(decided))
+    await page.tap(x, y)
+    await page.until(f"{card(decided)}.classList.contains('approved')")
+    await page.until(f"!{line(decided)}")
+    await page.tap(x, y)
+    assert (await box.get(waits)).status is Status.PENDING
+    assert not await page.evaluate(f"Boolean({card(waits)})")
 
 
 async def test_signing_out_ends_every_tab(box: Inbox, browser: Browser, page: Page) -> None:
@@ -166,7 +163,7 @@ async def test_signing_out_ends_every_tab(box: Inbox, browser: Browser, page: Pa
         await tab.until("document.body.textContent.includes('You are signed out')")
     code = await box.gateway.backend.logins.invite("ann")
     await second.goto(f"{box.gateway.url}/inbox/login#code={code}")
-    await second.press("Sign in")
+    await second.press("Sign in as ann")
     await second.until(CONNECTED)
 
 
@@ -175,7 +172,7 @@ async def test_a_removed_approver_sees_nothing_any_more(box: Inbox, browser: Bro
     page = await browser.tab()
     await box.sign_in(page, "bob")
     record = await box.ask(**COMMAND)
-    await page.until(card(record))
+    await see(page, record)
     await box.gateway.backend.credentials.revoke_approver("bob")
     await page.until("document.body.textContent.includes('You are signed out')")
 
@@ -198,7 +195,6 @@ async def test_a_used_link_says_so(box: Inbox, browser: Browser) -> None:
     await logins.redeem(code, address="")
     page = await browser.tab()
     await page.goto(f"{box.gateway.url}/inbox/login#code={code}")
-    await page.press("Sign in")
     await page.until("document.body.textContent.includes('was used already')")
     await page.until("!document.querySelector('form') && !document.getElementById('how').hidden")
     assert await page.evaluate("location.href") == f"{box.gateway.url}/inbox/login"
@@ -209,6 +205,7 @@ async def test_who_may_not_decide_has_no_buttons(box: Inbox, browser: Browser) -
     page = await browser.tab()
     await box.sign_in(page, "eve")
     record = await box.ask(**COMMAND)
+    await see(page, record)
     await page.until(f"{card(record)}.textContent.includes('You cannot decide this')")
     assert await page.evaluate(f"{card(record)}.querySelectorAll('.controls').length") == 0
 
@@ -216,7 +213,7 @@ async def test_who_may_not_decide_has_no_buttons(box: Inbox, browser: Browser) -
 async def test_nobody_waits_any_more(box: Inbox, page: Page) -> None:
     """It is said, and it can still be decided."""
     record = await box.ask(**COMMAND)
-    await page.until(card(record))
+    await see(page, record)
     await box.leave()
     await page.until(f"{card(record)}.textContent.includes('Nobody waits')")
     await page.press("Approve")
@@ -239,9 +236,11 @@ async def test_a_flood_is_read_as_a_list(box: Inbox, page: Page) -> None:
     """Many requests at once all appear, a page at a time, and the page stays whole."""
     for number in range(60):
         await box.ask(tool=f"tool-{number}", arguments={"n": number})
-    await page.until("document.title === '(50+) Approvals'")
-    await page.press("Show more")
-    await page.until("document.querySelectorAll('.card').length === 60")
+    await page.until("document.title === '(60) Approvals'")
+    lines = "document.querySelectorAll('.row-link').length"
+    assert await page.until(lines) >= 50
+    await page.evaluate("document.getElementById('older').scrollIntoView()")
+    await page.until(f"{lines} === 60")
 
 
 async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(box: Inbox, page: Page) -> None:

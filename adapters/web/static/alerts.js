@@ -1,8 +1,10 @@
-// What calls somebody back to the page.
-export function ring(text, settings) {
-  if (settings.sound.checked) beep();
+// What calls somebody back to the page. Both are off until they are chosen, on every page alike.
+export const chosen = (name, otherwise = "off") => (localStorage.getItem(name) ?? otherwise) === "on";
+
+export function ring(text) {
+  if (chosen("sound")) beep();
   // A lock screen shows it to anyone: no arguments, no names.
-  if (settings.notify.checked && document.hidden && Notification.permission === "granted") {
+  if (chosen("notify") && document.hidden && Notification.permission === "granted") {
     const shown = new Notification("Approval needed", { body: text, tag: "approval" });
     shown.onclick = () => { window.focus(); shown.close(); };
   }

@@ -4,12 +4,12 @@ let csrf = "";
 const NEXT = "after-sign-in", KEPT_MS = 3_600_000;
 const ONE = /^\/inbox\/r\/[0-9a-f]{32}$/;
 
-// The id of the one request that this page shows, null for the whole inbox.
-export const only = ONE.test(location.pathname) ? location.pathname.slice(-32) : null;
+// The id of the one request that the address names, null for the whole inbox.
+export const openedId = () => (ONE.test(location.pathname) ? location.pathname.slice(-32) : null);
 
 export function signedOut() {
   // The link that signs somebody in opens a page of its own: it goes on where this one was.
-  if (only) localStorage.setItem(NEXT, JSON.stringify({ path: location.pathname, at: Date.now() }));
+  if (openedId()) localStorage.setItem(NEXT, JSON.stringify({ path: location.pathname, at: Date.now() }));
   location.replace("/inbox/login#signed-out");
   return new Promise(() => {}); // nothing goes on while the page leaves
 }

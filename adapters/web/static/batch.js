@@ -1,10 +1,13 @@
 // Several requests of one agent side by side: every one whole, one tick each, one answer for all ticked.
+import { chosen } from "./alerts.js";
 import { api, nonce, signIn } from "./api.js";
 import { body, small } from "./card.js";
-import { copied, left, line, make, plain, setClock } from "./dom.js";
+import { copied, line, make, plain, say, setClock, settle, tickAll } from "./dom.js";
+import { gather } from "./gather.js";
 import { listen } from "./keys.js";
 import { button } from "./panels.js";
 import { follow } from "./stream.js";
+import { recount } from "./waiting.js";
 
 const agent = new URLSearchParams(location.search).get("agent") ?? "";
 const byId = (id) => document.getElementById(id);
@@ -12,14 +15,6 @@ const list = byId("list"), bar = byId("bar"), told = byId("told"), apart = byId(
 const items = new Map(), ticks = new Map(), problems = new Map(); // ticks: id to the digest that was ticked
 const draft = { words: "", wording: false };
 let online = false, busy = false, press = null, anotherPlan = "";
-
-const CALM_MS = 500; // changes are gathered for so long
-const SETTLE_MS = 500; // nothing can be ticked for so long after the list moved under the finger
-
-function say(text) {
-  byId("announce").textContent = "";
-  byId("announce").textContent = text;
-}
 
 function tell(text, failed) {
   told.hidden = !text;
@@ -103,9 +98,7 @@ function draw() {
   }
   const again = focused && list.querySelector(`[data-id="${CSS.escape(focused)}"]`);
   (onTick ? again?.querySelector("input") : again)?.focus({ preventScroll: true });
-  list.classList.add("settling");
-  clearTimeout(draw.timer);
-  draw.timer = setTimeout(() => list.classList.remove("settling"), SETTLE_MS);
+  settle(list);
   [...list.querySelectorAll(".place")].forEach((place, number, all) => { place.textContent = `${number + 1} of ${all.length}`; });
   byId("title").textContent = `${agent}: ${items.size} together`;
   drawBar();
@@ -161,15 +154,10 @@ async function load() {
   if (JSON.stringify([...known]) !== JSON.stringify([...items]) || !list.querySelector(".card")) draw();
 }
 
-let waiting = null;
-
-function changed(id, type) {
-  if (!items.has(id) && type !== "submitted") return;
-  waiting ??= setTimeout(async () => {
-    waiting = null;
-    await load().catch(() => null); // then the stream breaks too, and everything is read again
-  }, CALM_MS);
-}
+const changed = gather(async (all) => {
+  if (all.some(([id, type]) => items.has(id) || type === "submitted")) await load();
+  await recount();
+});
 
 function connection(up, why) {
   online = up;
@@ -178,16 +166,15 @@ function connection(up, why) {
   drawBar();
 }
 
-setInterval(() => {
-  for (const element of list.querySelectorAll(".countdown")) element.textContent = left(Number(element.dataset.deadline));
-}, 1000);
-listen(list, { enabled: () => localStorage.getItem("keys") !== "off", close: () => {} });
+setInterval(() => tickAll(list), 1000);
+listen(list, { enabled: () => chosen("keys", "on"), close: () => {} });
 follow({
   ready: async () => {
     const me = await signIn();
     anotherPlan = me.another_plan;
     byId("who").textContent = me.name;
     await load();
+    await recount();
   },
   changed,
   state: connection,

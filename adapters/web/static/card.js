@@ -1,5 +1,5 @@
 // One request as a card. The gateway decides what it says; this lays it out.
-import { clock, diff, left, line, lines, make, plain } from "./dom.js";
+import { clock, countdown, diff, line, lines, make, plain } from "./dom.js";
 import { button, controls } from "./panels.js";
 
 const RISK = { low: "Low risk", medium: "Medium risk", high: "High risk" };
@@ -37,7 +37,7 @@ function head(item) {
   const title = make("h2", { id: `title-${item.id}` }, ...named);
   const waits = item.status === "pending";
   return make("div", { class: "head" }, title,
-    waits ? make("span", { class: "countdown", "data-deadline": item.deadline }, left(item.deadline)) : null);
+    waits ? countdown(item) : null);
 }
 
 function state(item) {

@@ -68,6 +68,21 @@ export async function copied(text, element) {
   }
 }
 
+const SETTLE_MS = 500; // nothing can be tapped for so long after a list moved under the finger
+const settling = new WeakMap();
+
+export function settle(element) {
+  element.classList.add("settling");
+  clearTimeout(settling.get(element));
+  settling.set(element, setTimeout(() => element.classList.remove("settling"), SETTLE_MS));
+}
+
+export function say(text) {
+  const announce = document.getElementById("announce");
+  announce.textContent = "";
+  announce.textContent = text;
+}
+
 // The gateway's clock counts; the device's may be wrong.
 let ahead = 0;
 
@@ -82,7 +97,28 @@ export function clock(ms) {
   return today ? time : `${date.toLocaleDateString([], { day: "numeric", month: "short" })}, ${time}`;
 }
 
-export function left(ms) {
+const SOON_MS = 60_000, SOON_PART = 5; // the last minute, or the last fifth
+
+export function countdown({ deadline, created }, kind = "countdown") {
+  const made = make("span", { class: kind, "data-deadline": deadline, "data-created": created });
+  tick(made);
+  return made;
+}
+
+// Colour alone says nothing: a word stands beside the time.
+function tick(element) {
+  const deadline = Number(element.dataset.deadline), whole = deadline - Number(element.dataset.created);
+  const soon = deadline - Date.now() - ahead <= Math.max(SOON_MS, whole / SOON_PART);
+  const text = soon && element.className.startsWith("countdown") ? `ends soon: ${left(deadline)}` : left(deadline);
+  if (element.textContent !== text) element.textContent = text;
+  element.classList.toggle("soon", soon);
+}
+
+export function tickAll(root) {
+  for (const element of root.querySelectorAll("[data-deadline]")) tick(element);
+}
+
+function left(ms) {
   const seconds = Math.max(0, Math.round((ms - Date.now() - ahead) / 1000));
   if (!seconds) return "time is up";
   if (seconds >= 86400) return `${Math.round(seconds / 86400)} days left`;

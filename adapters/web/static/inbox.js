@@ -1,415 +1,205 @@
-// The page: keeps a list of requests true to the gateway, and sends what people decide.
-import { ring } from "./alerts.js";
-import { api, nonce, only, signIn } from "./api.js";
-import { handForm } from "./by-hand.js";
-import { card } from "./card.js";
-import { copied, left, make, setClock } from "./dom.js";
-import { listen, listKeys } from "./keys.js";
-import { grantCards } from "./grants.js";
-import { news, standing } from "./news.js";
-import { sessionTable } from "./tables.js";
+// The page: shows what the address names, and keeps it true to the gateway.
+import { chosen } from "./alerts.js";
+import { api, openedId, signIn } from "./api.js";
+import { say, settle, tickAll } from "./dom.js";
+import { gather } from "./gather.js";
+import * as queue from "./queue.js";
 import { follow } from "./stream.js";
-import { together } from "./together.js";
+import { recount } from "./waiting.js";
 
-const list = document.getElementById("list");
-const older = document.getElementById("more");
-const offline = document.getElementById("offline");
-const announce = document.getElementById("announce");
-const byHand = document.getElementById("by-hand");
-const items = new Map(), drafts = new Map();
-let view = "pending", next = null, online = false, loads = 0, lifetimes = {}, passLifetimes = {};
-let roles = {}, denials = [], anotherPlan = "", admin = false;
+const byId = (id) => document.getElementById(id);
+const list = byId("list"), more = byId("more"), offline = byId("offline"), looked = byId("looked");
+const tabs = [...document.querySelectorAll("nav [data-view]")];
+const wide = matchMedia("(min-width: 960px)");
+let view = "pending", shown = null, next = null, online = false, loads = 0, scrolled = 0, me = {};
 
 const FLOOD = 20; // so many changes at once are read as a list
-const CALM_MS = 1000; // changes after the first are gathered for so long
-const SETTLE_MS = 500; // nothing can be tapped for so long after the list moved under the finger
 
-const settings = Object.fromEntries(["sound", "notify", "keys"].map((name) => [name, document.getElementById(name)]));
-
-function draftOf(id) {
-  if (!drafts.has(id)) drafts.set(id, { panel: null, text: {}, reaches: new Map() });
-  return drafts.get(id);
+// What the first sight of the queue does not need is loaded behind it.
+let parts = null, loading = null;
+function load() {
+  loading ??= Promise.all([
+    import("./requests.js"), import("./find.js"), import("./tables.js"), import("./grants.js"), import("./by-hand.js"), import("./keys.js"), import("./news.js"),
+  ]).then(([cards, find, tables, grants, hand, keys, news]) => {
+    parts = { cards, find, tables, grants, hand, keys, news };
+    cards.tellCards({ put: (item) => { queue.put(item); queue.mark(shown); } });
+    keys.listKeys(byId("keylist"));
+    keys.listen(list, { enabled: () => chosen("keys", "on"), close: cards.closePanel, move });
+  }).catch((error) => { loading = null; throw error; });
+  return loading;
 }
 
-function elementOf(id) {
-  return list.querySelector(`[data-id="${id}"]`);
+// ------------------------------------------------------------------ where one is
+
+function go(path, state = null) {
+  // From one request to another, "back" still leads to the list.
+  const along = openedId() && state;
+  if (!openedId()) scrolled = scrollY;
+  if (along) history.replaceState(history.state && state, "", path);
+  else history.pushState(state, "", path);
+  route();
 }
 
-function say(text) {
-  announce.textContent = "";
-  announce.textContent = text;
+// Show what the address names: one request, the queue, or another view.
+function route() {
+  const id = openedId(), named = id ? "pending" : new URLSearchParams(location.search).get("view");
+  const from = shown, was = document.body.classList.contains("opened");
+  view = tabs.some((tab) => tab.dataset.view === named) ? named : "pending";
+  document.body.dataset.view = view;
+  document.body.classList.toggle("opened", Boolean(id));
+  for (const tab of tabs) tab.setAttribute("aria-pressed", String(tab.dataset.view === view));
+  const tab = tabs.find((one) => one.dataset.view === view);
+  list.setAttribute("aria-label", view === "pending" ? "Request" : tab.firstChild.textContent.trim());
+  more.hidden = true;
+  looked.textContent = "";
+  if (view !== "pending" || id !== shown) shown = null;
+  byId("find").replaceChildren(...(parts?.find.searches(view) ? [parts.find.findForm(view, go)] : []));
+  hand();
+  const done = (view === "pending" ? showPane(id) : refresh()).catch(() => connection(false));
+  if (was && !id && view === "pending" && !wide.matches) {
+    scrollTo(0, scrolled);
+    queue.linkOf(from)?.focus({ preventScroll: true });
+  }
+  return done;
 }
 
-// ------------------------------------------------------------------ what people do
-
-const acts = { decide, open, less, more, claim, reveal, compare, panel, copy, reach, redraw, declare };
-
-async function decide(item, body) {
-  const draft = draftOf(item.id);
-  if (!online || draft.busy) return;
-  const control = item.controls.find((one) => one.action === body.action);
-  if (control?.confirm && !body.confirmed) {
-    draft.asked = body;
-    panel(item, "confirm");
+// Beside the queue stands the request that the address names; else, where there is room, the first.
+async function showPane(id) {
+  await load();
+  const wanted = id ?? (wide.matches ? shown ?? queue.first() : null);
+  if (!wanted) {
+    shown = null;
+    queue.mark(null);
+    parts.cards.clear(wide.matches && !queue.first() ? null : ["No request is open", "Choose one from the list."]);
     return;
   }
-  // The same press sent again is told what became of the first one.
-  const press = JSON.stringify(body);
-  if (draft.press !== press) Object.assign(draft, { press, nonce: nonce() });
-  const sent = { ...body, note: draft.text.note ?? "", revision: item.revision, nonce: draft.nonce };
-  if (item.seen) sent.seen = item.seen;
-  const text = sent.edited ?? null;
-  delete sent.edited;
-  const answer = await busy(item.id, `requests/${item.id}/decide`, sent, text);
-  if (!answer) return;
-  draft.press = null;
-  if (answer.ok) {
-    if (answer.value.status !== "pending") drafts.delete(item.id);
-    put(answer.value);
-    say(`${answer.value.word}: ${item.facts[0][1]}`);
-  } else {
-    draft.panel = draft.panel === "confirm" ? null : draft.panel;
-    if (answer.value.code === "unconfirmed" && draft.changed) draft.changed.high = "With your changes it is high risk. Approve it all the same?";
-    draft.problem = answer.value.detail;
-    draft.tone = answer.value.code === "canary" ? "claimed" : "problem";
-    if (answer.value.request) put(answer.value.request);
-    render(item.id);
+  const fresh = wanted !== shown;
+  shown = wanted;
+  queue.mark(wanted);
+  if (fresh && id && !wide.matches) parts.cards.clear(["Opening…", ""]);
+  const card = await parts.cards.showOne(wanted, Boolean(id) && !history.state?.listed);
+  queue.mark(shown);
+  if (fresh && id && card && !wide.matches) {
+    scrollTo(0, 0);
+    card.focus({ preventScroll: true });
   }
 }
 
-async function claim(item, on) {
-  const answer = await busy(item.id, `requests/${item.id}/claim`, { on });
-  if (answer) await settled(item.id, answer);
+// A key moves on to another request: the next one, or in the other views the next card.
+function move(step, card) {
+  if (view !== "pending") return false;
+  const open = list.querySelector(".card");
+  const visible = open?.checkVisibility();
+  if (visible && !card && queue.has(shown)) { open.focus({ preventScroll: true }); return true; }
+  const id = queue.neighbour(visible ? shown : document.activeElement?.dataset.row, step);
+  if (!id) return true;
+  if (!visible) { queue.linkOf(id)?.focus(); return true; }
+  go(`/inbox/r/${id}`, { listed: true });
+  loading.then(() => showPane(id)).then(() => list.querySelector(".card")?.focus({ preventScroll: true })).catch(() => connection(false));
+  return true;
 }
 
-// Say what a value of a tool is; what that frees against its name is asked once more.
-async function declare(item, word) {
-  const draft = draftOf(item.id);
-  draft.danger = null;
-  const answer = await busy(item.id, `requests/${item.id}/declare`, word);
-  if (!answer) return;
-  if (answer.ok) delete draft.text["declare-role"];
-  if (answer.ok) Object.assign(draft, { panel: "declare", problem: answer.value.said, tone: "claimed" });
-  else if (answer.value.code === "unconfirmed") draft.danger = { word, words: answer.value.detail };
-  else draft.problem = answer.value.detail;
-  await read(item.id);
-  render(item.id);
+byId("rows").addEventListener("click", (event) => {
+  const link = event.target.closest("a.row-link");
+  if (!link || event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  go(link.pathname, { listed: true });
+});
+byId("back").addEventListener("click", (event) => {
+  event.preventDefault();
+  if (history.state?.listed) history.back();
+  else go("/inbox");
+});
+for (const tab of tabs) {
+  tab.addEventListener("click", () => {
+    go(tab.dataset.view === "pending" ? "/inbox" : `/inbox?view=${tab.dataset.view}`);
+  });
 }
-
-async function reveal(item) {
-  const answer = await busy(item.id, `requests/${item.id}/reveal`, {});
-  if (answer?.ok) put(answer.value);
-  else if (answer) await settled(item.id, answer);
-}
-
-async function compare(item, { text = null, fields = null }) {
-  const draft = draftOf(item.id);
-  draft.changed = null;
-  draft.problem = null;
-  if (text !== null) try { JSON.parse(text); } catch (error) { draft.problem = `This is not JSON: ${error.message}`; }
-  if (draft.problem) { render(item.id); return; }
-  const answer = await busy(item.id, `requests/${item.id}/diff`, fields ? { fields, revealed: item.revealed } : {}, text);
-  if (!answer) return;
-  if (!answer.ok) draft.problem = answer.value.detail;
-  else if (!answer.value.changed.length) draft.problem = "Nothing is changed.";
-  else draft.changed = { rows: answer.value.changed, text, fields };
-  render(item.id);
-}
-
-// Send one thing about a request; null, and the reason on the card, when no answer came.
-async function busy(id, path, body, text) {
-  const draft = draftOf(id);
-  Object.assign(draft, { busy: true, problem: null, tone: null });
-  render(id);
-  const answer = await api(path, body, text).catch(() => null);
-  draft.busy = false;
-  if (!answer) {
-    draft.problem = "Not recorded: the gateway did not answer. Try again.";
-    render(id);
-  }
-  return answer;
-}
-
-async function settled(id, answer) {
-  draftOf(id).problem = answer.ok ? null : answer.value.detail;
-  await read(id);
-  render(id);
-}
-
-async function open(item) {
-  const answer = await api(`requests/${item.id}?whole=1`).catch(() => null);
-  if (answer?.ok) put(answer.value);
-}
-
-async function less(item) {
-  items.set(item.id, { ...items.get(item.id), opened: false, revealed: false });
-  await read(item.id);
-}
-
-async function panel(item, name) {
-  const draft = draftOf(item.id);
-  const opener = draft.panel === "confirm" ? draft.asked.action : `to-${draft.panel}`;
-  Object.assign(draft, { panel: name, problem: null, changed: null });
-  if (name === "edit" && !items.get(item.id).opened) await open(item);
-  render(item.id);
-  const element = elementOf(item.id);
-  const found = name
-    ? element?.querySelector(".panel textarea, .panel input") ?? element?.querySelector(".panel button")
-    : element?.querySelector(`[data-key="${opener}"]`);
-  (found?.closest("[hidden]") ? element.querySelector("[data-key=more]") : found)?.focus();
-}
-
-function more(item) {
-  const draft = draftOf(item.id);
-  draft.more = !draft.more;
-  render(item.id);
-}
-
-function redraw(item) {
-  render(item.id);
-}
-
-// Return what an offer to remember would have covered; asked once, drawn when the answer is there.
-function reach(item, offer) {
-  const { reaches } = draftOf(item.id);
-  if (reaches.has(offer)) return reaches.get(offer);
-  reaches.set(offer, "");
-  api(`requests/${item.id}/reach?offer=${offer}`).then((answer) => {
-    if (!answer.ok || !items.has(item.id)) return;
-    reaches.set(offer, answer.value.words);
-    if (elementOf(item.id)) render(item.id);
-  }).catch(() => reaches.delete(offer));
-  return "";
-}
-
-async function copy(text, element) {
-  say(await copied(text, element));
-}
-
-// ------------------------------------------------------------------ what the page shows
-
-function put(item) {
-  const before = items.get(item.id);
-  const draft = drafts.get(item.id);
-  if (draft && before && before.digest !== item.digest) {
-    // What would run is another thing now: nothing prepared for the old one may be sent.
-    Object.assign(draft, { changed: null, asked: null, panel: draft.panel === "confirm" ? null : draft.panel });
-  }
-  if (draft && item.status !== "pending") Object.assign(draft, { panel: null });
-  items.set(item.id, item);
-  if (view in TABLES || (view === "final" && item.status === "pending")) return;
-  if (JSON.stringify(before) !== JSON.stringify(item) || !elementOf(item.id)) render(item.id);
-  count();
-}
-
-function made(item) {
-  const draft = draftOf(item.id);
-  const facts = { lifetimes, passLifetimes, roles, denials, anotherPlan, admin };
-  return card(item, { draft, online, busy: Boolean(draft.busy), acts, ...facts });
-}
-
-function render(id) {
-  const old = elementOf(id);
-  const fresh = made(items.get(id));
-  settle();
-  if (!old) {
-    list.querySelector(".empty")?.remove();
-    fresh.classList.add("fresh");
-    list.prepend(fresh);
-  } else {
-    const mark = focusIn(old);
-    old.replaceWith(fresh);
-    if (mark) focusAgain(fresh, mark);
-  }
-  places();
-}
-
-function settle() {
-  list.classList.add("settling");
-  clearTimeout(settle.timer);
-  settle.timer = setTimeout(() => list.classList.remove("settling"), SETTLE_MS);
-}
-
-function focusIn(element) {
-  const at = document.activeElement;
-  if (!element.contains(at)) return null;
-  const { selectionStart, selectionEnd, scrollTop } = at;
-  return { key: at.dataset.key, selectionStart, selectionEnd, scrollTop };
-}
-
-function focusAgain(element, mark) {
-  const found = mark.key && element.querySelector(`[data-key="${CSS.escape(mark.key)}"]`);
-  const target = found && !found.disabled ? found : element;
-  target.focus({ preventScroll: true });
-  if (target.matches("textarea,input[type=text],input[type=password]")) target.setSelectionRange(mark.selectionStart, mark.selectionEnd);
-  target.scrollTop = mark.scrollTop;
-}
-
-function count() {
-  const waiting = [...items.values()].filter((item) => item.status === "pending").length;
-  const text = waiting ? `${waiting}${next && view === "pending" ? "+" : ""}` : "";
-  if (only) return;
-  document.getElementById("count").textContent = view === "pending" ? text : "";
-  document.title = text && view === "pending" ? `(${text}) Approvals` : "Approvals";
-  document.getElementById("together").replaceChildren(...together(view === "pending" && !only ? [...items.values()] : []));
-  places();
-}
-
-function places() {
-  const waiting = [...list.querySelectorAll(".card.pending .place")];
-  const all = `${waiting.length}${next ? "+" : ""}`;
-  waiting.forEach((place, at) => { place.textContent = waiting.length > 1 ? `${at + 1} of ${all}` : ""; });
-}
-
-function empty(why) {
-  const [title, text] = why ?? (view === "pending"
-    ? ["Nothing waits for you", "When an agent asks, its request appears here by itself."]
-    : ["Nothing was decided yet", "What was approved, denied, expired or cancelled is listed here."]);
-  list.replaceChildren(make("div", { class: "empty" }, make("p", { class: "title" }, title), make("p", {}, text)));
-}
+addEventListener("popstate", route);
+wide.addEventListener("change", () => online && view === "pending" && showPane(openedId()).catch(() => connection(false)));
 
 // ------------------------------------------------------------------ what the gateway says
 
-// The page of one request: that one, whole.
-async function loadOne() {
-  const answer = await api(`requests/${only}?whole=1`);
-  items.clear();
-  if (answer.ok) items.set(only, answer.value);
-  if (answer.at) setClock(answer.at + 500);
-  draw(null);
-  if (!answer.ok) empty(["There is no such request", answer.value.detail]);
+const SHOWS = {
+  final: (value, after) => {
+    parts.cards.showMany(value.items, after);
+    const { title, text } = emptyHistory();
+    if (!list.childElementCount) list.replaceChildren(parts.cards.nothing(title, text));
+  },
+  sessions: (value) => list.replaceChildren(parts.tables.sessionTable(value.items, say, again)),
+  grants: (value) => list.replaceChildren(parts.grants.grantCards(value.items, say, again)),
+  audit: (value) => list.replaceChildren(parts.tables.auditTable(value.items)),
+};
+
+function emptyHistory() {
+  return Object.keys(parts.find.asked()).length
+    ? { title: "Nothing found", text: "Fewer fields find more." }
+    : { title: "Nothing was decided yet", text: "What was approved, denied, expired or cancelled is listed here." };
 }
 
-async function load(after) {
-  if (only) return loadOne();
-  const mine = ++loads;
-  const answer = await api(`requests?status=${view}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
-  if (mine !== loads || view in TABLES) return;
-  if (!answer.ok) throw new Error(answer.value.detail);
-  if (answer.at) setClock(answer.at + 500);
-  const opened = [...items.values()].filter((item) => item.opened).map((item) => item.id);
-  if (!after) items.clear();
-  for (const item of answer.value.items) items.set(item.id, item);
-  next = answer.value.next;
-  older.hidden = !next;
-  draw(after ? answer.value.items : null);
-  for (const id of opened) if (items.has(id)) await open(items.get(id));
-}
+const again = () => refresh().catch(() => connection(false));
 
-function draw(added) {
-  if (added) list.append(...added.map(made));
-  else {
-    const at = document.activeElement?.closest?.(".card")?.dataset.id;
-    const mark = at ? focusIn(elementOf(at)) : null;
-    list.replaceChildren(...[...items.values()].map(made));
-    if (mark && elementOf(at)) focusAgain(elementOf(at), mark);
+async function refresh(after = null) {
+  await load();
+  if (view === "pending") {
+    await queue.load();
+    return showPane(openedId());
   }
-  if (!items.size) empty();
-  settle();
-  count();
-}
-
-const TABLES = { sessions: sessionTable, grants: grantCards };
-
-async function refresh() {
-  if (!(view in TABLES)) return load();
-  const mine = ++loads;
-  const answer = await api(view);
-  if (mine !== loads) return; // another view was chosen meanwhile, or this one was read again
-  if (!answer.ok) throw new Error(answer.value.detail);
-  const again = () => refresh().catch(() => connection(false));
-  list.replaceChildren(TABLES[view](answer.value.items, say, again));
-}
-
-async function read(id) {
-  const known = items.get(id);
-  const answer = await api(`requests/${id}${known?.opened ? "?whole=1" : ""}`);
-  if (!answer.ok) return null;
-  const { follows } = answer.value; // it has no card: the one that asks the same counts it
-  if (follows && view === "pending" && !known) return items.has(follows) ? read(follows) : null;
-  // Secrets stay in sight for the revision that they were revealed of, and no longer.
-  if (known?.revealed && known.revision === answer.value.revision) return known;
-  put(answer.value);
-  return answer.value;
-}
-
-const queue = new Map();
-let draining = false;
-
-function changed(id, type) {
-  if (view in TABLES || (only && id !== only)) return;
-  queue.set(id, queue.get(id) === "submitted" ? "submitted" : type);
-  if (!draining) drain();
-}
-
-async function drain() {
-  draining = true;
-  while (queue.size) {
-    const all = [...queue];
-    queue.clear();
-    const arrived = all.filter(([id, type]) => type === "submitted" && !items.has(id)).length;
-    try {
-      if (all.length > FLOOD) await load();
-      else for (const [id] of all) if (view === "pending" || !items.has(id) || items.get(id).status !== "pending") await read(id);
-      if (arrived && view === "pending") tell(arrived);
-    } catch {
-      break; // the stream breaks too, and everything is read again
-    }
-    await new Promise((done) => setTimeout(done, CALM_MS));
+  const mine = ++loads, searched = parts.find.searches(view);
+  if (!byId("find").childElementCount && searched) byId("find").append(parts.find.findForm(view, go));
+  const answer = await api(searched ? `${view}?${parts.find.queryOf(parts.find.asked(), after)}` : view);
+  if (mine !== loads || view === "pending") return; // another view was chosen meanwhile, or this one was read again
+  if (answer.status === 403 || answer.status === 422) {
+    list.replaceChildren(parts.cards.nothing("Not shown", answer.value.detail));
+    return;
   }
-  draining = false;
+  if (!answer.ok) throw new Error(answer.value.detail);
+  SHOWS[view](answer.value, after);
+  next = answer.value.next ?? null;
+  more.hidden = !next;
+  looked.textContent = searched ? parts.find.tellFound(list.querySelectorAll(".card, tbody tr").length, answer.value) : "";
 }
 
-function tell(arrived) {
-  const text = arrived === 1 ? "A new request waits." : `${arrived} new requests wait.`;
-  say(text);
+const changed = gather(async (all) => {
   try {
-    ring(text, settings);
-  } catch (error) {
-    console.warn(error); // they are extras, which a browser may refuse by throwing: the card is there
+    if (view === "pending") await changedHere(all);
+    else if (view === "final" && !Object.keys(parts.find.asked()).length) {
+      for (const [id] of all.slice(-FLOOD)) await parts.cards.read(id, true);
+    }
+  } finally {
+    queue.count(await recount());
   }
+});
+
+async function changedHere(all) {
+  if (all.length > FLOOD) await queue.load();
+  for (const [id] of all) {
+    if (id === shown) await parts.cards.read(id);
+    else if (all.length <= FLOOD) await queue.read(id);
+  }
+  if (!shown && wide.matches) await showPane(openedId());
 }
 
 function connection(up, why) {
   online = up;
   offline.hidden = up;
   if (!up) offline.textContent = `${why ? `Not connected: ${why}.` : "Not connected."} What you see may be old, so nothing can be decided here until the connection is back.`;
-  for (const press of list.querySelectorAll("[data-decides]")) {
-    const id = press.closest(".card").dataset.id;
-    const had = press === document.activeElement;
-    press.disabled = !up || Boolean(drafts.get(id)?.busy);
-    if (had && press.disabled) press.closest(".card").focus({ preventScroll: true });
-  }
+  parts?.cards.setOnline(up);
 }
 
 // ------------------------------------------------------------------ the page itself
 
-if (only) {
-  document.querySelector("nav").replaceChildren(make("a", { class: "back", href: "/inbox" }, "All requests"));
-}
-
 // Admins alone have the form; it stands beside the list, which is drawn anew while they type.
 function hand() {
-  byHand.hidden = !admin || view !== "grants";
-  if (admin && !byHand.firstChild) byHand.append(handForm(lifetimes, say));
-  if (!admin) byHand.replaceChildren();
+  const byHand = byId("by-hand");
+  byHand.hidden = !me.admin || view !== "grants";
+  if (me.admin && parts && !byHand.firstChild) byHand.append(parts.hand.handForm(me.lifetimes, say));
+  if (!me.admin) byHand.replaceChildren();
 }
 
-for (const press of document.querySelectorAll("nav button")) {
-  press.addEventListener("click", async () => {
-    view = press.dataset.view;
-    for (const one of document.querySelectorAll("nav button")) one.setAttribute("aria-pressed", String(one === press));
-    list.setAttribute("aria-label", press.firstChild.textContent.trim());
-    items.clear();
-    count();
-    hand();
-    older.hidden = true;
-    await refresh().catch(() => connection(false));
-  });
-}
-
-for (const [name, box] of Object.entries(settings)) {
-  box.checked = (localStorage.getItem(name) ?? (name === "keys" ? "on" : "off")) === "on";
+for (const [name, otherwise] of [["sound", "off"], ["notify", "off"], ["keys", "on"]]) {
+  const box = byId(name);
+  box.checked = chosen(name, otherwise);
   box.addEventListener("change", async () => {
     if (name === "notify" && box.checked && (await Notification.requestPermission()) !== "granted") {
       box.checked = false;
@@ -418,34 +208,41 @@ for (const [name, box] of Object.entries(settings)) {
     localStorage.setItem(name, box.checked ? "on" : "off");
   });
 }
-if (!("Notification" in window)) settings.notify.disabled = true;
+if (!("Notification" in window)) byId("notify").disabled = true;
 
-older.addEventListener("click", () => load(next).catch(() => connection(false)));
-document.getElementById("signout").addEventListener("click", async () => {
+more.addEventListener("click", () => refresh(next).catch(() => connection(false)));
+byId("signout").addEventListener("click", async () => {
   await api("logout", {}).catch(() => null);
   location.replace("/inbox/login#signed-out");
 });
-setInterval(() => {
-  for (const element of list.querySelectorAll(".countdown")) {
-    element.textContent = left(Number(element.dataset.deadline));
-  }
-}, 1000);
+setInterval(() => tickAll(document), 1000);
+// What appears above the page moves it: nothing there can be tapped for a moment.
+new ResizeObserver(() => { settle(list); settle(byId("rows")); }).observe(byId("top"));
+queue.listenToSides(() => connection(false));
 
-listKeys(document.getElementById("keylist"));
-listen(list, { enabled: () => settings.keys.checked, close: (id) => drafts.get(id)?.panel && panel(items.get(id), null) });
+document.body.dataset.view = view;
+document.body.classList.toggle("opened", Boolean(openedId()));
+// The first sight waits for no stream: until that is there, nothing can be decided.
+const sight = queue.load().catch(() => null);
+sight.then(load).then(route).catch(() => null);
 follow({
   ready: async () => {
-    const me = await signIn();
-    ({ lifetimes, pass_lifetimes: passLifetimes, roles, denials, another_plan: anotherPlan, admin } = me);
-    document.getElementById("who").textContent = me.name;
-    standing(me);
+    await sight;
+    me = await signIn();
+    await load();
+    const { lifetimes, pass_lifetimes: passLifetimes, roles, denials, another_plan: anotherPlan, admin } = me;
+    parts.cards.tellCards({ facts: { lifetimes, passLifetimes, roles, denials, anotherPlan, admin } });
+    tabs.find((tab) => tab.dataset.view === "audit").hidden = !admin;
+    parts.news.standing(me);
     hand();
     await refresh();
+    queue.count(await recount());
+    byId("who").textContent = me.name;
   },
   changed,
   news: (what) => {
-    if (view === "grants" && what.grant) refresh().catch(() => connection(false));
-    news(what, say, () => document.querySelector("[data-view=grants]").click());
+    if (view === "grants" && what.grant) again();
+    parts.news.news(what, say, () => go("/inbox?view=grants"));
   },
   state: connection,
 });

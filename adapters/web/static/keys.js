@@ -20,14 +20,15 @@ export function listKeys(element) {
   element.append(...KEYS.flatMap(([key, means]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, means)]));
 }
 
-export function listen(list, { enabled, close }) {
+// `move` goes to another request; false leaves it to the cards of this page.
+export function listen(list, { enabled, close, move = () => false }) {
   document.addEventListener("keydown", (event) => {
     if (event.metaKey || event.ctrlKey || event.altKey || event.repeat) return;
     const card = document.activeElement?.closest?.(".card");
     if (event.key === "Escape" && card) { close(card.dataset.id); return; }
     if (!enabled() || event.target.matches("input,textarea,select")) return;
-    if (event.key === "j") move(list, card, 1);
-    else if (event.key === "k") move(list, card, -1);
+    if (event.key === "j") step(list, card, 1, move);
+    else if (event.key === "k") step(list, card, -1, move);
     else if (event.key === "o") press(card?.querySelector('[data-key="open"]'), event);
     else if (/^[a-z]$/.test(event.key)) press(card?.querySelector(`[data-letter="${event.key}"]`), event);
   });
@@ -39,9 +40,10 @@ function press(button, event) {
   button.click();
 }
 
-function move(list, card, step) {
+function step(list, card, by, move) {
+  if (move(by, card)) return;
   const cards = [...list.querySelectorAll(".card")];
-  const at = card ? cards.indexOf(card) + step : step > 0 ? 0 : cards.length - 1;
+  const at = card ? cards.indexOf(card) + by : by > 0 ? 0 : cards.length - 1;
   const next = cards[Math.min(cards.length - 1, Math.max(0, at))];
   next?.focus({ preventScroll: true });
   next?.scrollIntoView({ block: "nearest" });

@@ -1,41 +1,75 @@
 // The code travels in the fragment, so no server log and no link preview ever sees it, and it is
-// used only when a person presses the button.
+// used only when a person presses the button, which says whom it signs in.
 import { whereTo } from "./api.js";
+import { sign } from "./passkeys.js";
 
 const says = document.getElementById("says");
-const form = document.getElementById("login");
+const form = document.getElementById("login"), button = form.querySelector("button");
+const passkey = document.getElementById("passkey");
 const given = new URLSearchParams(location.hash.slice(1));
 const code = given.get("code");
 history.replaceState(null, "", location.pathname);
 // A new link opened where this page is shown already changes the fragment, and loads nothing.
 addEventListener("hashchange", () => location.reload());
 
-form.addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const answer = await fetch("/inbox/api/login", {
+async function send(path, body = { code }) {
+  const answer = await fetch(`/inbox/api/${path}`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ code }),
+    body: JSON.stringify(body),
   }).catch(() => null);
-  if (answer?.ok) {
-    location.replace(whereTo());
-    return;
-  }
+  if (answer?.ok) return answer.json();
   const problem = answer ? await answer.json() : null;
-  says.textContent = problem?.detail ?? "The gateway does not answer. Try again.";
-  says.classList.add("problem");
+  complain(problem?.detail ?? "The gateway does not answer. Try again.");
   if (problem?.code === "unauthorized") askForAnother();
+  return null;
+}
+
+function complain(text) {
+  says.textContent = text;
+  says.classList.add("problem");
+}
+
+let whose = null;
+
+// Says whom the link signs in; where that could not be asked, the button asks again.
+async function ask() {
+  whose = await send("login/whose");
+  if (whose) {
+    says.classList.remove("problem");
+    says.textContent = whose.now && whose.now !== whose.name
+      ? `This link signs in ${whose.name}. In this browser you are ${whose.now} now: press only if you asked for it.`
+      : `This link signs in ${whose.name}, once, on this device. Press only if you asked for it.`;
+  }
+  button.textContent = whose ? `Sign in as ${whose.name}` : "Try again";
+  button.disabled = false; // until here a press would have left the page without the code
+}
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (!whose) await ask();
+  else if (await send("login")) location.replace(whereTo());
 });
 
-if (code) {
-  // Until here a press would have left the page without the code.
-  document.querySelector("button").disabled = false;
-} else {
+if (code) await ask();
+else {
   says.textContent = given.has("signed-out") ? "You are signed out." : "You are not signed in.";
   askForAnother();
 }
 
-function askForAnother() {
+// Without a link of their own somebody is shown the other ways in.
+async function askForAnother() {
   form.remove();
   document.getElementById("how").hidden = false;
+  const answer = await fetch("/inbox/api/login/ways").catch(() => null);
+  passkey.hidden = !(answer?.ok && (await answer.json()).passkeys);
 }
+
+passkey.addEventListener("click", async () => {
+  says.classList.remove("problem");
+  const options = await send("login/passkey/options", {});
+  if (!options) return;
+  const { credential, problem } = await sign(options);
+  if (problem) complain(problem);
+  else if (await send("login/passkey", { credential })) location.replace(whereTo());
+});

@@ -2,6 +2,7 @@
 // Whatever they typed lives in the card's draft, so that a redrawn card still has it.
 import { declare } from "./declare.js";
 import { diff, line, make } from "./dom.js";
+import { number } from "./stepup.js";
 
 export function button(view, label, { key, run, kind = "plain", letter = null, decides = true, ...options }) {
   return make("button", {
@@ -117,9 +118,11 @@ function edit(item, view) {
   if (draft.changed) {
     const { text, fields: changed } = draft.changed;
     // What is high risk only as edited, the gateway says when it is sent.
-    const high = item.controls.find((control) => control.action === "edit")?.confirm ?? draft.changed.high;
-    const send = () => view.acts.decide(item, { action: "edit", ...(changed ? { fields: changed } : { edited: text }), confirmed: Boolean(high) });
-    made.append(make("div", { class: "stack checked" }, diff(draft.changed.rows, "What your edit changes"), high ? make("p", { class: "sure" }, high) : null,
+    const control = item.controls.find((one) => one.action === "edit");
+    const high = control?.confirm ?? draft.changed.high;
+    const step = high && item.numbered ? number(item, view, control) : null;
+    const send = () => view.acts.decide(item, { action: "edit", ...(changed ? { fields: changed } : { edited: text }), ...step?.typed(), confirmed: Boolean(high) });
+    made.append(make("div", { class: "stack checked" }, diff(draft.changed.rows, "What your edit changes"), high ? make("p", { class: "sure" }, high) : null, step?.element,
       button(view, "Approve with these changes", { key: "send-edit", class: "approve", run: send })));
   }
   return made;
@@ -220,9 +223,10 @@ export function radios(item, view, key, legend, options) {
 function confirm(item, view) {
   const { asked } = view.draft;
   const control = item.controls.find((one) => one.action === asked.action);
-  const yes = () => view.acts.decide(item, { ...asked, confirmed: true });
+  const step = control?.number ? number(item, view, control) : null;
+  const yes = () => view.acts.decide(item, { ...asked, ...step?.typed(), confirmed: true });
   return make("div", { class: "stack", role: "group", "aria-label": "Confirm a high risk" },
-    make("p", { class: "sure" }, control?.confirm ?? ""),
+    make("p", { class: "sure" }, control?.confirm ?? ""), step?.element,
     make("div", { class: "main" },
       button(view, `Yes, ${(control?.label ?? asked.action).toLowerCase()}`, { key: "confirm", class: "approve", run: yes }),
       button(view, "Back", { key: "back", class: "strong", decides: false, run: () => view.acts.panel(item, null) })));

@@ -1,6 +1,9 @@
 // Who looks and who only taps, and how agents' requests end: figures from the audit, for admins.
 import { api } from "./api.js";
 import { make } from "./dom.js";
+import { gather } from "./gather.js";
+import { follow } from "./stream.js";
+import { recount } from "./waiting.js";
 
 const list = document.getElementById("list"), period = document.getElementById("period");
 
@@ -45,3 +48,6 @@ if (!answer?.ok) {
     make("h2", {}, "Agents"), ...(agents.length ? agents.map(agent) : [make("p", { class: "quiet" }, "No agent has asked anything.")]),
     ...(hooks.length ? [make("h2", {}, "Policy hooks"), ...hooks.map((one) => card(one.name, [["Requests changed", one.changed]], []))] : []));
 }
+
+// What waits meanwhile is counted here, too, and calls.
+follow({ ready: recount, changed: gather(recount), state: () => {} });

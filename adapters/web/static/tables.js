@@ -39,3 +39,14 @@ function ending({ label, name, path, body, said }, say, again) {
   const done = (value) => { say(said(value)); return again(); };
   return make("td", { class: "end" }, sure(JSON.stringify([path, body]), label, name, () => api(path, body), done));
 }
+
+// What happened, the newest first: as the audit has it, secrets masked.
+export function auditTable(rows) {
+  const heads = ["When", "What", "Who and what"].map((text) => make("th", { scope: "col" }, text));
+  const made = rows.map((row) => make("tr", {},
+    make("td", { class: "when" }, clock(row.at)), make("td", {}, row.type),
+    make("td", {}, ...line(row.agent), ...(row.request ? [" ", make("a", { href: `/inbox/r/${row.request}` }, row.request.slice(0, 8))] : []),
+      make("code", { class: "event-data" }, ...line(row.data)))));
+  return make("table", { class: "audit" }, make("caption", {}, "The newest first. gateway audit has all of it."),
+    make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...made));
+}

@@ -47,7 +47,7 @@ local stopped = redis.call('HEXISTS', KEYS[7], 'stopped') == 1
 for i = 1, (#KEYS - 7) / 2 do
   local id, key = ARGV[9 + i], KEYS[6 + 2 * i]
   local found = redis.call('HMGET', key, 'agent', 'status', 'rev', 'digest', 'attached', 'gone',
-    'process', 'deadline', 'decision', 'consumer', 'queues', 'created')
+    'process', 'deadline', 'decision', 'consumer', 'queues', 'created', 'number')
   local answer, revision = '', found[3]
   if found[1] == ARGV[1] and tonumber(found[12]) >= tonumber(ARGV[8]) then
     if found[2] == 'pending' then
@@ -64,7 +64,8 @@ for i = 1, (#KEYS - 7) / 2 do
       local acts = found[2] ~= 'approved' or (consumer == ARGV[2] and not stopped)
       local warn = acts and consumer and string.find(found[10], ' ', 1, true)
       reply(KEYS[4], ARGV[3], ARGV[4], id, 'state', state(id, found[2], revision, found[4], found[8],
-        acts and found[9], acts and redis.call('GET', KEYS[7 + 2 * i]), warn))
+        acts and found[9], acts and redis.call('GET', KEYS[7 + 2 * i]), warn,
+        found[2] == 'pending' and found[13]))
     end
   elseif over_redis then
     reply(KEYS[4], ARGV[3], ARGV[4], id, 'error', '{"code":"not_found","detail":"no such request"}')

@@ -6,7 +6,7 @@
 --   event and data; consumer?, the process that may act on an approval; untaken?, when it was handed to
 --   none and nothing was reported; attached+?, the processes to tell; set.<field>? and delete+?, what changes of the record
 -- what it depends on: clock? (before or after its deadline), generation? (of the policy), stoppable?
---   (the kill switch refuses it), nonce? (of the click), grant? (that decided)
+--   (the kill switch refuses it), nonce? (of the click), number? (that was typed), grant? (that decided)
 -- what most do without: secrets?, or keep? for earlier ones that may be kept; warn? when it may have
 --   run; when a person ended it denials?, the most in a row, and pause?, for how many ms more of them
 --   pause the agent; of the message that is answered verb?, message_nonce?, entry? and process?
@@ -19,7 +19,7 @@
 local now = now_ms()
 
 local FIELDS = {'rev', 'status', 'deadline', 'created', 'nonces', 'digest', 'behind', 'alike', 'queues',
-  'canary', 'leads', 'size'}
+  'canary', 'leads', 'size', 'number'}
 
 -- Returns those fields of a record by name; what is absent is false.
 local function fields_of(record)
@@ -40,6 +40,8 @@ local function refusal(step, found)
   if step.stoppable and meta[2] then return 'stopped' end
   if step.clock == 'before' and now >= tonumber(found.deadline) then return 'late' end
   if step.clock == 'after' and now < tonumber(found.deadline) then return 'early' end
+  -- It was compared before; this is the last word.
+  if step.number and step.number ~= found.number then return 'stale' end
   if step.grant and not usable(step.keys.grant, now) then return 'spent' end
 end
 
@@ -96,7 +98,7 @@ local function write(step, found, ends)
   local keys, revision = step.keys, digits(tonumber(found.rev) + 1)
   if step.delete then redis.call('HDEL', keys.record, unpack(step.delete)) end
   -- What only those that wait need, and a record is kept for long.
-  if ends then redis.call('HDEL', keys.record, 'size', 'leads') end
+  if ends then redis.call('HDEL', keys.record, 'size', 'leads', 'number') end
   local set = {'HSET', keys.record, 'rev', revision, 'status', step.status, unpack(step.set)}
   if ends then set[#set + 1], set[#set + 2] = 'decision', step.decision or '' end
   redis.call(unpack(set))

@@ -78,11 +78,12 @@ local function whole(decision, id, status, digest, deadline)
     name .. '},"decided_at":' .. at .. ',"expires_at":' .. deadline .. ',"signature":' .. signature .. '}'
 end
 
--- What an agent is told. The decision of an approval goes only to the process that may act on it.
-local function state(id, status, revision, digest, deadline, decision, secrets, may_have_run)
+-- What an agent is told, with the number that it shows while it waits. The decision of an approval goes only to the process that may act on it.
+local function state(id, status, revision, digest, deadline, decision, secrets, may_have_run, number)
   local decided = decision and decision ~= '' and
     ',"decision":' .. whole(decision, id, status, digest, deadline) or ''
   local secret = secrets and secrets ~= '' and ',"secrets":' .. secrets or ''
+  if number then secret = secret .. ',"number":"' .. number .. '"' end
   return '{"id":"' .. id .. '","status":"' .. status .. '","revision":' .. revision .. ',"digest":"' ..
     digest .. '","deadline":' .. deadline .. decided .. secret ..
     (may_have_run and ',"may_have_run":true}' or '}')

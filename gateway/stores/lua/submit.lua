@@ -3,6 +3,7 @@
 -- By name (see `arguments` in prelude.lua), where those marked ? may be absent:
 --   record (its id), agent, session, digest, status, data (of its event), timeout (in ms), body, and
 --   set.<field>, the others; named (when the agent was given its name, in ms); process?, which waits for it, and lease (in ms); arrived? (when, in ms)
+--   number? that the process is to show, also among the fields
 -- what it depends on: generation (of the policy), grant? (that decided), signed? (when the decision
 --   expires), most_waiting, most_bytes, most_daily (of the agent)
 -- its decision?, and ended?, what the event of that says
@@ -120,7 +121,7 @@ if new.entry then
   local decision = new.decision
   if status == 'approved' and not new.process then decision = nil end
   reply(keys.reply, new.verb, new.message_nonce, id, 'state',
-    state(id, status, '1', new.digest, due, decision))
+    state(id, status, '1', new.digest, due, decision, nil, nil, status == 'pending' and new.number))
   forget(keys.ingress, new.entry)
 end
 return {'ok', created, due, behind}

@@ -1,0 +1,288 @@
+// Requests as cards: one that is open, or those that ended; and what people do with them.
+import { api, nonce } from "./api.js";
+import { card } from "./card.js";
+import { copied, make, say, setClock, settle } from "./dom.js";
+
+const list = document.getElementById("list");
+const items = new Map(), drafts = new Map();
+// What cards are told beside their request; `put` hears of every request that was read.
+const told = { online: false, facts: {}, put: () => {} };
+
+export const has = (id) => items.has(id);
+export const statusOf = (id) => items.get(id)?.status;
+
+export function tellCards(what) {
+  Object.assign(told, what);
+}
+
+function draftOf(id) {
+  if (!drafts.has(id)) drafts.set(id, { panel: null, text: {}, reaches: new Map() });
+  return drafts.get(id);
+}
+
+function elementOf(id) {
+  return list.querySelector(`[data-id="${id}"]`);
+}
+
+// ------------------------------------------------------------------ what people do
+
+const acts = { decide, open, less, more, claim, reveal, compare, panel, copy, reach, redraw, declare };
+
+async function decide(item, body) {
+  const draft = draftOf(item.id);
+  if (!told.online || draft.busy) return;
+  const control = item.controls.find((one) => one.action === body.action);
+  if (control?.confirm && !body.confirmed) {
+    draft.asked = body;
+    panel(item, "confirm");
+    return;
+  }
+  // The same press sent again is told what became of the first one.
+  const press = JSON.stringify(body);
+  if (draft.press !== press) Object.assign(draft, { press, nonce: nonce() });
+  const sent = { ...body, note: draft.text.note ?? "", revision: item.revision, nonce: draft.nonce };
+  if (item.seen) sent.seen = item.seen;
+  const text = sent.edited ?? null;
+  delete sent.edited;
+  const answer = await busy(item.id, `requests/${item.id}/decide`, sent, text);
+  if (!answer) return;
+  draft.press = null;
+  if (answer.ok) {
+    if (answer.value.status !== "pending") drafts.delete(item.id);
+    put(answer.value);
+    say(`${answer.value.word}: ${item.facts[0][1]}`);
+  } else {
+    draft.panel = draft.panel === "confirm" ? null : draft.panel;
+    if (answer.value.code === "unconfirmed" && draft.changed) draft.changed.high = "With your changes it is high risk. Approve it all the same?";
+    draft.problem = answer.value.detail;
+    draft.tone = answer.value.code === "canary" ? "claimed" : "problem";
+    if (answer.value.request) put(answer.value.request);
+    render(item.id);
+  }
+}
+
+async function claim(item, on) {
+  const answer = await busy(item.id, `requests/${item.id}/claim`, { on });
+  if (answer) await settled(item.id, answer);
+}
+
+// Say what a value of a tool is; what that frees against its name is asked once more.
+async function declare(item, word) {
+  const draft = draftOf(item.id);
+  draft.danger = null;
+  const answer = await busy(item.id, `requests/${item.id}/declare`, word);
+  if (!answer) return;
+  if (answer.ok) delete draft.text["declare-role"];
+  if (answer.ok) Object.assign(draft, { panel: "declare", problem: answer.value.said, tone: "claimed" });
+  else if (answer.value.code === "unconfirmed") draft.danger = { word, words: answer.value.detail };
+  else draft.problem = answer.value.detail;
+  await read(item.id);
+  render(item.id);
+}
+
+async function reveal(item) {
+  const answer = await busy(item.id, `requests/${item.id}/reveal`, {});
+  if (answer?.ok) put(answer.value);
+  else if (answer) await settled(item.id, answer);
+}
+
+async function compare(item, { text = null, fields = null }) {
+  const draft = draftOf(item.id);
+  draft.changed = null;
+  draft.problem = null;
+  if (text !== null) try { JSON.parse(text); } catch (error) { draft.problem = `This is not JSON: ${error.message}`; }
+  if (draft.problem) { render(item.id); return; }
+  const answer = await busy(item.id, `requests/${item.id}/diff`, fields ? { fields, revealed: item.revealed } : {}, text);
+  if (!answer) return;
+  if (!answer.ok) draft.problem = answer.value.detail;
+  else if (!answer.value.changed.length) draft.problem = "Nothing is changed.";
+  else draft.changed = { rows: answer.value.changed, text, fields };
+  render(item.id);
+}
+
+// Send one thing about a request; null, and the reason on the card, when no answer came.
+async function busy(id, path, body, text) {
+  const draft = draftOf(id);
+  Object.assign(draft, { busy: true, problem: null, tone: null });
+  render(id);
+  const answer = await api(path, body, text).catch(() => null);
+  draft.busy = false;
+  if (!answer) {
+    draft.problem = "Not recorded: the gateway did not answer. Try again.";
+    render(id);
+  }
+  return answer;
+}
+
+async function settled(id, answer) {
+  draftOf(id).problem = answer.ok ? null : answer.value.detail;
+  await read(id);
+  render(id);
+}
+
+async function open(item) {
+  const answer = await api(`requests/${item.id}?whole=1`).catch(() => null);
+  if (answer?.ok) put(answer.value);
+}
+
+async function less(item) {
+  items.set(item.id, { ...items.get(item.id), opened: false, revealed: false });
+  await read(item.id);
+}
+
+async function panel(item, name) {
+  const draft = draftOf(item.id);
+  const opener = draft.panel === "confirm" ? draft.asked.action : `to-${draft.panel}`;
+  Object.assign(draft, { panel: name, problem: null, changed: null });
+  if (name === "edit" && !items.get(item.id).opened) await open(item);
+  render(item.id);
+  const element = elementOf(item.id);
+  const found = name
+    ? element?.querySelector(".panel textarea, .panel input") ?? element?.querySelector(".panel button")
+    : element?.querySelector(`[data-key="${opener}"]`);
+  (found?.closest("[hidden]") ? element.querySelector("[data-key=more]") : found)?.focus();
+}
+
+export function closePanel(id) {
+  if (drafts.get(id)?.panel) panel(items.get(id), null);
+}
+
+function more(item) {
+  const draft = draftOf(item.id);
+  draft.more = !draft.more;
+  render(item.id);
+}
+
+function redraw(item) {
+  render(item.id);
+}
+
+// Return what an offer to remember would have covered; asked once, drawn when the answer is there.
+function reach(item, offer) {
+  const { reaches } = draftOf(item.id);
+  if (reaches.has(offer)) return reaches.get(offer);
+  reaches.set(offer, "");
+  api(`requests/${item.id}/reach?offer=${offer}`).then((answer) => {
+    if (!answer.ok || !items.has(item.id)) return;
+    reaches.set(offer, answer.value.words);
+    render(item.id);
+  }).catch(() => reaches.delete(offer));
+  return "";
+}
+
+async function copy(text, element) {
+  say(await copied(text, element));
+}
+
+// ------------------------------------------------------------------ what the page shows
+
+export function put(item) {
+  const before = items.get(item.id);
+  const draft = drafts.get(item.id);
+  if (draft && before && before.digest !== item.digest) {
+    // What would run is another thing now: nothing prepared for the old one may be sent.
+    Object.assign(draft, { changed: null, asked: null, panel: draft.panel === "confirm" ? null : draft.panel });
+  }
+  if (draft && item.status !== "pending") Object.assign(draft, { panel: null });
+  items.set(item.id, item);
+  if (JSON.stringify(before) !== JSON.stringify(item)) render(item.id);
+  told.put(item);
+}
+
+function made(item) {
+  const draft = draftOf(item.id);
+  return card(item, { draft, online: told.online, busy: Boolean(draft.busy), acts, ...told.facts });
+}
+
+function render(id) {
+  const old = elementOf(id);
+  if (!old) return; // another one is open by now
+  const fresh = made(items.get(id)), mark = focusIn(old);
+  settle(list);
+  old.replaceWith(fresh);
+  if (mark) focusAgain(fresh, mark);
+}
+
+function focusIn(element) {
+  const at = document.activeElement;
+  if (!element.contains(at)) return null;
+  const { selectionStart, selectionEnd, scrollTop } = at;
+  return { key: at.dataset.key, selectionStart, selectionEnd, scrollTop };
+}
+
+function focusAgain(element, mark) {
+  const found = mark.key && element.querySelector(`[data-key="${CSS.escape(mark.key)}"]`);
+  const target = found && !found.disabled ? found : element;
+  target.focus({ preventScroll: true });
+  if (target.matches("textarea,input[type=text],input[type=password]")) target.setSelectionRange(mark.selectionStart, mark.selectionEnd);
+  target.scrollTop = mark.scrollTop;
+}
+
+// Show one request alone; the last one that was asked for wins.
+let wanted = null;
+
+export async function showOne(id, whole) {
+  wanted = id;
+  const known = items.get(id), opened = whole || known?.opened;
+  const answer = await api(`requests/${id}${opened ? "?whole=1" : ""}`);
+  if (wanted !== id) return null;
+  if (answer.at) setClock(answer.at + 500);
+  if (!answer.ok) {
+    list.replaceChildren(nothing("There is no such request", answer.value.detail));
+    return null;
+  }
+  // Secrets stay in sight for the revision that they were revealed of, and no longer.
+  const item = known?.revealed && known.revision === answer.value.revision ? known : answer.value;
+  put(item);
+  const old = elementOf(id);
+  if (!old || list.childElementCount > 1) {
+    const fresh = made(item);
+    fresh.classList.add("fresh");
+    list.replaceChildren(fresh);
+    settle(list);
+  }
+  return elementOf(id);
+}
+
+export function clear(message) {
+  wanted = null;
+  items.clear();
+  list.replaceChildren(...(message ? [nothing(...message)] : []));
+}
+
+export function nothing(title, text) {
+  return make("div", { class: "empty" }, make("p", { class: "title" }, title), make("p", {}, text));
+}
+
+// Show many that ended, or more of them.
+export function showMany(found, added) {
+  wanted = null;
+  if (!added) items.clear();
+  for (const item of found) items.set(item.id, item);
+  if (added) list.append(...found.map(made));
+  else list.replaceChildren(...found.map(made));
+  settle(list);
+}
+
+// Read one anew. Of those that ended, one that was not there yet comes first.
+export async function read(id, comes = false) {
+  const known = items.get(id);
+  const answer = await api(`requests/${id}${known?.opened ? "?whole=1" : ""}`);
+  if (!answer.ok) return;
+  if (known?.revealed && known.revision === answer.value.revision) return;
+  if (comes && answer.value.status === "pending") return;
+  put(answer.value);
+  if (!comes || elementOf(id)) return;
+  list.querySelector(".empty")?.remove();
+  list.prepend(made(answer.value));
+  settle(list);
+}
+
+export function setOnline(up) {
+  told.online = up;
+  for (const press of list.querySelectorAll("[data-decides]")) {
+    const article = press.closest(".card"), had = press === document.activeElement;
+    press.disabled = !up || Boolean(drafts.get(article.dataset.id)?.busy);
+    if (had && press.disabled) article.focus({ preventScroll: true });
+  }
+}

@@ -1,0 +1,84 @@
+"""Where the protocol is served, and to whom: below `/aap`, in its own form of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from gateway.api.approval_protocol.instances import Provision, Provisioning
+from gateway.api.approval_protocol.messages import NoBody, OutcomeReport, PollQuery, Submission
+from gateway.api.approval_protocol.refusals import error_of
+from gateway.api.approval_protocol.requests import ProtocolRequests
+from gateway.api.call import AGENT, APPROVER, ApiCall, Services, finish, read_body, read_query
+from gateway.api.middleware import CALL
+from gateway.errors import GatewayError, Unreachable
+
+BASE = "/aap"
+
+Handle = Callable[[ApiCall], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolRoute:
+    """One operation: where, for whose tokens, and what it takes."""
+
+    method: str
+    path: str
+    handle: Handle
+    who: str
+    body: type | None = None
+    query: type = NoBody
+
+
+def protocol_routes(
+    services: Services,
+    requests: ProtocolRequests,
+    provisioning: Provisioning,
+    *,
+    store_errors: tuple[type[Exception], ...],
+) -> list[web.RouteDef]:
+    """Return the routes of the protocol."""
+    one, instance = "/v1/requests/{id}", "/v1/instances/{id}"
+    table = (
+        ProtocolRoute("POST", "/v1/requests", requests.create, AGENT, Submission),
+        ProtocolRoute("GET", one, requests.look, AGENT, query=PollQuery),
+        ProtocolRoute("DELETE", one, requests.cancel, AGENT),
+        ProtocolRoute("POST", f"{one}/consume", requests.consume, AGENT, NoBody),
+        ProtocolRoute("POST", f"{one}/outcome", requests.report, AGENT, OutcomeReport),
+        ProtocolRoute("POST", "/v1/instances", provisioning.create, APPROVER, Provision),
+        ProtocolRoute("GET", instance, provisioning.look, APPROVER),
+        ProtocolRoute("DELETE", instance, provisioning.delete, APPROVER),
+    )
+    return [
+        web.route(
+            row.method, BASE + row.path, _serve(row, services, store_errors), allow_head=False
+        )
+        if row.method == "GET"
+        else web.route(row.method, BASE + row.path, _serve(row, services, store_errors))
+        for row in table
+    ]
+
+
+def _serve(
+    row: ProtocolRoute, services: Services, store_errors: Collection[type[Exception]]
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def serve(request: web.Request) -> web.StreamResponse:
+        try:
+            who = await services.access.authenticate(request, (row.who,))
+            query: Any = read_query(row.query, request.query)
+            body: Any = None
+            if row.body is not None:
+                body = await read_body(row.body, request, services.limits)
+            call = ApiCall(request=request, services=services, who=who, body=body, query=query)
+            if row.method == "GET":
+                return await row.handle(call)
+            return await finish(row.handle(call))
+        except GatewayError as error:
+            return error_of(error, request[CALL])
+        except tuple(store_errors):
+            return error_of(Unreachable("the store does not answer"), request[CALL])
+
+    return serve

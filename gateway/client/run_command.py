@@ -1,0 +1,151 @@
+"""`gateway run`: ask for a command, and run exactly what was approved.
+
+It runs once per command like `gateway ask`, whose waiting it shares, so it is as light.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from gateway.client.ask import (
+    AskCommand,
+    Formatter,
+    add_shared_options,
+    format_arguments,
+    run_until_ended,
+    say,
+)
+from gateway.client.check_decision import CheckedDecision
+from gateway.errors import GatewayError
+
+NOT_RUN = 120
+"""What is added to the exit code of `gateway ask` where the command did not run."""
+
+_NO_GATEWAY = 125
+_CANNOT_RUN, _NOT_FOUND = 126, 127
+_KILLED = 128
+_FORWARDED = (signal.SIGHUP, signal.SIGTERM)
+_REPORT_SECONDS = 2.0
+_CODES = """Exit codes: those of the command, or of `gateway ask` and 120 where it did not run:
+121 denied, 122 usage, 123 expired, 124 cancelled, 125 unreachable or anything else. 126 and 127:
+approved, and could not be started. 128 and the signal's number: a signal ended it."""
+
+
+class _RunCommand(AskCommand):
+    """One run of `gateway run`."""
+
+    ran = False
+    """Whether the command was started, so that the exit code is its own."""
+
+    def act_on(self, verdict: CheckedDecision, allowed: dict[str, Any] | None) -> int:
+        """Run what was approved, and report what became of it; return its exit code."""
+        if verdict.status != "approved":
+            return super().act_on(verdict, allowed)
+        assert self._request is not None
+        words = list(self.options.command)
+        if verdict.arguments is not None:
+            words = ["/bin/sh", "-c", format_arguments(verdict.arguments, self._request, None)]
+        self.ran = True
+        return self._run_words(words, self._request["context"]["cwd"])
+
+    def _run_words(self, words: list[str], folder: str) -> int:
+        """Run a command in a folder, and hand on the signals that it is sent through us."""
+        self._report({"execution": "started"})
+        began = time.monotonic()
+        try:
+            code = _run_child(words, folder)
+        except OSError as error:
+            say(f"gateway run: {error}")
+            code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_RUN
+        self._report(
+            {
+                "execution": "succeeded" if code == 0 else "failed",
+                "duration_ms": int((time.monotonic() - began) * 1000),
+                "detail": "" if code == 0 else f"exit code {code}",
+            }
+        )
+        return code
+
+    def _report(self, report: dict[str, Any]) -> None:
+        """Say what became of it. The command runs all the same where the gateway is away."""
+        assert self._request is not None
+        path = f"/v1/requests/{self._request['id']}/report"
+        self._gateway.close()  # a command may run for hours, and no connection is kept for as long
+        try:
+            self._gateway.call("POST", path, {"report": report}, timeout=_REPORT_SECONDS)
+        except GatewayError as error:
+            say(f"not reported: {error}")
+
+
+def _run_child(words: list[str], folder: str) -> int:
+    """Run a command to its end; return its exit code as a shell has it.
+
+    A terminal sends Ctrl-C to the command as well; otherwise we are the only one who was told.
+    """
+    came: list[int] = []  # before there was anybody to hand them on to
+    children: list[subprocess.Popen[bytes]] = []
+
+    def forward(number: int, frame: object) -> None:
+        for child in children:
+            child.send_signal(number)
+        if not children:
+            came.append(number)
+
+    def leave_to_terminal(number: int, frame: object) -> None:
+        """Do nothing; unlike a signal that is ignored, the command does not inherit this."""
+
+    for one in _FORWARDED:
+        signal.signal(one, forward)
+    signal.signal(signal.SIGINT, leave_to_terminal if sys.stdin.isatty() else forward)
+    children.append(child := subprocess.Popen(words, cwd=folder))
+    for number in came:
+        child.send_signal(number)
+    code = child.wait()
+    return code if code >= 0 else _KILLED - code
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `gateway run`; return the exit code."""
+    words = list(argv)
+    cut = words.index("--") if "--" in words else len(words)
+    parser = make_parser()
+    try:
+        options = parser.parse_args(words[1:cut])
+        if not words[cut + 1 :]:
+            parser.error("name the command after --")
+    except SystemExit as stopped:
+        return NOT_RUN + int(stopped.code) if stopped.code else 0
+    options.command = words[cut + 1 :]
+    if "/" in options.command[0]:
+        options.file = [os.path.join(options.cwd or "", options.command[0]), *options.file]
+    command = _RunCommand("run", options)
+    code = run_until_ended(command)
+    if command.ran:
+        return code
+    return min(NOT_RUN + code, _NO_GATEWAY)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of `run`."""
+    parser = argparse.ArgumentParser(
+        prog="gateway run",
+        usage="gateway run [options] -- COMMAND ...",
+        description="""Ask a person for a command, and run exactly what was approved. A program that
+is named by its path must not change meanwhile.""",
+        epilog=f"Example:  gateway run --file deploy.toml -- ./deploy.sh production\n{_CODES}",
+        formatter_class=Formatter,
+    )
+    add_shared_options(parser)
+    parser.add_argument("--edit", action="store_true", help="allow edits, which /bin/sh then runs")
+    parser.set_defaults(
+        tool="shell", arg=[], arguments=None, json=False, kind="command", no_wait=False,
+        role=[],
+    )  # fmt: skip
+    return parser

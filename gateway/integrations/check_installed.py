@@ -1,0 +1,220 @@
+"""Whether an installed hook gates: what its settings say, and a harmless call that is held and
+denied through the very command that stands there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gateway.client import config
+from gateway.client.http_connection import HttpConnection
+from gateway.errors import GatewayError
+from gateway.integrations.claude_code import PRE
+from gateway.integrations.host_plans import Entry, Plan
+from gateway.integrations.host_settings import Values
+from gateway.wire.local_discovery import (
+    FILE_NAME,
+    OWNER_FILE,
+    read_private,
+    secret,
+    state_folder,
+)
+
+_DENIED = "denied by `gateway install --check`"
+_SECONDS = 30.0
+_PROGRAMS = {"claude-code": "claude", "codex": "codex", "gemini": "gemini", "opencode": "opencode"}
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_TIMEOUT = re.compile(r"--timeout (\d+)")
+
+
+def check_all(plan: Plan, values: Values, agent: str | None) -> int:
+    """Print what is found; the exit code is 1 where the hook does not gate."""
+    wrong = list(find_problems(plan, values))
+    wrong += _check_version(plan)
+    gates = [one for one in plan.entries(values) if _is_gate(one)]
+    for entry in [] if wrong else gates:
+        proved, says = prove(plan, entry, agent)
+        if proved:
+            _say(f"ok   {entry.event}: {says}")
+        else:
+            wrong.append(f"{entry.event}: {says}")
+    for one in wrong:
+        _say(f"FAIL {one}")
+    if plan.after:
+        _say(f"note {plan.after}")
+    return 1 if wrong else 0
+
+
+def find_problems(plan: Plan, values: Values) -> Iterator[str]:
+    """Yield why the hooks in these settings would not gate."""
+    entries = list(plan.entries(values))
+    if not entries and plan.host != "opencode":
+        yield f"there is no hook of ours: gateway install {plan.host}"
+    gates = [one for one in entries if _is_gate(one)]
+    for one in gates:
+        yield from _find_problems_of(plan, one)
+    for event in {one.event for one in gates}:
+        if sum(one.event == event for one in gates) > 1:
+            yield f"{event}: the hook stands there twice, so each call is asked about twice"
+    yield from plan.doubts(values)
+
+
+def _find_problems_of(plan: Plan, entry: Entry) -> Iterator[str]:
+    ours = _TIMEOUT.search(entry.command)
+    if entry.timeout is None:
+        yield f"{entry.event}: no timeout is set: the host's own may be shorter than ours"
+    elif ours is None or float(ours[1]) >= entry.timeout:
+        yield (
+            f"{entry.event}: the host's timeout of {entry.timeout:.0f} s is not longer than the "
+            "hook's: after it the host runs the tool"
+        )
+    if entry.event != "PermissionRequest" and not entry.blocks:
+        yield (
+            f"{entry.event}: a failure of the hook would not block: "
+            f"write it anew with `gateway install {plan.host}`"
+        )
+    program = shlex.split(entry.command)[0]
+    if shutil.which(program) is None:
+        yield f"{entry.event}: {program} is not found, so the hook cannot start"
+
+
+def _is_gate(entry: Entry) -> bool:
+    """Whether an entry asks; the others close cards."""
+    return bool(_TIMEOUT.search(entry.command))
+
+
+def _check_version(plan: Plan) -> list[str]:
+    """Return what is wrong with the host's own version, where it is installed."""
+    program = shutil.which(_PROGRAMS.get(plan.host, ""))
+    if not program or not plan.tested:
+        return []
+    try:
+        ran = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"{program} does not say its version: {error}"]
+    found = _VERSION.search(ran.stdout)
+    if found is None or _numbers(found[0]) < _numbers(plan.tested):
+        says = found[0] if found else "no version"
+        return [f"{program} is {says}, older than {plan.tested}, with which this was tested"]
+    return []
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def prove(plan: Plan, entry: Entry, agent: str | None) -> tuple[bool, str]:
+    """Run the hook with a harmless call, deny it, and return whether it was held and blocked."""
+    try:
+        found = config.load(agent or os.environ.get("GATEWAY_AGENT") or plan.host)
+    except GatewayError as error:
+        return False, f"the gateway cannot be asked: {error}"
+    marker = os.urandom(8).hex()
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", entry.command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    held: list[str] = []
+    denying = threading.Thread(target=_deny, args=(found, marker, process, held))
+    denying.start()
+    try:
+        out, err = process.communicate(json.dumps(_call(plan, entry, marker)), timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        return False, "the hook did not end after its call was denied"
+    finally:
+        denying.join()
+    if not held:
+        return (
+            False,
+            f"the call was not held: exit code {process.returncode}, {(err or out).strip()}",
+        )
+    if _is_refusal(plan, entry, process.returncode, out):
+        return True, f"a harmless call was held, {held[0]}, and blocked"
+    return False, f"the call was denied, and the hook did not block: {process.returncode} {out}"
+
+
+def _call(plan: Plan, entry: Entry, marker: str) -> dict[str, Any]:
+    """Return a call that would do nothing, as the host writes one."""
+    session = f"gateway-check-{marker}"
+    given = {"command": "true"}
+    if plan.host == "copilot":
+        return {"sessionId": session, "toolName": "bash", "toolArgs": given, "cwd": os.sep}
+    if plan.host == "cursor":
+        call = {"conversation_id": session, "tool_name": "Shell", "tool_use_id": marker}
+    else:
+        shell = "run_shell_command" if plan.host == "gemini" else "Bash"
+        call = {"session_id": session, "tool_name": shell, "tool_use_id": marker}
+    return {**call, "hook_event_name": entry.event, "tool_input": given, "cwd": os.sep}
+
+
+def _is_refusal(plan: Plan, entry: Entry, code: int, out: str) -> bool:
+    if plan.host == "copilot":
+        with suppress(ValueError, AttributeError):
+            return bool(json.loads(out).get("permissionDecision") == "deny")
+        return False
+    if entry.event in (PRE, "BeforeTool", "preToolUse"):
+        return code == 2  # noqa: PLR2004 (what these hosts take as a no)
+    return '"allow"' not in out
+
+
+def _deny(
+    found: config.AgentConfig, marker: str, process: subprocess.Popen[str], held: list[str]
+) -> None:
+    """Wait until the call is asked about, and deny it: as this machine's owner where that is
+    possible, otherwise by withdrawing it."""
+    session = f"gateway-check-{marker}"
+    with suppress(GatewayError), HttpConnection(found.url or "", found.token or "") as gateway:
+        while process.poll() is None:
+            listed = gateway.call("GET", "/v1/requests?limit=200")
+            for one in listed.get("items", ()):
+                request = one.get("request", {})
+                if request.get("session") == session:
+                    held.append(_end(gateway, found.url or "", request["id"], one["revision"]))
+                    return
+            threading.Event().wait(0.05)
+
+
+def _end(gateway: HttpConnection, url: str, request_id: str, revision: int) -> str:
+    with suppress(GatewayError):
+        token = _approver_token(url)
+        if token is not None:
+            body = {"revision": revision, "action": "deny", "message": _DENIED}
+            with HttpConnection(url, token) as desk:
+                desk.call("POST", f"/v1/requests/{request_id}/decide", body)
+            return "denied by you"
+    withdrawal = {"reason": "cancelled_by_agent", "message": _DENIED}
+    gateway.call("POST", f"/v1/requests/{request_id}/cancel", withdrawal)
+    return "withdrawn"
+
+
+def _approver_token(url: str) -> str | None:
+    """Return the caller's own token as an approver, or that of this machine's gateway's owner."""
+    if token := secret("GATEWAY_APPROVER_TOKEN"):
+        return token
+    folder = Path(state_folder())
+    if (read_private(folder / FILE_NAME) or {}).get("url") != url:
+        return None
+    found = (read_private(folder / OWNER_FILE) or {}).get("token")
+    return found if isinstance(found, str) else None
+
+
+def _say(words: str) -> None:
+    sys.stdout.write(f"{words}\n")

@@ -1,0 +1,147 @@
+"""What Claude Code writes to its hooks, and how it is answered.
+
+PreToolUse is the gate: it holds under every permission mode, and everything but an approval blocks
+with exit code 2. PermissionRequest comes where Claude Code would ask at its own terminal, which it
+does all the same: the first answer counts, and without one of ours that of the terminal does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from gateway.errors import InvalidRequest
+from gateway.integrations.hook_call import (
+    BLOCKED,
+    Dialect,
+    HookCall,
+    Said,
+    Verdict,
+    arguments,
+    text,
+)
+
+PRE, REQUEST = "PreToolUse", "PermissionRequest"
+AFTER_CALL = ("PostToolUse", "PostToolUseFailure", "PermissionDenied")
+AFTER_TURN = ("UserPromptSubmit", "Stop", "SessionEnd")
+QUESTION_TOOL = "AskUserQuestion"
+
+
+class ClaudeCode(Dialect):
+    """Claude Code's hooks, and those of hosts that took them over."""
+
+    host = "claude-code"
+    timeout = 540.0  # of 600
+    turn = "prompt_id"
+    kinds: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("Bash", "Monitor", "REPL", "Workflow", "PowerShell"), "command"),
+        **dict.fromkeys(("Edit", "MultiEdit", "Write", "NotebookEdit"), "file_change"),
+        "ExitPlanMode": "plan",
+    }
+
+    def read(self, call: dict[str, Any]) -> HookCall:
+        """Return what the host wrote. Raises InvalidRequest."""
+        event = text(call, "hook_event_name", needed=True) or ""
+        if event not in (PRE, REQUEST, *AFTER_CALL, *AFTER_TURN):
+            raise InvalidRequest(f"that is no event of {self.host} that this hook knows")
+        is_call = event not in AFTER_TURN
+        found = HookCall(
+            event=event,
+            tool=(text(call, "tool_name", needed=True) or "") if is_call else "-",
+            arguments=arguments(call, "tool_input") if is_call else {},
+            cwd=text(call, "cwd"),
+            session=text(call, "session_id"),
+            call_id=text(call, "tool_use_id", needed=event == PRE),
+        )
+        if event not in (PRE, REQUEST):
+            why = "the call was decided at the terminal" if is_call else "the turn is over"
+            found.closes = f"{self.host}: {why}"
+            return found
+        found.turn = text(call, self.turn)
+        found.agent_type = text(call, "agent_type")
+        found.kind = self.kinds.get(found.tool, "tool")
+        found.asks_itself = event == REQUEST
+        self.offer(found)
+        return found
+
+    def offer(self, found: HookCall) -> None:
+        """Ask what the model asks of a person as a question."""
+        if found.tool == QUESTION_TOOL:
+            found.ask(_read_questions(found.arguments))
+
+    def answer(self, call: HookCall, verdict: Verdict) -> Said:
+        """Return what tells the host."""
+        return _answer_request(call, verdict) if call.asks_itself else _answer_gate(call, verdict)
+
+
+def _answer_gate(call: HookCall, verdict: Verdict) -> Said:
+    """Answer PreToolUse, where everything but an approval blocks."""
+    if verdict.kind == "approved":
+        return Said(0, _decide("allow", verdict.sentence, _changed_input(call, verdict)))
+    if verdict.kind == "deferred":
+        return Said(0, _decide("defer", verdict.sentence, None))
+    if verdict.kind == "aborted":
+        stop = {"continue": False, "stopReason": verdict.sentence}
+        return Said(0, {**stop, **_decide("deny", verdict.sentence, None)})
+    return Said(BLOCKED, error=verdict.sentence)  # which it gives to the model
+
+
+def _decide(how: str, why: str, changed: dict[str, Any] | None) -> dict[str, Any]:
+    told = {"hookEventName": PRE, "permissionDecision": how, "permissionDecisionReason": why}
+    return {"hookSpecificOutput": told if changed is None else {**told, "updatedInput": changed}}
+
+
+def _answer_request(call: HookCall, verdict: Verdict) -> Said:
+    """Answer PermissionRequest. What is no answer leaves it to the terminal, which asks too."""
+    if verdict.kind == "approved":
+        decision: dict[str, Any] = {"behavior": "allow"}
+        changed = _changed_input(call, verdict)
+        if changed is not None:
+            decision["updatedInput"] = changed
+    elif verdict.is_a_no:
+        decision = {"behavior": "deny", "message": verdict.sentence}
+        if verdict.kind == "aborted":
+            decision["interrupt"] = True
+    else:
+        return Said(0, error=verdict.sentence)
+    return Said(0, {"hookSpecificOutput": {"hookEventName": REQUEST, "decision": decision}})
+
+
+def _changed_input(call: HookCall, verdict: Verdict) -> dict[str, Any] | None:
+    """Return the whole input that runs instead, None where nobody changed it."""
+    if not call.questions:
+        return verdict.arguments
+    answers = {}
+    for question in call.questions:
+        given = verdict.answers.get(question["id"])
+        if given is not None:
+            several = isinstance(given, list)
+            answers[question["text"]] = ", ".join(map(str, given)) if several else str(given)
+    return {**call.arguments, "answers": answers}
+
+
+def _read_questions(given: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the fields of a question that Claude asks of a person. Raises InvalidRequest."""
+    asked = given.get("questions")
+    if not isinstance(asked, list):
+        raise InvalidRequest("the host asks a question without any")
+    return [_read_question(number, one) for number, one in enumerate(asked, 1)]
+
+
+def _read_question(number: int, one: Any) -> dict[str, Any]:
+    if not isinstance(one, dict) or not isinstance(one.get("options"), list):
+        raise InvalidRequest("the host asks a question that cannot be read")
+    field: dict[str, Any] = {"id": f"q{number}", "text": text(one, "question", needed=True)}
+    options = []
+    for option in one["options"]:
+        if not isinstance(option, dict):
+            raise InvalidRequest("the host asks a question that cannot be read")
+        label, more = text(option, "label", needed=True), text(option, "description")
+        options.append({"value": label, **({"label": f"{label}: {more}"} if more else {})})
+    if options:
+        field["kind"] = "choices" if one.get("multiSelect") is True else "choice"
+        field["options"] = options
+    return field
+
+
+DIALECT = ClaudeCode()

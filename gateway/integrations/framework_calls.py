@@ -1,0 +1,237 @@
+"""What the modules of agent frameworks share: calls become requests, and endings become words.
+
+Calls that a model wants at once are one batch. A refusal is a sentence for the model, never an
+exception; only an abort is one. What waits in one process and goes on in another is found again by
+its call: so what runs is what people were asked about, whatever was kept elsewhere, and once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from gateway.client import AsyncClient, Client, Outcome, OutcomeKind, session_name
+from gateway.client.backoff import Backoff
+from gateway.client.blocking import current_client
+from gateway.client.context import current_session
+from gateway.client.gate import ALLOWED
+from gateway.client.outcome import ended, outcome_of
+from gateway.errors import Aborted, Conflict, InvalidRequest, NotFound, OverBudget, Unreachable
+from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, State, Status
+from gateway.wire.codec import JsonObject
+
+_LONGEST_PAUSE = 1.0
+_SAID = ("call_id", "kind", "allowed", "schema")
+_WORDS = {
+    OutcomeKind.EXPIRED: "nobody answered in time, so it is neither approved nor denied",
+    OutcomeKind.UNREACHABLE: "the approval gateway does not answer, so nobody could approve it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkCall:
+    """A call that a framework is about to make. `call_id` is the framework's own; a call without
+    one is never taken for an earlier one."""
+
+    tool: str
+    arguments: Any
+    call_id: str | None = None
+    hint: str = ""
+    kind: Kind = Kind.TOOL
+    allowed: tuple[Action, ...] = ALLOWED
+    schema: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """A run that waits for people: what it waits for, and what its framework needs to go on."""
+
+    request_ids: list[str]
+    state: Any
+
+    def to_json(self) -> str:
+        """Return it as text, to be kept."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Paused:
+        """Return what `to_json` gave, in any process."""
+        return cls(**json.loads(text))
+
+
+class FrameworkGate:
+    """Asks for the calls of one framework. `details` are keywords of `client.request`."""
+
+    def __init__(self, package: str, client: Client | None, details: dict[str, Any]) -> None:
+        try:
+            named = f"{package} {version(package)}"
+        except PackageNotFoundError:
+            named = package
+        self._origin, self._client, self._details = Origin(framework=named), client, details
+
+    async def ask(
+        self, calls: Sequence[FrameworkCall], session: str | None = None
+    ) -> list[Outcome]:
+        """Ask for calls as one batch, and wait. Raises Aborted where a person stops the run, and
+        GatewayError for what is no outcome, such as a credential that is unknown."""
+        try:
+            client = self._client or current_client()
+        except Unreachable as error:
+            return [ended(error) for _ in calls]
+        requests = self._requests(client, calls, session)
+        answers = await client.run_on_loop(_ask_all(client.inner, _sendable(requests)))
+        return _raise_abort(_merge(requests, answers))
+
+    def ask_blocking(
+        self, calls: Sequence[FrameworkCall], session: str | None = None
+    ) -> list[Outcome]:
+        """Ask as `ask` does, and block this thread."""
+        try:
+            client = self._client or current_client()
+        except Unreachable as error:
+            return [ended(error) for _ in calls]
+        requests = self._requests(client, calls, session)
+        answers = client.wait_for_result(client.start(_ask_all(client.inner, _sendable(requests))))
+        return _raise_abort(_merge(requests, answers))
+
+    async def settle(
+        self,
+        calls: Sequence[FrameworkCall],
+        session: str | None,
+        state: Any,
+        *,
+        timeout: float = 0.0,
+    ) -> list[Outcome] | Paused:
+        """Submit calls as one batch, in any process and as often as you like, and return how they
+        ended once all have; Paused with `state` where some have not within `timeout` seconds, or
+        the gateway does not answer. No approval is taken then.
+
+        Raises as `ask` does. Each approval is handed out once: later its call is told as used.
+        """
+        try:
+            client = self._client or current_client()
+        except Unreachable:  # nobody was asked: whoever resumes asks
+            return Paused([], state)
+        # In an empty place: whichever process goes on runs it.
+        requests = self._requests(client, calls, session, context=Context())
+        asked = _sendable(requests)
+        if not await client.run_on_loop(_await_all(client.inner, asked, timeout)):
+            return Paused([one.id for one in asked], state)
+        return _merge(requests, await client.run_on_loop(_take(client.inner, asked)))
+
+    def _requests(
+        self, client: Client, calls: Sequence[FrameworkCall], session: str | None, **more: Any
+    ) -> list[ApprovalRequest | Outcome]:
+        """Return the request of each call; the outcome of one that cannot be shown to anybody."""
+        name = session_name(session) if session else current_session.get()
+        group = calls[0].call_id if len(calls) > 1 else None
+        details = {"session": name, "origin": self._origin, **more, **self._details}
+        if group is not None:  # the same in each process
+            details["group"] = session_name(group)
+        return [_request(client, call, details) for call in calls]
+
+
+def tell(tool: str, outcome: Outcome) -> str:
+    """Return what the model is told of a call that does not run: a person's own result, or why."""
+    if outcome.kind is OutcomeKind.RESPONDED:
+        result = outcome.result
+        return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    return f"{tool} was not run: {_WORDS.get(outcome.kind, outcome.message)}"
+
+
+def decided_by(outcome: Outcome) -> str:
+    """Return who or what decided, as far as it is known."""
+    return outcome.decision.decided_by.name if outcome.decision else "gateway"
+
+
+def _request(
+    client: Client, call: FrameworkCall, details: dict[str, Any]
+) -> ApprovalRequest | Outcome:
+    try:
+        said = {name: getattr(call, name) for name in _SAID}
+        hint = {"hint": call.hint} if call.hint else {}
+        return client.request(call.tool, call.arguments, **{**said, **hint, **details})
+    except (InvalidRequest, TypeError, ValueError) as error:
+        words = f"it cannot be shown to anybody ({error})"
+        return Outcome(kind=OutcomeKind.DENIED, message=words)
+
+
+def _sendable(requests: Sequence[ApprovalRequest | Outcome]) -> list[ApprovalRequest]:
+    return [one for one in requests if isinstance(one, ApprovalRequest)]
+
+
+def _merge(
+    requests: Sequence[ApprovalRequest | Outcome], answers: Sequence[Outcome]
+) -> list[Outcome]:
+    """Return the outcome of each call in order."""
+    left = iter(answers)
+    return [one if isinstance(one, Outcome) else next(left) for one in requests]
+
+
+def _raise_abort(outcomes: list[Outcome]) -> list[Outcome]:
+    for one in outcomes:
+        if one.abort and one.decision:
+            raise Aborted(one.decision)
+    return outcomes
+
+
+async def _ask_all(client: AsyncClient, requests: list[ApprovalRequest]) -> list[Outcome]:
+    if len(requests) == 1:
+        return [await client.outcome(requests[0])]
+    return await client.asks(*requests, group=requests[0].group if requests else None)
+
+
+async def _await_all(client: AsyncClient, requests: list[ApprovalRequest], timeout: float) -> bool:
+    """Submit what the gateway does not know, and return whether all has ended in time. Where a
+    person stops the run the rest is withdrawn, and Aborted raised."""
+    clock, backoff = asyncio.get_running_loop().time, Backoff()
+    until = clock() + timeout
+    while True:
+        try:
+            states = [await _find(client, one) for one in requests]
+        except (Unreachable, OverBudget):
+            states = None
+        await _stop_where_aborted(client, requests, states or [])
+        if states is not None and all(one.status is not Status.PENDING for one in states):
+            return True
+        if clock() >= until:
+            return False
+        await asyncio.sleep(min(backoff.pause(), _LONGEST_PAUSE))
+
+
+async def _find(client: AsyncClient, request: ApprovalRequest) -> State:
+    try:
+        return await client.fetch(request.id)
+    except NotFound:
+        await client.submit(request)
+        return await client.fetch(request.id)
+
+
+async def _stop_where_aborted(
+    client: AsyncClient, requests: list[ApprovalRequest], states: list[State]
+) -> None:
+    """Withdraw what still waits where a person stops the run, and raise Aborted."""
+    aborts = (one.decision for one in states if one.decision and one.decision.abort)
+    if (decision := next(aborts, None)) is None:
+        return
+    for request, state in zip(requests, states, strict=True):
+        if state.status is Status.PENDING:
+            await client.cancel(request)
+    raise Aborted(decision)
+
+
+async def _take(client: AsyncClient, requests: list[ApprovalRequest]) -> list[Outcome]:
+    """Take the approvals of requests that have ended, one after the other: of two processes the
+    second finds the first one used."""
+    return [await _take_one(client, one) for one in requests]
+
+
+async def _take_one(client: AsyncClient, request: ApprovalRequest) -> Outcome:
+    try:
+        return await outcome_of(client.wait(request))
+    except Conflict as error:  # its time is over, or the kill switch is on
+        return Outcome(kind=OutcomeKind.CANCELLED, message=str(error))

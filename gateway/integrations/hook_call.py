@@ -1,0 +1,152 @@
+"""What a host's hook is asked about, how that ended, and what one host's dialect turns it into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.errors import InvalidRequest
+from gateway.wire.canonical_json import canonical, sha256_hex
+from gateway.wire.identifiers import CALL_ID, SESSION_NAME, TOOL_NAME
+
+BLOCKED = 2
+"""The one exit code that these hosts take as a no."""
+
+_KEY_CHARS = 32
+_MOST_QUESTIONS = 16
+
+
+class HookCall:
+    """One call of a host's tool.
+
+    `call_id` is the host's own id of it, None where it has none. `asks_itself` says that the host
+    asks a person by itself where this hook says nothing. `closes` is there for an event that comes
+    after the call: then nothing is asked, and what still waits for such a call is withdrawn.
+    """
+
+    __slots__ = (
+        "agent_type", "allowed", "arguments", "asks_itself", "call_id", "closes", "cwd", "event",
+        "kind", "questions", "session", "tool", "turn",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        event: str,
+        tool: str,
+        arguments: dict[str, Any],
+        cwd: str | None,
+        session: str | None,
+        call_id: str | None = None,
+    ) -> None:
+        if not TOOL_NAME.fullmatch(tool):
+            raise InvalidRequest("the host's tool has no name that can be shown")
+        self.event = event
+        self.tool = tool
+        self.arguments = arguments
+        self.cwd = cwd
+        self.session = name_session(session or "default")
+        self.call_id = None if call_id is None else fit(call_id)
+        self.turn: str | None = None
+        self.agent_type: str | None = None
+        self.kind = "tool"
+        self.allowed = ["approve", "edit", "deny", "abort"]
+        self.questions: list[dict[str, Any]] = []
+        self.asks_itself = False
+        self.closes: str | None = None
+
+    @property
+    def content(self) -> str:
+        """The same for the same tool with the same arguments."""
+        return sha256_hex(canonical([self.tool, self.arguments]))[:_KEY_CHARS]
+
+    def ask(self, questions: list[dict[str, Any]]) -> None:
+        """Make it a question. Raises InvalidRequest for more than a card carries."""
+        if not 0 < len(questions) <= _MOST_QUESTIONS:
+            raise InvalidRequest(f"a card carries 1 to {_MOST_QUESTIONS} questions")
+        self.kind, self.questions, self.allowed = "question", questions, ["answer", "deny"]
+
+
+class Verdict:
+    """How a call ended. `kind` is approved, denied, aborted, expired, cancelled, failed (nobody was
+    asked, or their answer did not arrive) or deferred. `arguments` are a person's edit."""
+
+    __slots__ = ("answers", "arguments", "kind", "sentence")
+
+    def __init__(
+        self,
+        kind: str,
+        sentence: str,
+        *,
+        arguments: dict[str, Any] | None = None,
+        answers: dict[str, Any] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.sentence = sentence
+        self.arguments = arguments
+        self.answers = answers or {}
+
+    @property
+    def is_a_no(self) -> bool:
+        """Whether somebody or something said no, and it was not just that no answer came."""
+        return self.kind in ("denied", "aborted")
+
+
+class Said:
+    """What the hook's process does last: its exit code, and what it prints."""
+
+    __slots__ = ("code", "error", "output")
+
+    def __init__(self, code: int, output: dict[str, Any] | None = None, error: str = "") -> None:
+        self.code = code
+        self.output = output
+        self.error = error
+
+
+class Dialect:
+    """What one host writes to its hooks, and how it is answered. `timeout` is in seconds, less than
+    the host's own limit unless its settings say otherwise; it runs the tool after that."""
+
+    host = ""
+    timeout = 0.0
+
+    def read(self, call: dict[str, Any]) -> HookCall:
+        """Return what a host wrote. Raises InvalidRequest."""
+        raise NotImplementedError
+
+    def answer(self, call: HookCall, verdict: Verdict) -> Said:
+        """Return what tells the host."""
+        raise NotImplementedError
+
+    def refuse(self, why: str) -> Said:
+        """Return what tells the host that nothing could be asked."""
+        return Said(BLOCKED, error=why)
+
+
+def text(values: dict[str, Any], name: str, *, needed: bool = False) -> str | None:
+    """Return a text member, None where there is none. Raises InvalidRequest."""
+    found = values.get(name)
+    if isinstance(found, str) and found:
+        return found
+    if found in (None, "") and not needed:
+        return None
+    raise InvalidRequest(f"the host's call has no usable {name}")
+
+
+def arguments(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a member that is an object. Raises InvalidRequest."""
+    found = values.get(name)
+    if not isinstance(found, dict):
+        raise InvalidRequest(f"the host's call has no usable {name}")
+    return found
+
+
+def name_session(key: str) -> str:
+    """Return the name of a session for a host's key of a conversation."""
+    if SESSION_NAME.fullmatch(key):
+        return key
+    return "=" + sha256_hex(key.encode("utf-8", "surrogatepass"))[:_KEY_CHARS]
+
+
+def fit(key: str) -> str:
+    """Return a host's id as one that the wire carries."""
+    return key if CALL_ID.fullmatch(key) else sha256_hex(key.encode("utf-8", "surrogatepass"))

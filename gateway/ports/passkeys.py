@@ -1,0 +1,77 @@
+"""Passkeys: a person's device proves, with a finger or a face, that it holds a key of theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.domain.records import Identity
+from gateway.wire.codec import JsonObject
+
+MOST_PASSKEYS = 20  # of one person
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passkey:
+    """One passkey of a person. `words` name the browser it was made in; times are in ms since the
+    epoch, `used` is 0 until it first was."""
+
+    id: str
+    words: str
+    made: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """That somebody is there who holds a passkey of a person, and agreed to one thing."""
+
+    identity: Identity
+    passkey: str
+
+
+class Proofs(Protocol):
+    """Asks a signed-in person to agree to one thing with a passkey, as a step-up does."""
+
+    async def begin_proof(self, session: str, about: str) -> JsonObject:
+        """Return the options for the browser's `navigator.credentials.get`. The challenge is made
+        of `about`, such as a request's digest and the decision, so that what is signed is good for
+        nothing else; it is for this session, once, for five minutes.
+
+        Raises Unauthorized for who is not signed in, InvalidRequest without a passkey.
+        """
+
+    async def check_proof(self, session: str, about: str, credential: JsonObject) -> Proof:
+        """Return who agreed to `about`. Raises Unauthorized for all that does not verify, with
+        another `about`, another session, or a second time; that is audited."""
+
+
+class Passkeys(Proofs, Protocol):
+    """The passkeys of people, and signing in with one."""
+
+    @property
+    def problem(self) -> str:
+        """Why there are none here, as a sentence; "" where there are."""
+
+    async def list_passkeys(self, session: str) -> list[Passkey]:
+        """Return the passkeys of the session's person, the newest last."""
+
+    async def begin_adding(self, session: str) -> JsonObject:
+        """Return the options for the browser's `navigator.credentials.create`."""
+
+    async def add(self, session: str, credential: JsonObject, *, device: str) -> None:
+        """Keep a passkey for the session's person. Raises Unauthorized for what does not verify,
+        Conflict when they have MOST_PASSKEYS."""
+
+    async def remove(self, session: str, passkey: str) -> bool:
+        """Forget a passkey of the session's own person; return whether there was one."""
+
+    async def begin_sign_in(self, browser: str, *, address: str) -> JsonObject:
+        """Return the options for signing in. `browser` is a secret that the browser keeps, and the
+        answer must come with. Raises Busy when an address asks too often."""
+
+    async def sign_in(
+        self, browser: str, credential: JsonObject, *, address: str, device: str
+    ) -> str:
+        """Return a session of whoever holds the passkey. Raises Unauthorized, and Busy when too
+        much was wrong."""

@@ -1,0 +1,239 @@
+"""Passkeys of people: made on the page Devices, used to sign in and to agree to one thing.
+
+A challenge is kept here, for one browser and one purpose, once and for five minutes. Whatever a
+browser answers is looked up under the person whom it is to prove, and refused unless the policy
+still knows them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from time import monotonic
+from typing import NoReturn
+
+from gateway.domain.clock import Clock
+from gateway.domain.failure_limit import FailureLimit
+from gateway.errors import Busy, Conflict, InvalidRequest, Unauthorized
+from gateway.ports.passkeys import Passkey, Proof
+from gateway.sign_in.passkey_checks import (
+    Site,
+    check_assertion,
+    check_creation,
+    find_site,
+    offer_assertion,
+    offer_creation,
+)
+from gateway.stores.browser_sessions import RedisLogins
+from gateway.stores.holders import Holder
+from gateway.stores.passkeys import KeptPasskey, RedisPasskeys
+from gateway.wire.codec import JsonObject
+
+_ADDING, _SIGNING_IN, _PROVING = "add", "sign in", "prove"
+_BEGUN_OF_ADDRESS = 60  # sign-ins that an address may begin in a minute
+_REFUSED = "this passkey was not accepted"
+
+
+class PersonPasskeys:
+    """A `gateway.ports.Passkeys`. For whom they are comes from `public_url`, as it is set."""
+
+    def __init__(
+        self, logins: RedisLogins, kept: RedisPasskeys, clock: Clock, public_url: str | None
+    ) -> None:
+        self._logins = logins
+        self._kept = kept
+        self._clock = clock
+        self._site = find_site(public_url)
+        self._begun = FailureLimit(now=monotonic, most=_BEGUN_OF_ADDRESS)
+        self._wrong = FailureLimit(now=monotonic)
+
+    @property
+    def problem(self) -> str:
+        """Why there are none here, as a sentence; "" where there are."""
+        return self._site if isinstance(self._site, str) else ""
+
+    def _find_site(self) -> Site:
+        if isinstance(self._site, str):
+            raise InvalidRequest(self._site)
+        return self._site
+
+    async def _find_holder(self, session: str) -> Holder:
+        holder = await self._logins.holder_of(session)
+        if holder is None:
+            raise Unauthorized("you are not signed in")
+        return holder
+
+    async def _load(self, holder: Holder) -> list[KeptPasskey]:
+        return await self._kept.load(await self._kept.stand(), holder.name)
+
+    async def list_passkeys(self, session: str) -> list[Passkey]:
+        """Return the passkeys of the session's person, the newest last."""
+        found = await self._load(await self._find_holder(session))
+        return [Passkey(id=one.id, words=one.words, made=one.made, used=one.used) for one in found]
+
+    async def begin_adding(self, session: str) -> JsonObject:
+        """Return the options for making a passkey. See `gateway.ports.Passkeys`."""
+        site, holder = self._find_site(), await self._find_holder(session)
+        challenge, known = secrets.token_bytes(32), await self._load(holder)
+        await self._kept.remember_challenge(_ADDING, session, challenge)
+        return await asyncio.to_thread(
+            offer_creation,
+            site,
+            challenge=challenge,
+            handle=self._handle(holder.name),
+            name=holder.name,
+            known=_ids(known),
+        )
+
+    async def add(self, session: str, credential: JsonObject, *, device: str) -> None:
+        """Keep a passkey for the session's person. See `gateway.ports.Passkeys`."""
+        site, holder = self._find_site(), await self._find_holder(session)
+        challenge = await self._kept.take_challenge(_ADDING, session)
+        try:
+            if challenge is None:
+                raise Unauthorized("this took too long, or was done already: begin again")
+            made = await asyncio.to_thread(check_creation, site, credential, challenge)
+        except Unauthorized as error:
+            await self._logins.note_refusal("new passkey", holder.name, str(error))
+            raise
+        passkey = KeptPasskey(
+            id=_written(made.id),
+            key=made.key,
+            words=device,
+            made=self._clock.now_ms(),
+            holder=holder,
+            count=made.signed,
+        )
+        if passkey.id in [one.id for one in await self._load(holder)]:
+            raise Conflict("this passkey is yours already")
+        await self._kept.keep(passkey)
+        await self._kept.note("passkey_added", data=_told(passkey, by=holder.name))
+
+    async def remove(self, session: str, passkey: str) -> bool:
+        """Forget a passkey of the session's own person; return whether there was one."""
+        holder = await self._find_holder(session)
+        found = next((one for one in await self._load(holder) if one.id == passkey), None)
+        if found is None or not await self._kept.forget(found):
+            return False
+        data = _told(found, by=holder.name)
+        await self._kept.note("passkey_removed", data=data, urgent=True)
+        return True
+
+    async def begin_sign_in(self, browser: str, *, address: str) -> JsonObject:
+        """Return the options for signing in. See `gateway.ports.Passkeys`."""
+        site = self._find_site()
+        if not self._begun.count(address):
+            raise Busy("too many sign-ins were begun here; try again in a minute")
+        challenge = secrets.token_bytes(32)
+        await self._kept.remember_challenge(_SIGNING_IN, browser, challenge)
+        return await asyncio.to_thread(offer_assertion, site, challenge=challenge)
+
+    async def sign_in(
+        self, browser: str, credential: JsonObject, *, address: str, device: str
+    ) -> str:
+        """Return a session of whoever holds the passkey. See `gateway.ports.Passkeys`."""
+        self._find_site()
+        challenge = await self._kept.take_challenge(_SIGNING_IN, browser)
+        if challenge is None:
+            await self._refuse(address, "no challenge of this browser waits", counts=True)
+        name = await self._find_name(_text(credential, "response", "userHandle"))
+        passkey = await self._find_passkey(name, credential)
+        if passkey is None:
+            await self._refuse(address, "no passkey of anybody's", counts=True)
+        if not await self._check(passkey, credential, challenge):
+            await self._refuse(address, f"it does not verify as one of {name}", counts=True)
+        return await self._logins.open(passkey.holder, way="passkey", device=device)
+
+    async def begin_proof(self, session: str, about: str) -> JsonObject:
+        """Return the options for agreeing to `about`. See `gateway.ports.Proofs`."""
+        site, holder = self._find_site(), await self._find_holder(session)
+        known = await self._load(holder)
+        if not known:
+            raise InvalidRequest("you have no passkey: make one under Devices first")
+        nonce = secrets.token_bytes(32)
+        await self._kept.remember_challenge(_PROVING, f"{session}\0{about}", nonce)
+        challenge = challenge_of(nonce, about)
+        return await asyncio.to_thread(
+            offer_assertion, site, challenge=challenge, known=_ids(known)
+        )
+
+    async def check_proof(self, session: str, about: str, credential: JsonObject) -> Proof:
+        """Return who agreed to `about`. See `gateway.ports.Proofs`."""
+        self._find_site()
+        holder = await self._find_holder(session)
+        nonce = await self._kept.take_challenge(_PROVING, f"{session}\0{about}")
+        if nonce is None:
+            await self._refuse(holder.name, "nothing of this session waits for a proof")
+        passkey = await self._find_passkey(holder.name, credential)
+        if passkey is None:
+            await self._refuse(holder.name, f"no passkey of {holder.name}")
+        if not await self._check(passkey, credential, challenge_of(nonce, about)):
+            await self._refuse(holder.name, "it does not verify")
+        return Proof(identity=holder.identity, passkey=passkey.id)
+
+    async def _check(self, passkey: KeptPasskey, credential: JsonObject, challenge: bytes) -> bool:
+        """Whether a passkey has signed this challenge, once more than before."""
+        try:
+            count = await asyncio.to_thread(
+                check_assertion,
+                self._find_site(),
+                credential,
+                challenge=challenge,
+                key=passkey.key,
+                count=passkey.count,
+            )
+        except Unauthorized:
+            return False
+        return await self._kept.count_use(passkey, count)
+
+    async def _refuse(self, address: str, why: str, *, counts: bool = False) -> NoReturn:
+        if counts and not self._wrong.count(address):
+            raise Busy("too many passkeys were wrong; try again in a minute")
+        await self._logins.note_refusal("passkey", address, why)
+        raise Unauthorized(_REFUSED)
+
+    async def _find_name(self, handle: str) -> str:
+        """Return the name whose passkeys say this of their person; "" for nobody's."""
+        names = (await self._kept.stand()).list_names()
+        return next((one for one in names if _written(self._handle(one)) == handle), "")
+
+    async def _find_passkey(self, name: str, credential: JsonObject) -> KeptPasskey | None:
+        wanted = _text(credential, "id")
+        if not name or not wanted:
+            return None
+        found = await self._kept.load(await self._kept.stand(), name)
+        return next((one for one in found if one.id == wanted), None)
+
+    def _handle(self, name: str) -> bytes:
+        """Return by what a device knows whose a passkey is: it says no name."""
+        return hashlib.sha256(f"passkeys\0{self._kept.namespace}\0{name}".encode()).digest()
+
+
+def challenge_of(nonce: bytes, about: str) -> bytes:
+    """Return the challenge that is signed to agree to one thing, and to nothing else."""
+    return hashlib.sha256(b"agw passkey proof\0" + nonce + b"\0" + about.encode()).digest()
+
+
+def _told(passkey: KeptPasskey, *, by: str) -> JsonObject:
+    """Return what the audit says of a passkey."""
+    name = passkey.holder.name
+    return {"person": name, "by": by, "on": passkey.words, "passkey": passkey.id[:12]}
+
+
+def _ids(passkeys: Sequence[KeptPasskey]) -> list[bytes]:
+    return [urlsafe_b64decode(one.id + "=" * (-len(one.id) % 4)) for one in passkeys]
+
+
+def _written(value: bytes) -> str:
+    """Return bytes as browsers write them."""
+    return urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def _text(found: object, *path: str) -> str:
+    """Return a text in what a browser sent; "" where there is none."""
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,87 @@
+"""What the Agent Approval Protocol needs kept beside requests and agents."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+
+from gateway.errors import Conflict, NotFound
+from gateway.stores.credentials import RedisCredentials
+from gateway.stores.requests import RedisStore
+from gateway.wire.codec import JsonObject
+
+_KEPT_SECONDS = 40 * 24 * 3600
+"""Longer than the longest life of a request and the week that the protocol asks for after it."""
+
+
+class RedisProtocolNotes:
+    """Notes beside the requests of one namespace; each is written once."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self._redis, self._keys = store.redis, store.keys
+
+    async def keep(self, request_id: str, name: str, value: str) -> str:
+        """Note something once; return what is noted, which may be of an earlier call."""
+        key = self._keys.of("aap", "request", request_id)
+        await self._redis.hsetnx(key, name, value)
+        await self._redis.expire(key, _KEPT_SECONDS)
+        kept: str | None = await self._redis.hget(key, name)
+        if kept is None:
+            raise NotFound("no such request")
+        return kept
+
+    async def load(self, request_id: str) -> dict[str, str]:
+        """Return all that is noted, nothing for a request of another way in."""
+        noted: dict[str, str] = await self._redis.hgetall(
+            self._keys.of("aap", "request", request_id)
+        )
+        return noted
+
+
+class RedisInstances:
+    """The protocol's instances of one namespace. `secret` is what their tokens are derived from."""
+
+    def __init__(self, store: RedisStore, credentials: RedisCredentials, secret: bytes) -> None:
+        self._redis, self._key = store.redis, store.keys.of("aap", "instances")
+        self._credentials = credentials
+        self._secret = secret
+
+    async def load(self, instance_id: str) -> JsonObject | None:
+        """Return what is kept of an instance, also of one that was deleted."""
+        row = await self._redis.hget(self._key, instance_id)
+        found: JsonObject | None = json.loads(row) if row else None
+        return found
+
+    async def save(self, instance_id: str, row: JsonObject, *, new: bool) -> None:
+        """Keep an instance; with `new`, only if none is there."""
+        text = json.dumps(row)
+        if new:
+            await self._redis.hsetnx(self._key, instance_id, text)
+        else:
+            await self._redis.hset(self._key, instance_id, text)
+
+    async def add_agent(self, instance_id: str, agent: str) -> str:
+        """Make the agent of an instance unless it is there; return its token. Raises Conflict when
+        another agent has the name."""
+        token = self._token_of(instance_id)
+        try:
+            await self._credentials.add_agent(agent, token=token)
+        except Conflict:
+            found = await self._credentials.authenticate(token)
+            if found is None or found.name != agent:
+                raise
+        return token
+
+    async def remove_agent(self, agent: str) -> None:
+        """Revoke the agent of an instance, if it is there."""
+        try:
+            await self._credentials.revoke_agent(agent)
+        except NotFound:
+            return
+
+    def _token_of(self, instance_id: str) -> str:
+        """Return the token of an instance, the same each time and on every replica."""
+        made = hmac.digest(self._secret, instance_id.encode(), "sha256")
+        named = hmac.digest(self._secret, b"key id " + instance_id.encode(), "sha256")
+        return f"agw_{named.hex()[:8]}_{base64.urlsafe_b64encode(made).decode().rstrip('=')}"

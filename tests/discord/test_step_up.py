@@ -1,0 +1,48 @@
+"""Discord asks for the number that is shown where the agent waits."""
+
+from __future__ import annotations
+
+from gateway.domain.records import Record
+from gateway.domain.risk_rules import RiskRule
+from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.models import RiskLevel, Status
+from tests.approvals.test_step_up import other_than
+from tests.discord.stage import Stage, private_text
+from tests.discord.town import Json
+
+RISKY = RiskRule(name="all", level=RiskLevel.HIGH, reason="everything is dangerous here")
+BY_NUMBER = RulesByRisk(high=LevelRules(step_up=(StepUp.NUMBER,)))
+
+
+async def asked(stage: Stage) -> tuple[Record, Json, str]:
+    """Return a dangerous request, its card, and its number."""
+    await stage.policy(stage.route(risk=BY_NUMBER), risks=(RISKY,))
+    record, card = await stage.asked()
+    return record, card, await stage.gateway.backend.store.number_of(record.id) or ""
+
+
+async def test_the_number_is_typed_in_the_modal_behind_the_full_view(stage: Stage) -> None:
+    """A wrong one is told in private; the right one approves, and the card says so."""
+    ann = stage.server.ann
+    record, card, number = await asked(stage)
+    await stage.shows(card, "Approving takes the number")
+    view = await stage.click(ann, card, "Review…")
+    opened = await stage.click(ann, view.private[0], "Approve…")
+    done = await ann.submit(opened, number=other_than(number))
+    assert "2 tries are left" in private_text(done)
+    assert not (await stage.core.requests.get(record.id)).final
+    opened = await stage.click(ann, view.private[0], "Approve…")
+    await ann.submit(opened, number=number)
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "confirmed by number")
+
+
+async def test_another_answer_that_takes_it_leads_to_the_inbox(stage: Stage) -> None:
+    """Words instead of running it decide nothing there."""
+    ann = stage.server.ann
+    record, card, _ = await asked(stage)
+    view = await stage.click(ann, card, "Respond instead…")
+    opened = await stage.click(ann, view.private[0], "Respond instead: I have read it")
+    done = await ann.submit(opened, result="done")
+    assert "It takes a step-up" in private_text(done)
+    assert (await stage.core.requests.get(record.id)).status is Status.PENDING

@@ -1,0 +1,224 @@
+"""The Agent Approval Protocol's own Python client and adapters, as they are published."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.cli.audit_forms import write_form
+from gateway.models import Execution
+from tests.api.replica import Replica
+from tests.hosts.conftest import Answer, environment, run
+
+pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
+
+COMMON = """
+import json, os, sys
+from agentapprovalprotocol import AsyncClient, AsyncGate, Call, Client, Gate
+URL, TOKEN = os.environ["GATEWAY_URL"] + "/aap", os.environ["GATEWAY_TOKEN"]
+ran = []
+
+def remove(path: str) -> str:
+    "Remove a file."
+    ran.append(path)
+    return f"removed {path}"
+"""
+
+GATE = """
+gate = Gate(Client(URL, TOKEN), timeout=os.environ.get("TIMEOUT", "5m"))
+with gate.guard(Call(key="run:1", tool="remove", arguments={"path": "a"}, reasoning="It is old.",
+                     context={"session_id": "s1", "n": 1.5})) as verdict:
+    print(remove("a") if verdict else verdict.reason, flush=True)
+again = gate.check(Call(key="run:1", tool="remove", arguments={"path": "a"}, reasoning="It is old.",
+                        context={"session_id": "s1", "n": 1.5}))
+print("again:", bool(again), again.reason)
+"""
+
+LANGGRAPH = """
+from agentapprovalprotocol.langgraph import ApprovalMiddleware
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+
+class Fake(GenericFakeChatModel):
+    def bind_tools(self, tools, **more):
+        return self
+
+call = {"name": "remove", "args": {"path": "a"}, "id": "c1"}
+model = Fake(messages=iter([AIMessage("It is old.", tool_calls=[call]), AIMessage("done")]))
+agent = create_agent(model, tools=[remove], middleware=[ApprovalMiddleware(URL, TOKEN)])
+told = agent.invoke({"messages": [("user", "remove a")]})["messages"]
+print(json.dumps([one.content for one in told]))
+"""
+
+PYDANTIC = """
+from agentapprovalprotocol.pydantic_ai import ApprovalCapability
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+def say(messages, info):
+    if len(messages) == 1:
+        return ModelResponse([ToolCallPart("remove", {"path": "a"}, "c1")])
+    return ModelResponse([TextPart(repr([part.content for part in messages[-1].parts]))])
+
+approvals = ApprovalCapability(URL, TOKEN)
+agent = Agent(FunctionModel(say), tools=[remove], capabilities=[approvals])
+print(agent.run_sync("remove a").output)
+"""
+
+OPENAI = """
+import asyncio
+from agents import Agent, ModelResponse, Runner, Usage, function_tool, set_tracing_disabled
+from agents.models.interface import Model
+from agentapprovalprotocol.openai_agents import Approvals
+from openai.types.responses import (
+    ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText,
+)
+set_tracing_disabled(True)
+
+class Scripted(Model):
+    async def get_response(self, system_instructions, input, *more, **names):
+        said = [one for one in input if isinstance(one, dict)
+                and one.get("type") == "function_call_output"]
+        if said:
+            text = ResponseOutputText(text=str(said[-1]["output"]), type="output_text",
+                                      annotations=[])
+            output = [ResponseOutputMessage(id="m", content=[text], role="assistant",
+                                            status="completed", type="message")]
+        else:
+            output = [ResponseFunctionToolCall(arguments='{"path": "a"}', call_id="c1",
+                                               name="remove", type="function_call")]
+        return ModelResponse(output=output, usage=Usage(), response_id=None)
+
+    async def stream_response(self, *more, **names):
+        raise NotImplementedError
+        yield
+
+approvals = Approvals(URL, TOKEN)
+agent = approvals.protect(Agent(name="a", model=Scripted(), tools=[function_tool(remove)]))
+print(asyncio.run(Runner.run(agent, "remove a")).final_output)
+"""
+
+RAN = "\nprint('ran', json.dumps(ran))\n"
+
+
+@pytest.fixture
+def start(gate: Replica, installed: Path, tmp_path: Path) -> Any:
+    """Return what starts a program of the client's in its own environment."""
+
+    def start(program: str, **more: str) -> asyncio.Task[tuple[int, str]]:
+        env = environment(gate, tmp_path, **more)
+        words = (str(installed / "bin" / "python"), "-W", "ignore", "-c", COMMON + program + RAN)
+        return asyncio.create_task(run(*words, env=env, cwd=tmp_path))
+
+    return start
+
+
+PROGRAMS = pytest.mark.parametrize(
+    "program", [GATE, LANGGRAPH, PYDANTIC, OPENAI], ids=["gate", "langgraph", "pydantic", "openai"]
+)
+
+
+@PROGRAMS
+async def test_an_approved_call_runs_once(
+    start: Any, gate: Replica, answer: Answer, program: str
+) -> None:
+    """Through the published client and each adapter; that it succeeded is on the record."""
+    program_ends = start(program)
+    record = await answer()
+    code, said = await program_ends
+    assert code == 0, said
+    assert 'ran ["a"]' in said
+    assert "removed a" in said
+    assert record.request.arguments == {"path": "a"}
+    kept = await gate.store.load(record.id)
+    assert kept is not None and kept.report is not None
+    assert kept.report.execution is Execution.SUCCEEDED
+    assert len(kept.consumers) == 1
+    if program is GATE:
+        assert "again: False This approved call was already attempted" in said
+
+
+@PROGRAMS
+async def test_a_denied_call_does_not_run(start: Any, answer: Answer, program: str) -> None:
+    """The model reads that a reviewer denied it, with the words."""
+    program_ends = start(program)
+    await answer("deny", message="the other one")
+    code, said = await program_ends
+    assert code == 0, said
+    assert "ran []" in said
+    assert "the other one" in said
+
+
+async def test_an_expired_and_a_refused_call_do_not_run(start: Any, gate: Replica) -> None:
+    """Nobody answered; nobody may ask."""
+    code, said = await start(GATE, TIMEOUT="1s")
+    assert (code, "ran []" in said) == (0, True), said
+    assert "expired" in said or "not obtained in time" in said
+    code, said = await start(GATE, GATEWAY_TOKEN="agw_agent1_wrong")
+    assert (code, "ran []" in said) == (0, True), said
+    assert "refused this agent's credential" in said
+
+
+async def test_a_paused_run_goes_on_in_another_process(
+    start: Any, gate: Replica, answer: Answer
+) -> None:
+    """The first process leaves without an answer; the second finds the same request, and nobody is
+    asked twice."""
+    paused = """
+gate = Gate(Client(URL, TOKEN), mode="async")
+with gate.guard(Call(key="run:1", tool="remove", arguments={"path": "a"})) as verdict:
+    print(type(verdict).__name__)
+    if verdict:
+        remove("a")
+"""
+    code, said = await start(paused)
+    assert (code, said) == (0, "Pending\nran []\n")
+    record = await answer()
+    code, said = await start(paused)
+    assert (code, said) == (0, 'Allow\nran ["a"]\n')
+    kept = await gate.store.load(record.id)
+    assert kept is not None and len(kept.consumers) == 1
+    assert await gate.store.count_pending() == 0
+
+
+CHECKS = """
+import json, sys
+from aais.core import ApprovalStore, validate
+
+store = ApprovalStore()
+for line in open(sys.argv[1]):
+    envelope = validate(json.loads(line))
+    if envelope["type"] == "approval.requested":
+        store.add(envelope)
+print("valid", len(store.pending))
+"""
+
+
+async def test_the_exports_are_read_by_the_packages_of_their_forms(
+    start: Any, gate: Replica, answer: Answer, installed: Path, tmp_path: Path
+) -> None:
+    """`agent-approval-interchange` validates every envelope, and `agentack check` passes the trace
+    of a run whose calls were approved, denied and run, without any mapping by hand."""
+    for action, ran in (("approve", '["a"]'), ("deny", "[]")):
+        program = start(GATE.replace("run:1", f"run:{action}"))
+        await answer(action)
+        code, said = await program
+        assert code == 0 and f"ran {ran}" in said, said
+    for form in ("interchange", "trace"):
+        lines = [line async for line in write_form(gate.store, form)]
+        (tmp_path / form).write_text("".join(f"{line}\n" for line in lines))
+    bin_, env = installed / "bin", environment(gate, tmp_path)
+    words = (str(bin_ / "python"), "-c", CHECKS, str(tmp_path / "interchange"))
+    assert await run(*words, env=env, cwd=tmp_path) == (0, "valid 2\n")
+    check = (str(bin_ / "agentack"), "check")
+    code, said = await run(*check, str(tmp_path / "trace"), env=env, cwd=tmp_path)
+    assert (code, "PASS" in said) == (0, True), said
+    tampered = (tmp_path / "trace").read_text().replace('"path": "a"', '"path": "b"', 1)
+    (tmp_path / "tampered").write_text(tampered)
+    code, said = await run(*check, str(tmp_path / "tampered"), env=env, cwd=tmp_path)
+    assert code == 1, "what was proposed and what was presented differ: it must be noticed"

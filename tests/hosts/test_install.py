@@ -1,0 +1,322 @@
+"""`gateway install`: what it writes into each host's settings, takes out again, and proves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.doctor.hosts import check_hosts
+from gateway.domain.records import Query
+from gateway.integrations import check_installed, install
+from gateway.integrations.host_plans import PLANS, Wish
+from gateway.models import Reason
+from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, Replica
+
+HOSTS = sorted(PLANS)
+WITH_HOOKS = sorted(set(PLANS) - {"opencode"})
+PROGRAM = f"{sys.executable} -m gateway.integrations"
+BEFORE = """{
+\t"model": "opus",
+\t"hooks": {"PreToolUse": [{"matcher": "Read", "hooks": [1, {}]}]},
+\t"é": null
+}"""
+"""Tabs, values that we do not know, and no line end after the last line."""
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a scratch home, whose project is its folder `work`."""
+    for name in ("GATEWAY_URL", "GATEWAY_TOKEN", "CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GATEWAY_DATA_DIR", str(tmp_path / "state"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path
+
+
+@pytest.fixture
+def run(home: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return what runs the command: its exit code, and what it printed and said."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = install.main(words)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def settings(host: str, home: Path, scope: str | None = None) -> Path:
+    """Return the file of a host."""
+    plan = PLANS[host]
+    return plan.path(scope or next(iter(plan.folders)), home, home / "work", {})
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_in_both_directions_it_leaves_a_home_as_it_was(run: Run, home: Path, host: str) -> None:
+    """Installed twice it is there once; taken out, not even a file is left."""
+    path = settings(host, home)
+    assert run(host, "--yes")[0] == 0
+    written = path.read_text()
+    code, out, err = run(host, "--yes")
+    assert (code, out, path.read_text()) == (0, "", written)
+    assert "has it already" in err
+    code, out, _ = run(host, "--undo", "--yes")
+    assert code == 0
+    assert f"-{written.splitlines()[1]}" in out
+    assert not path.exists()
+    assert "nothing of ours" in run(host, "--undo", "--yes")[2]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_else_stands_there_stays(run: Run, home: Path, host: str) -> None:
+    """In its order, and taken out again it is the same byte by byte."""
+    path = settings(host, home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(BEFORE)
+    path.chmod(0o600)
+    assert run(host, "--yes")[0] == 0
+    now = json.loads(path.read_text())
+    assert list(now)[:3] == ["model", "hooks", "é"]
+    assert now["hooks"]["PreToolUse"][0] == {"matcher": "Read", "hooks": [1, {}]}
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert run(host, "--wait", "30", "--yes")[0] == 0
+    assert run(host, "--undo", "--yes")[0] == 0
+    assert path.read_text() == BEFORE
+
+
+@pytest.mark.parametrize("host", WITH_HOOKS)
+def test_what_others_wrote_since_stays_too(run: Run, home: Path, host: str) -> None:
+    """Only our entries are taken out."""
+    path = settings(host, home)
+    assert run(host, "--yes")[0] == 0
+    path.write_text(json.dumps({**json.loads(path.read_text()), "theirs": {"a": 1}}))
+    assert run(host, "--undo", "--yes")[0] == 0
+    left = json.loads(path.read_text())
+    assert left.pop("version", 1) == 1
+    assert left == {"theirs": {"a": 1}}
+
+
+def test_nobody_guesses_what_opencode_allowed_before(run: Run, home: Path) -> None:
+    """Taking out an `ask` that was there before would let tools run unasked."""
+    path = settings("opencode", home)
+    assert run("opencode", "--yes")[0] == 0
+    path.write_text(json.dumps({**json.loads(path.read_text()), "theirs": 1}))
+    before = path.read_text()
+    code, _, err = run("opencode", "--undo", "--yes")
+    assert code == 2
+    assert "yourself" in err
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("broken", ["{", "[]", "// a remark\n{}", '{"a": 1, "a": 2}', "\ufeff{}"])
+def test_a_file_that_is_not_valid_json_stays_untouched(
+    run: Run, home: Path, host: str, broken: str
+) -> None:
+    """The host may read it otherwise than we do."""
+    path = settings(host, home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(broken)
+    for more in ((), ("--undo",)):
+        code, out, err = run(host, "--yes", *more)
+        assert (code, out) == (2, "")
+        assert "nothing was written" in err
+        assert path.read_text() == broken
+
+
+@pytest.mark.parametrize("wrong", [{"hooks": []}, {"hooks": {"PreToolUse": {}}}])
+def test_settings_of_another_shape_stay_untouched(run: Run, home: Path, wrong: Any) -> None:
+    """They are not ours to repair."""
+    path = settings("claude-code", home)
+    path.parent.mkdir()
+    path.write_text(json.dumps(wrong))
+    assert run("claude-code", "--yes")[0] == 2
+    assert json.loads(path.read_text()) == wrong
+
+
+def test_nothing_is_written_unasked(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change is shown; without a terminal and without --yes nobody agreed to it."""
+    code, out, err = run("codex")
+    assert code == 1
+    assert "gateway hook codex" in out.replace("/gateway", "gateway")
+    assert "nothing was written" in err
+    assert not settings("codex", home).exists()
+    for typed, written in (("n\n", False), ("y\n", True)):
+        monkeypatch.setattr("sys.stdin", _Terminal(typed))
+        assert run("codex")[0] == (0 if written else 1)
+        assert settings("codex", home).exists() is written
+
+
+class _Terminal:
+    def __init__(self, typed: str) -> None:
+        self._typed = typed
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        return self._typed
+
+
+def test_a_link_to_the_settings_stays_a_link(run: Run, home: Path) -> None:
+    """Many keep their settings elsewhere, and link to them."""
+    path = settings("codex", home)
+    path.parent.mkdir()
+    (home / "dotfiles.json").write_text("{}\n")
+    path.symlink_to(home / "dotfiles.json")
+    assert run("codex", "--yes")[0] == 0
+    assert path.is_symlink()
+    assert "hook codex" in (home / "dotfiles.json").read_text()
+
+
+def test_what_is_shared_names_no_path_of_this_machine(run: Run, home: Path) -> None:
+    """The settings of a project are other people's too."""
+    assert run("claude-code", "--scope", "project", "--yes")[0] == 0
+    text = settings("claude-code", home, "project").read_text()
+    assert '"gateway hook claude-code' in text
+    assert str(home) not in text
+    code, _, err = run("copilot", "--scope", "user")
+    assert code == 2
+    assert "no settings of scope user" in err
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [("gemini", ("--profile", "relay")), ("codex", ("--defer",))],
+)
+def test_what_a_host_cannot_do_is_refused(run: Run, host: str, words: tuple[str, ...]) -> None:
+    """It would stand there, and gate nothing."""
+    assert run(host, *words, "--yes")[0] == 2
+
+
+@pytest.mark.parametrize("host", WITH_HOOKS)
+def test_our_deadline_is_shorter_than_the_hosts(host: str) -> None:
+    """After its own the host runs the tool; and a hook that fails blocks."""
+    plan = PLANS[host]
+    values = plan.add({}, Wish(program=PROGRAM, wait=30))
+    (entry,) = plan.entries(values)
+    assert (entry.timeout, entry.blocks) == (90, True)
+    assert list(check_installed.find_problems(plan, values)) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda hook: hook.pop("timeout"), "no timeout is set"),
+        (lambda hook: hook.update(timeout=30), "not longer than the hook's"),
+        (lambda hook: hook.pop("onFailure"), "a failure of the hook would not block"),
+        (
+            lambda hook: hook.update(command=hook["command"].replace("|| exit 2", "")),
+            "a failure of the hook would not block",
+        ),
+        (
+            lambda hook: hook.update(command="/nowhere/gateway hook claude-code --timeout 5"),
+            "/nowhere/gateway is not found",
+        ),
+    ],
+)
+def test_the_check_says_why_a_hook_would_not_gate(
+    spoil: Callable[[dict[str, Any]], Any], says: str
+) -> None:
+    """Each of these lets Claude Code run a tool that nobody approved."""
+    plan = PLANS["claude-code"]
+    values = plan.add({}, Wish(program=PROGRAM, wait=30))
+    spoil(values["hooks"]["PreToolUse"][0]["hooks"][0])
+    assert any(says in one for one in check_installed.find_problems(plan, values))
+
+
+@pytest.mark.parametrize(
+    ("profile", "more", "says"),
+    [
+        ("enforce", {"disableAllHooks": True}, "no hook is asked"),
+        ("relay", {"permissions": {"defaultMode": "bypassPermissions"}}, "asks nobody"),
+    ],
+)
+def test_the_check_knows_what_passes_by_a_hook(profile: str, more: Any, says: str) -> None:
+    """And a home without a hook, and one that has it twice."""
+    plan = PLANS["claude-code"]
+    wish = Wish(program=PROGRAM, profile=profile)
+    values = {**plan.add({}, wish), **more}
+    assert any(says in one for one in check_installed.find_problems(plan, values))
+    assert "no hook of ours" in next(check_installed.find_problems(plan, {}))
+    twice = plan.add({}, Wish(program=PROGRAM))
+    twice["hooks"]["PreToolUse"] *= 2
+    assert any("twice" in one for one in check_installed.find_problems(plan, twice))
+
+
+async def checked(run: Run, host: str, gate: Replica, patch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """Install and check a host in a scratch home; return the exit code and what was printed."""
+    for name, said in (
+        ("GATEWAY_URL", gate.url),
+        ("GATEWAY_TOKEN", AGENT_TOKEN),
+        ("GATEWAY_AGENT", "agent1"),
+        ("PATH", "/usr/bin:/bin"),
+    ):
+        patch.setenv(name, said)
+    assert (await asyncio.to_thread(run, host, "--yes"))[0] == 0
+    code, out, err = await asyncio.to_thread(run, host, "--check")
+    return code, out + err
+
+
+@pytest.mark.parametrize("host", sorted({*WITH_HOOKS} - {"copilot"}))
+async def test_the_check_proves_that_a_call_is_held_and_denied(
+    run: Run, host: str, gate: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the very command that stands in the settings."""
+    monkeypatch.setenv("GATEWAY_APPROVER_TOKEN", ANN_TOKEN)
+    code, said = await checked(run, host, gate, monkeypatch)
+    assert code == 0, said
+    assert "a harmless call was held, denied by you, and blocked" in said
+    (record,) = (await gate.core.requests.page(Query(final=True))).items
+    assert record.decision is not None
+    assert record.decision.reason is Reason.PERSON
+
+
+async def test_who_may_not_decide_withdraws_it(
+    run: Run, gate: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook has to block then as well."""
+    code, said = await checked(run, "codex", gate, monkeypatch)
+    assert code == 0, said
+    assert "held, withdrawn, and blocked" in said
+
+
+async def test_a_hook_that_lets_it_run_is_found_out(
+    run: Run, home: Path, gate: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the settings say."""
+    assert (await checked(run, "codex", gate, monkeypatch))[0] == 0
+    path = settings("codex", home)
+    lets = home / "gateway"
+    lets.write_text("#!/bin/sh\ncat >/dev/null\n")
+    lets.chmod(0o755)
+    values = json.loads(path.read_text())
+    hook = values["hooks"]["PreToolUse"][0]["hooks"][0]
+    hook["command"] = f"{lets} hook codex --timeout 5 || exit 2"
+    path.write_text(json.dumps(values))
+    code, out, err = await asyncio.to_thread(run, "codex", "--check")
+    assert code == 1, out + err
+    assert "the call was not held" in out
+
+
+def test_doctor_looks_at_what_is_installed(run: Run, home: Path) -> None:
+    """Only where there is a hook of ours, and it says what is wrong with it."""
+    assert check_hosts(home) == []
+    assert run("claude-code", "--yes")[0] == 0
+    ((name, finding),) = check_hosts(home)
+    assert (name, finding.result) == ("claude-code", "ok")
+    path = settings("claude-code", home)
+    path.write_text(path.read_text().replace('"block"', '"go on"'))
+    assert check_hosts(home)[0][1].result == "fail"
+    path.write_text("{")
+    assert check_hosts(home)[0][1].result == "warn"

@@ -1,0 +1,1 @@
+"""Ways to sign in besides a link."""

@@ -1,0 +1,53 @@
+"""Slack asks for the number that is shown where the agent waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.domain.records import Record
+from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.models import Status
+from tests.approvals.test_step_up import other_than
+from tests.slack.counterpart.state import Message
+from tests.slack.office import HIGH, ROUTE, Office, form, put_in_force
+
+BY_NUMBER = RulesByRisk(high=LevelRules(step_up=(StepUp.NUMBER,)))
+LABEL = "The number that is shown where the agent waits"
+
+
+async def asked(office: Office) -> tuple[Record, Message, str]:
+    """Return a dangerous request, its card, and its number."""
+    await put_in_force(office.world, replace(ROUTE, risk=BY_NUMBER))
+    record, message = await office.asked(risk=HIGH)
+    return record, message, await office.world.store.number_of(record.id) or ""
+
+
+async def test_the_number_is_typed_in_the_form_behind_the_full_view(office: Office) -> None:
+    """A wrong one is told below its field; the right one approves, and the card says so."""
+    record, message, number = await asked(office)
+    await office.card_says(message, "Approving takes the number")
+    await office.ann.click(message, "Review…")
+    await office.slack.until(lambda: "Approve…" in office.modal_buttons(office.ann))
+    await office.ann.click_modal("Approve…")
+    await form(office.ann, "number")
+    office.ann.fill(LABEL, other_than(number))
+    await office.ann.submit()
+    assert "2 tries are left" in office.ann.modal.view["errors"]["text"]
+    office.ann.fill(LABEL, number)
+    await office.ann.submit()
+    assert (await office.ended(record)).status is Status.APPROVED
+    await office.card_says(message, "confirmed by number")
+
+
+async def test_another_answer_that_takes_it_leads_to_the_inbox(office: Office) -> None:
+    """An edit into danger decides nothing there."""
+    await put_in_force(office.world, replace(ROUTE, risk=BY_NUMBER))
+    record, message, _ = await asked(office)
+    await office.ann.click(message, "Review…")
+    await office.slack.until(lambda: "Approve…" in office.modal_buttons(office.ann))
+    await office.ann.more(message, "Respond instead…")
+    await form(office.ann, "respond")
+    office.ann.fill("Result, given to the agent instead of running it", "done")
+    await office.ann.submit()
+    assert "It takes a step-up" in office.modal_says(office.ann)
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING

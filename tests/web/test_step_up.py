@@ -1,0 +1,81 @@
+"""The inbox asks for the number that is shown where the agent waits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gateway.domain.records import Record
+from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.models import Risk, RiskLevel, Status
+from tests.approvals.test_step_up import other_than
+from tests.web.chromium import Page
+from tests.web.inbox import COMMAND, Inbox, card
+
+pytestmark = [pytest.mark.browser]
+
+DANGEROUS = {**COMMAND, "risk": Risk(level=RiskLevel.HIGH, reasons=("touches prod",))}
+FIELD = "[data-key=number]"
+SAYS = "{card}.textContent.includes({words})"
+
+
+async def asked(box: Inbox, *ways: StepUp) -> tuple[Record, str]:
+    """Return a dangerous request and its number, under a route that takes one of these."""
+    await box.route(risk=RulesByRisk(high=LevelRules(step_up=ways)))
+    record = await box.ask(**DANGEROUS)
+    number = await box.gateway.backend.store.number_of(record.id)
+    return record, number or ""
+
+
+async def says(page: Page, record: Record, words: str) -> None:
+    """Return once the card says this."""
+    await page.until(SAYS.format(card=card(record), words=json.dumps(words)))
+
+
+async def test_the_number_is_asked_for_and_a_wrong_one_is_told(box: Inbox, page: Page) -> None:
+    """Two taps and three digits; a wrong one says how many tries are left, and the field is empty
+    again; what was decided says how it was confirmed."""
+    record, number = await asked(box, StepUp.NUMBER)
+    await says(page, record, "Approving takes the number that is shown where the agent waits.")
+    await page.press("Approve", card(record))
+    await page.fill(FIELD, other_than(number))
+    await page.press("Yes, approve")
+    await says(page, record, "2 tries are left")
+    await page.press("Approve", card(record))
+    assert await page.until(f"document.querySelector('{FIELD}')") is not None
+    assert await page.evaluate(f"document.querySelector('{FIELD}').value") == ""
+    await page.fill(FIELD, number)
+    await page.press("Yes, approve")
+    await says(page, record, "approved by ann, confirmed by number")
+    assert (await box.get(record)).status is Status.APPROVED
+
+
+async def test_an_empty_number_approves_only_where_a_second_person_may(
+    box: Inbox, page: Page
+) -> None:
+    """Without the number nothing is decided; beside the other way it is the first of two votes."""
+    record, _ = await asked(box, StepUp.NUMBER)
+    await says(page, record, "Approving takes")
+    await page.press("Approve", card(record))
+    await page.press("Yes, approve")
+    await says(page, record, "type the number that is shown where deployer waits")
+    either, _ = await asked(box, StepUp.NUMBER, StepUp.PERSON)
+    await says(page, either, "or a second person")
+    await page.press("Approve", card(either))
+    await says(page, either, "Without it, somebody else must approve this, too.")
+    await page.press("Yes, approve", card(either))
+    await says(page, either, "You approved; waits for 1 more: bob")
+
+
+async def test_an_edit_into_danger_asks_for_the_number(box: Inbox, page: Page) -> None:
+    """When the gateway says that the edited call takes it, the field stands beside the changes."""
+    record, number = await asked(box, StepUp.NUMBER)
+    await page.press("Edit", card(record))
+    await page.fill("[data-key=edit]", '{"command": "make deploy"}')
+    await page.press("Show the changes")
+    await page.fill(FIELD, number)
+    await page.press("Approve with these changes")
+    await page.until(f"{card(record)}.classList.contains('approved')")
+    after = await box.get(record)
+    assert (after.arguments, after.status) == ({"command": "make deploy"}, Status.APPROVED)
