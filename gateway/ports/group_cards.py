@@ -59,15 +59,18 @@ def is_of_group(record: Record, other: Record) -> bool:
     return one.group is None or one.group == two.group
 
 
-def group_card_of(records: Sequence[Record], *, chars: int, reader: str = "") -> GroupCard:
-    """Return the card of a group, with so many characters for what would run in all of it."""
+def group_card_of(
+    records: Sequence[Record], *, chars: int, each: int, reader: str = ""
+) -> GroupCard:
+    """Return the card of a group, with so many characters for what would run in all of it, and in
+    each: no more than its own card has room for."""
     ordered = sorted(records, key=lambda one: (one.created, one.id))
     items: list[Card] = []
     for record in ordered[:MOST_TOGETHER]:
-        card = card_of(record, lines=_LINES, chars=chars, reader=reader)
+        card = card_of(record, lines=_LINES, chars=min(chars, each), reader=reader)
         size = sum(len(block.text.text) for block in card.blocks)
-        if items and (size > chars or not card.complete):
-            break
+        if not card.complete:
+            continue
         items.append(card)
         chars -= size
     return GroupCard(title=_title(ordered), items=tuple(items), more=len(ordered) - len(items))
