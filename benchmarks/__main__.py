@@ -18,6 +18,7 @@ from benchmarks.inbox import inbox
 from benchmarks.intake import intake
 from benchmarks.many_waiters import many_waiters
 from benchmarks.memory import memory
+from benchmarks.paint import paint
 from benchmarks.processes import start_up
 from benchmarks.remembered import grants
 from benchmarks.replicas import replicas
@@ -31,6 +32,7 @@ PHASES = (
     click_to_wake,
     discord_click_to_wake,
     inbox,
+    paint,
     convergence,
     slack_click_to_wake,
     slack_burst,

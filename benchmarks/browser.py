@@ -43,7 +43,7 @@ class Browser:
     async def list(self) -> JsonObject:
         """Fetch the first page of pending requests; return its time, rows and size."""
         began = monotonic_ns()
-        answer = self._ask("GET", "requests")
+        answer = self._ask("GET", "queue?side=all")
         took = monotonic_ns() - began
         return {"ns": took, "rows": len(answer["items"]), "bytes": len(json.dumps(answer))}
 

@@ -18,10 +18,16 @@ from adapters.discord.custom_ids import PLATFORM, DiscordButton
 from adapters.discord.forms import check_plan
 from adapters.discord.full_view import FullViewPages
 from adapters.discord.grant_cards import KillSwitchActions
-from adapters.discord.identities import read_identity, refuse_stranger, refuse_unfit
+from adapters.discord.identities import (
+    find_objection,
+    read_identity,
+    refuse_stranger,
+    refuse_unfit,
+)
 from adapters.discord.markup import clip, escape_line
 from adapters.discord.remember import RememberDialog
 from adapters.discord.responses import InteractionReply, build_private_reply
+from gateway.errors import Unauthorized
 from gateway.models import Action
 from gateway.ports import (
     ANOTHER_PLAN,
@@ -72,6 +78,7 @@ DEFINITIONS: list[JsonObject] = [
         ],
     },
     {"name": "grants", "description": "What is remembered", "options": []},
+    {"name": "inbox", "description": "A link that signs you in to the inbox", "options": []},
     {"name": "stop-all", "description": "Deny everything, or allow again: admins", "options": []},
     {
         "name": "revoke",
@@ -143,6 +150,8 @@ class DiscordCommands:
         match name:
             case "grants":
                 return await self._remembering.list_grants(interaction)
+            case "inbox":
+                return await self._make_login_link(interaction)
             case "stop-all":
                 return await self._operating.show_state(interaction)
             case "revoke":
@@ -195,6 +204,15 @@ class DiscordCommands:
         view.add_item(ui.TextDisplay("\n".join(lines)[:3900])).add_item(ui.ActionRow(menu))
         view.stop()
         return InteractionReply(MessageContent(view))
+
+    async def _make_login_link(self, interaction: discord.Interaction) -> InteractionReply:
+        """Return a button that only the caller sees."""
+        if why := find_objection(interaction):
+            raise Unauthorized(why)
+        made = await self._desk.links.make(read_identity(interaction))
+        name = escape_line(made.name, _LINE)
+        says = f"This signs you in to the inbox as {name}: once, in {made.minutes} minutes."
+        return build_private_reply(says, made.url)
 
     async def _show_for_approval(
         self, interaction: discord.Interaction, record: Record

@@ -20,6 +20,7 @@ from adapters.slack.card_blocks import (
     label,
     label_pairs,
     line,
+    link,
     moment,
     one_line,
     ours,
@@ -59,6 +60,7 @@ HELP = (
     "/approvals approve ID: at once by a whole id that nobody edited; otherwise it is shown first\n"
     "/approvals deny ID reason\n"
     "/approvals grants: remembered decisions that you may revoke\n"
+    "/approvals login: a link that signs you in to the inbox\n"
     "/approvals revoke ID, or revoke session AGENT NAME, or revoke all\n"
     "IDs may be shortened to their first characters."
 )
@@ -95,11 +97,24 @@ class SlackCommands:
             await self._deny(workspace, did, name, words_after.strip(), reply)
         elif verb == "grants":
             await self._list_grants(workspace, did, reply)
+        elif verb == "login":
+            await self._make_login_link(workspace, did, reply)
         elif verb == "revoke":
             identity = await self._rights.identify_caller(workspace, did.actor)
             await reply.tell(await self._operating.revoke(identity, rest.strip()))
         else:
             await reply.tell(HELP)
+
+    async def _make_login_link(
+        self, workspace: Workspace, did: Interaction, reply: PrivateReply
+    ) -> None:
+        """Reply with a button that only the caller sees; the text, which a notification may show,
+        names no link."""
+        identity = await self._rights.identify_caller(workspace, did.actor)
+        made = await self._desk.links.make(identity)
+        says = f"This signs you in to the inbox as {made.name}: once, in {made.minutes} minutes."
+        press = link("Sign in to the inbox", Act.OPEN, made.url)
+        await reply.tell(says, blocks=[context(plain(says)), row("login", press)])
 
     async def _list_grants(
         self, workspace: Workspace, did: Interaction, reply: PrivateReply

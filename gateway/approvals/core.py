@@ -30,7 +30,7 @@ from gateway.policy.allow_deny_rules import rule_links
 from gateway.policy.chain import Chain
 from gateway.policy.decider import Decider
 from gateway.policy.grant_deciders import GrantBook, GrantStore
-from gateway.ports import Desk, Feed
+from gateway.ports import Desk, Feed, LoginLinks
 from gateway.ports.blocks import CardSizes
 from gateway.ports.outgoing import Notes, Outbox
 from gateway.ports.proven_masks import MaskProofs
@@ -89,9 +89,9 @@ class Core:
         self.tools = ToolDeclarations(store, writer)
         self.operator = OperatorDesk(store, writer, held, self.reporting, self.health)
 
-    def desk(self, notes: Notes, *, inbox: str = "") -> Desk:
-        """Return what an adapter works at; the notes are its own, `inbox` is where people open the
-        inbox."""
+    def desk(self, notes: Notes, links: LoginLinks, *, inbox: str = "") -> Desk:
+        """Return what an adapter works at; notes and links are its own, `inbox` is where people
+        open the inbox."""
         return Desk(
             requests=self.requests,
             queue=self.queue,
@@ -104,5 +104,6 @@ class Core:
             feed=self.feed,
             notes=notes,
             sizes=self.sizes,
+            links=links,
             inbox=inbox,
         )

@@ -95,7 +95,14 @@ from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, peop
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
 from gateway.ports.heads import Head, head_of
 from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
-from gateway.ports.logins import LONGEST_SECONDS, Device, Logins
+from gateway.ports.logins import (
+    CHAT_LINK_SECONDS,
+    LONGEST_SECONDS,
+    Device,
+    LoginLink,
+    LoginLinks,
+    Logins,
+)
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
@@ -146,6 +153,7 @@ from gateway.wire.identifiers import REQUEST_ID
 
 __all__ = [
     "ANOTHER_PLAN",
+    "CHAT_LINK_SECONDS",
     "DENIALS",
     "FAIL",
     "HIDDEN",
@@ -208,6 +216,8 @@ __all__ = [
     "KillSwitch",
     "Limited",
     "Lists",
+    "LoginLink",
+    "LoginLinks",
     "Logins",
     "MessageRef",
     "Notes",

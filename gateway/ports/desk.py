@@ -30,6 +30,7 @@ from gateway.ports.blocks import CardSizes
 from gateway.ports.grant_cards import GrantCard
 from gateway.ports.grants_by_hand import HandCalls
 from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
+from gateway.ports.logins import LoginLinks
 from gateway.ports.outgoing import Notes
 from gateway.ports.passkeys import Prove
 from gateway.ports.words import KillSwitch
@@ -267,7 +268,8 @@ class ToolCalls(Protocol):
 class Desk:
     """What an adapter works at. `notes` are what it keeps for itself, shared by its replicas;
     `feed` tells what happens, from all replicas of the gateway. `sizes` knows which cards show all
-    that would run. `inbox` is its address as people open it, "" where nobody said it."""
+    that would run. `links` sign people in to the inbox; `inbox` is its address as people open it,
+    "" where nobody said it."""
 
     requests: RequestCalls
     queue: QueueCalls
@@ -280,6 +282,7 @@ class Desk:
     feed: Feed
     notes: Notes
     sizes: CardSizes
+    links: LoginLinks
     inbox: str = ""
 
     def address_of(self, request_id: str) -> str:

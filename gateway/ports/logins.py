@@ -29,6 +29,30 @@ class Device:
     current: bool = False
 
 
+CHAT_LINK_SECONDS = 300
+"""How long a link works that somebody asked for in a chat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginLink:
+    """A link that signs `name` in, once, within so many minutes. It is shown to them alone."""
+
+    url: str
+    name: str
+    minutes: int
+
+
+class LoginLinks(Protocol):
+    """Makes links for people whom an adapter's platform has verified."""
+
+    async def make(self, identity: Identity) -> LoginLink:
+        """Return a link to the inbox for whoever this identity is; that is audited.
+
+        Raises Unauthorized for whom neither a person of the policy nor a route names, Busy for who
+        asks too often, InvalidRequest where the inbox has no address.
+        """
+
+
 class Logins(Protocol):
     """Browser logins: a one-time code becomes a session, a session names an identity."""
 

@@ -25,6 +25,8 @@ from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.ports import Adapter, Desk
 from gateway.ports.outgoing import Posts, PostsGrants
+from gateway.sign_in.chat_links import ChatLinks
+from gateway.stores.browser_sessions import RedisLogins
 from gateway.stores.ingress import Duty
 from gateway.stores.outbox import RedisNotes
 from gateway.stores.requests import RedisStore
@@ -36,7 +38,8 @@ _RESTART_SECONDS = 1.0
 
 def desk_of(name: str, core: Core, store: RedisStore, *, inbox: str = "") -> Desk:
     """Return the desk of an adapter, with its own notes. `inbox` is where cards may lead to."""
-    return core.desk(RedisNotes(store, name), inbox=inbox)
+    links = ChatLinks(RedisLogins(store, SystemClock()), name, inbox)
+    return core.desk(RedisNotes(store, name), links, inbox=inbox)
 
 
 @asynccontextmanager

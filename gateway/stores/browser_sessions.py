@@ -19,12 +19,13 @@ from gateway.domain.clock import Clock
 from gateway.domain.failure_limit import FailureLimit
 from gateway.domain.records import Identity
 from gateway.errors import Busy, NotFound, Unauthorized
-from gateway.ports.logins import IDLE_SECONDS, LONGEST_SECONDS, Device
+from gateway.ports.logins import CHAT_LINK_SECONDS, IDLE_SECONDS, LONGEST_SECONDS, Device
 from gateway.stores.holders import Holder, Holders, holder_from
 from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import sha256_hex
 
 CODE_SECONDS = 600
+LINKS_AT_ONCE = 5  # that somebody may ask for in a chat within five minutes
 MOST_DEVICES = 50  # of one person; one more ends the one that was not used the longest
 # A session in use is prolonged so often at most.
 _PROLONG_MS = 60_000
@@ -71,6 +72,33 @@ class RedisLogins:
         kept = json.dumps({**holder.fields, "way": "link"})
         await self._redis.set(self._key("login", code), kept, ex=CODE_SECONDS)
         return code
+
+    async def invite_known(self, identity: Identity, *, way: str) -> tuple[str, str]:
+        """Return a code that logs in whoever this verified identity is, once, within five minutes,
+        and their name. See `gateway.ports.LoginLinks`."""
+        standing, _ = await self._holders.read()
+        holder = standing.find(identity)
+        if holder is None:
+            raise Unauthorized("the inbox is for people whom its policy names, one by one")
+        if await self._count_link(holder.name) > LINKS_AT_ONCE:
+            raise Busy("you asked for many links just now; use one, or wait some minutes")
+        code = secrets.token_urlsafe(24)
+        kept = json.dumps({**holder.fields, "way": way})
+        await self._redis.set(self._key("login", code), kept, ex=CHAT_LINK_SECONDS)
+        told = {"person": holder.name, "as": identity.written, "way": way}
+        await self._store.note("login_link_made", data=told)
+        return code, holder.name
+
+    async def _count_link(self, name: str) -> int:
+        """Count a link that is asked for, over all replicas; return how many lately."""
+        count = self._keys.of("links", name)
+        # The end again after counting: a count that began anew between the two must have one.
+        *_, asked, _ = await self._store.together(
+            ("SET", count, "0", "EX", str(CHAT_LINK_SECONDS), "NX"),
+            ("INCR", count),
+            ("EXPIRE", count, str(CHAT_LINK_SECONDS), "NX"),
+        )
+        return int(asked)
 
     async def find_holder(self, code: str, *, address: str) -> str:
         """Return whom a code signs in, and leave it unused. See `gateway.ports.Logins`."""

@@ -205,12 +205,13 @@ async def at_work(
     adapter: SlackAdapter | None = None,
     steps: bool = False,
     env: Mapping[str, str] | None = None,
+    inbox: str = "",
 ) -> AsyncIterator[Office]:
     """Run the adapter, its courier and, with `steps`, reminders and fail-over."""
     await put_in_force(world, *(routes or (ROUTE,)))
     adapter = adapter or SlackAdapter()
     adapter.ping_seconds = 0.5
-    desk = desk_of("slack", world.core, world.store)
+    desk = desk_of("slack", world.core, world.store, inbox=inbox)
     public = {"GATEWAY_PUBLIC_URL": "http://127.0.0.1"}
     async with AsyncExitStack() as stack:
         stack.enter_context(environment(slack, **{**public, **(env or {})}))

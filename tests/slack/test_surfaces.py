@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
@@ -15,10 +16,12 @@ from adapters.slack.manifest import BOT_SCOPES, build_manifest, find_problems
 from gateway.approvals.grouping import AgentGroup
 from gateway.cli import main
 from gateway.delivery.digest_cards import digest_card
+from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person
 from gateway.errors import GatewayError
 from gateway.models import Action, Status
+from gateway.stores.browser_sessions import RedisLogins
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import User
@@ -64,6 +67,23 @@ async def test_42_the_command_lists_and_shows_what_one_may_see(office: Office) -
     await office.slack.until(lambda: "Page 1 of 1" in office.modal_says(ann))
     await ann.slash("/approvals", "frobnicate", "C1")
     await told(ann, "/approvals approve ID")
+
+
+async def test_the_command_signs_its_caller_in(slack: Slack, world: World) -> None:
+    """Ann gets a button with a link of her own, which no notification names; eve has left."""
+    async with at_work(slack, world, inbox="https://a.example/inbox") as office:
+        eve, ann = office.slack.person("UEVE"), office.ann
+        await ann.slash("/approvals", "login", "C1")
+        await told(ann, "as ann: once, in 5 minutes")
+        body = next(one for _, user, one in ann.workspace.ephemerals if user == ann.user.id)
+        found = re.search(r"https://a\.example/inbox/login#code=([\w-]+)", str(body["blocks"]))
+        assert found
+        assert "code=" not in body["text"]
+        logins = RedisLogins(world.store, SystemClock())
+        assert await logins.find_holder(found[1], address="") == "ann"
+        await world.credentials.revoke_approver("eve")
+        await eve.slash("/approvals", "login", "C1")
+        await told(eve, "people whom its policy names")
 
 
 async def test_42_the_command_decides_with_the_buttons_checks(office: Office) -> None:

@@ -9,6 +9,10 @@ const sides = [...document.querySelectorAll("[data-side]")], group = document.ge
 const rows = new Map();
 let side = "mine", next = null, loads = 0, shown = null, known = false;
 
+// Whoever scrolls to the end wants to see more.
+let further = () => null;
+const ends = new IntersectionObserver(([seen]) => seen.isIntersecting && further(), { rootMargin: "200px" });
+
 const NOTHING = {
   mine: ["Nothing waits for you", "When an agent asks, its request appears here by itself."],
   others: ["Nothing waits for others", "What you have approved, or may not decide, stands here."],
@@ -48,6 +52,9 @@ export async function load(after = null) {
   known = true;
   count(answer.value.counts);
   draw();
+  // Whether the end is in sight is asked anew: it may have stayed there.
+  ends.unobserve(older);
+  ends.observe(older);
 }
 
 export function count(counts) {
@@ -122,8 +129,6 @@ export function listenToSides(failed) {
       load().catch(failed);
     });
   }
-  const further = () => next && load(next).catch(failed);
-  older.addEventListener("click", further);
-  // Whoever scrolls to the end wants to see more.
-  new IntersectionObserver(([seen]) => seen.isIntersecting && further(), { rootMargin: "200px" }).observe(older);
+  further = () => next && load(next).catch(failed);
+  older.addEventListener("click", () => further());
 }

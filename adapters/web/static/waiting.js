@@ -6,7 +6,8 @@ import { say } from "./dom.js";
 const own = document.title;
 let known = null; // when the newest was asked that this page knows of
 
-export function show({ mine, more }) {
+export function show({ mine, more, newest }) {
+  known ??= newest;
   const text = mine ? `${mine}${more ? "+" : ""}` : "";
   document.title = text ? `(${text}) ${own}` : own;
   const badge = document.getElementById("count");
@@ -15,12 +16,13 @@ export function show({ mine, more }) {
 
 // Ask anew; what was asked meanwhile rings, but for what was there when the page came.
 export async function recount() {
-  const answer = await api(`queue/counts?since=${known ?? 0}`);
+  const began = known;
+  const answer = await api(`queue/counts?since=${began ?? 0}`);
   if (!answer.ok) throw new Error(answer.value.detail);
   const { fresh, newest } = answer.value;
   show(answer.value);
-  if (known !== null && fresh) tell(fresh);
-  known = Math.max(known ?? 0, newest);
+  known = Math.max(known, newest);
+  if (began !== null && fresh) tell(fresh);
   return answer.value;
 }
 

@@ -1,5 +1,6 @@
 -- Replaces the policy, if nobody else did since it was read.
--- Counts how often each person was taken out, so that their logins end and stay ended.
+-- Counts how often each person was taken out, and each identity that a route named by itself, so that
+-- their logins end and stay ended.
 -- It is written also while memory is full: so somebody is taken out.
 -- Every waiting request is then looked at anew: it may belong to other places now.
 -- KEYS 1 policy, 2 meta, 3 events, 4 departed people, 5 pending, 6 dirty requests.
@@ -9,10 +10,26 @@
 local generation = redis.call('HGET', KEYS[2], 'generation') or '0'
 if generation ~= ARGV[1] then return -1 end
 even_when_full(KEYS[2])
-local was, stays = redis.call('GET', KEYS[1]), {}
-for _, person in ipairs(cjson.decode(ARGV[2]).people or {}) do stays[person.name] = true end
-for _, person in ipairs(was and cjson.decode(was).people or {}) do
-  if not stays[person.name] then redis.call('HINCRBY', KEYS[4], person.name, 1) end
+local function names(policy)
+  local found = {}
+  for _, person in ipairs(policy.people or {}) do found[person.name] = true end
+  local function admit(rules)
+    if type(rules) ~= 'table' or type(rules.approvers) ~= 'table' then return end
+    for _, name in ipairs(rules.approvers) do
+      if string.find(name, ':', 1, true) then found[name] = true end
+    end
+  end
+  for _, route in ipairs(policy.routes or {}) do
+    admit(route)
+    if type(route.risk) == 'table' then
+      for _, rules in pairs(route.risk) do admit(rules) end
+    end
+  end
+  return found
+end
+local was, stays = redis.call('GET', KEYS[1]), names(cjson.decode(ARGV[2]))
+for name in pairs(was and names(cjson.decode(was)) or {}) do
+  if not stays[name] then redis.call('HINCRBY', KEYS[4], name, 1) end
 end
 redis.call('SET', KEYS[1], ARGV[2])
 local new = redis.call('HINCRBY', KEYS[2], 'generation', 1)
