@@ -286,7 +286,10 @@ class TerminalApp(App[None]):
         if record is None or not self._allows(record, Action.EDIT):
             return
         if (text := self._build_card(record, whole=True).editable) is None:
-            self._say("it holds secrets: edit it in the inbox", bad=True)
+            place = self._desk.address_of(record.id)
+            self._say(
+                f"it holds secrets: edit it {f'at {place}' if place else 'in the inbox'}", bad=True
+            )
             return
         # What was refused before is still there.
         text = self._typed.get(record.digest, text)

@@ -57,8 +57,9 @@ async def test_a_secret_is_not_found(world: World) -> None:
     """Otherwise it could be guessed letter by letter by who may not see it; what stands around it
     is found."""
     command = f"git push https://bot:{SECRET}@git.example.org/shop.git main"
-    record = await ended(world, arguments={"command": command})
+    record = await ended(world, arguments={"command": command}, hint=f"I use {SECRET}.")
     assert await found(world, text="git.example.org") == [record.id]
+    assert await found(world, text="I use") == [record.id]
     for part in (SECRET, SECRET[:8], "ghp_"):
         assert await found(world, text=part) == []
 

@@ -36,7 +36,8 @@ from tests.web.visitor import visitor
 
 SHAPES = {"phone": (PHONE, 4, 1500), "desk": (DESK, 2, 1250)}
 SHEETS = {
-    "ask": ("waiting", "a command", "a file change", "a question"),
+    "queue": ("fourteen wait", "opened from the queue", "time runs out", "looked for"),
+    "ask": ("high risk", "a command", "a file change", "a question"),
     "care": ("cut", "everything, at its end", "hostile text", "masked secrets"),
     "answer": ("edit with its diff", "high risk asks twice", "deny with a reason", "revealed"),
     "team": ("one of two approved", "claimed", "nobody waits", "not yours to decide"),
@@ -98,13 +99,13 @@ async def main() -> None:
                 await box.route(budgets=PATIENT)
                 await doors(box, camera)
                 await asking(box, camera)
+                await queue(box, camera)
                 await answering(box, camera)
                 await team(box, camera)
                 await together(box, camera)
                 await remembering(box, camera)
                 await done(box, camera)
-                await box.ask(**COMMAND)
-                await camera.page.until("document.querySelector('.card.pending')")
+                await shown(box, camera, **COMMAND)
             await camera.page.until("!document.getElementById('offline').hidden")
             await camera.take("not connected")
             assert camera.page.errors == []
@@ -175,10 +176,36 @@ async def asking(box: Inbox, camera: Camera) -> None:
             await camera.page.until(f"{card(record)}.textContent.includes('a = 8999;')")
             await camera.take("everything, at its end", at_end=True)
         await away(box, camera, record)
-    three = [await shown(box, camera, **one) for one in (COMMAND, HIGH_RISK, FILE_CHANGE)]
-    await camera.take("waiting")
-    for record in three:
-        await away(box, camera, record)
+    record = await shown(box, camera, **HIGH_RISK)
+    await camera.take("high risk")
+    await away(box, camera, record)
+
+
+async def queue(box: Inbox, camera: Camera) -> None:
+    """Show the queue with much in it, one that was opened, and time that runs out."""
+    page = camera.page
+    kinds: tuple[dict[str, Any], ...] = (COMMAND, HIGH_RISK, FILE_CHANGE, MASKED, QUESTION, HOSTILE)
+    made = [
+        await box.ask(**{**kinds[n % 6], "session": f"s{n}", "timeout": 300 + 90 * n})
+        for n in range(14)
+    ]
+    await page.until("document.querySelectorAll('.row-link').length === 14")
+    await camera.take("fourteen wait")
+    await see(page, made[1])
+    await camera.take("opened from the queue")
+    await page.goto(f"{box.gateway.url}/inbox")
+    for record in made:
+        await box.decide(record, Action.DENY)
+    await page.until("document.querySelector('#rows .empty')")
+    soon = await box.ask(**COMMAND, timeout=59)
+    await page.until("document.querySelector('.row-left.soon')")
+    await camera.take("time runs out")
+    await away(box, camera, soon)
+    await page.goto(f"{box.gateway.url}/inbox?view=final&outcome=denied&text=tax")
+    await page.until("document.getElementById('looked').textContent")
+    await camera.take("looked for")
+    await page.goto(f"{box.gateway.url}/inbox")
+    await page.until(CONNECTED)
 
 
 async def answering(box: Inbox, camera: Camera) -> None:
@@ -311,7 +338,7 @@ async def done(box: Inbox, camera: Camera) -> None:
     await camera.take("history")
     await page.press("Details", card(approved))
     await page.until(f"{card(approved)}.querySelector('pre')")
-    await page.evaluate(f"document.querySelector('main').prepend({card(approved)})")
+    await page.evaluate(f"document.getElementById('list').prepend({card(approved)})")
     await camera.take("history, opened")
     await page.press("Sessions")
     await page.until("document.querySelector('.sessions')")
@@ -329,7 +356,9 @@ async def shown(box: Inbox, camera: Camera, **details: Any) -> Record:
 async def away(box: Inbox, camera: Camera, record: Record) -> None:
     """End a request, and begin with an empty list."""
     await box.decide(record, Action.DENY)
-    await camera.page.evaluate("document.getElementById('who').textContent = ''; location.reload()")
+    await camera.page.evaluate(
+        "document.getElementById('who').textContent = ''; location.replace('/inbox')"
+    )
     await camera.page.until(CONNECTED)
     await camera.page.until(f"!{card(record)}")
 
