@@ -17,17 +17,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import aiohttp
-from yarl import URL
-
-from gateway.delivery.egress_guard import (
-    Forbidden,
-    Resolve,
-    pin_addresses,
-    resolve_by_system,
-    target_of,
-)
-from gateway.delivery.pinned_calls import PinnedResolver
+from gateway.delivery.egress_guard import Forbidden, Resolve, resolve_by_system, target_of
+from gateway.delivery.pinned_post import Unanswered, post
 from gateway.domain.clock import Clock
 from gateway.domain.figures import Tally
 from gateway.domain.records import AuditEvent
@@ -177,9 +168,12 @@ class Webhooks:
         body = body_of(event, address_of(self._hook.inbox, event.request_id))
         try:
             async with asyncio.timeout(self._hook.timeout):
-                status = await self._post(event.id, body)
-        except (aiohttp.ClientError, OSError, TimeoutError, Forbidden) as error:
-            why = str(error) if isinstance(error, Forbidden) else type(error).__name__
+                headers = self._headers(event.id, body)
+                status, _ = await post(self._target, self._resolve, body=body, headers=headers)
+        except (Forbidden, Unanswered) as error:
+            why = str(error)
+        except TimeoutError as error:
+            why = type(error).__name__
         else:
             if 200 <= status < 300:  # noqa: PLR2004 (HTTP's own figures)
                 return True
@@ -192,28 +186,6 @@ class Webhooks:
             extra={"event": "webhook_failed", "id": event.id},
         )
         return False
-
-    async def _post(self, event_id: str, body: bytes) -> int:
-        url = URL(self._target.url)
-        if (url.host, url.port) != (self._target.host, self._target.port):
-            raise Forbidden("two parsers read the address differently")
-        addresses = await pin_addresses(self._target, self._resolve)
-        connector = aiohttp.TCPConnector(
-            resolver=PinnedResolver(self._target, addresses), use_dns_cache=False, force_close=True
-        )
-        # No proxy from the environment and no cookies: the connection goes to the checked address.
-        async with (
-            aiohttp.ClientSession(
-                connector=connector, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()
-            ) as session,
-            session.post(
-                url,
-                data=body,
-                headers=self._headers(event_id, body),
-                allow_redirects=False,
-            ) as answer,
-        ):
-            return answer.status  # its body is never read
 
     def _headers(self, event_id: str, body: bytes) -> dict[str, str]:
         seconds = self._clock.now_ms() // 1000

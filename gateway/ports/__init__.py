@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.domain.clock import Clock, SystemClock
+from gateway.domain.devices import PushDevice, QuietHours
 from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.records import (
     Approvers,
@@ -81,6 +82,7 @@ from gateway.ports.desk import (
     address_of,
 )
 from gateway.ports.device_words import name_device
+from gateway.ports.devices import DeviceCalls, Subscription
 from gateway.ports.edits import (
     UNCHANGED,
     EditField,
@@ -93,7 +95,14 @@ from gateway.ports.edits import (
 )
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
-from gateway.ports.heads import Head, head_of
+from gateway.ports.group_cards import (
+    GroupCard,
+    group_card_of,
+    is_of_group,
+    is_simple,
+    named_facts,
+)
+from gateway.ports.heads import Head, head_of, plain_head
 from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
 from gateway.ports.logins import (
     CHAT_LINK_SECONDS,
@@ -183,6 +192,7 @@ __all__ = [
     "DeliveryUncertain",
     "Desk",
     "Device",
+    "DeviceCalls",
     "EditField",
     "EditKind",
     "Effect",
@@ -195,6 +205,7 @@ __all__ = [
     "Grant",
     "GrantCalls",
     "GrantCard",
+    "GroupCard",
     "Groups",
     "HandCalls",
     "HasChecks",
@@ -228,9 +239,11 @@ __all__ = [
     "Proof",
     "Proofs",
     "Provider",
+    "PushDevice",
     "Query",
     "QueueCalls",
     "QueueCounts",
+    "QuietHours",
     "Rate",
     "Record",
     "Remember",
@@ -244,6 +257,7 @@ __all__ = [
     "SessionCalls",
     "Side",
     "Style",
+    "Subscription",
     "SystemClock",
     "ToolCalls",
     "ToolWord",
@@ -267,17 +281,22 @@ __all__ = [
     "edit_fields",
     "full_view",
     "grant_card_of",
+    "group_card_of",
     "head_of",
     "headline",
     "heavy",
     "hides",
+    "is_of_group",
+    "is_simple",
     "join_reason",
     "make_visible",
     "mask",
     "name_device",
+    "named_facts",
     "parse_json",
     "people_of",
     "plain",
+    "plain_head",
     "progress_of",
     "put_together",
     "quote_name",

@@ -54,6 +54,7 @@ from gateway.server.health import NOT_FOLLOWING, NOT_TAKING_IN, HealthWatch, Rea
 from gateway.server.plugins import adapter_class
 from gateway.server.policy_reload import POLICY_FILE, apply_at_start
 from gateway.server.production_checks import refuse_unsafe
+from gateway.server.push import PushParts
 from gateway.server.settings import BadSettings, Settings
 from gateway.stores.approval_protocol import RedisInstances, RedisProtocolNotes
 from gateway.stores.archiver import Archiver, Trimming
@@ -115,12 +116,12 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, core, store))
 
-        at_inbox = settings.inbox_url
-        desks = {name: desk_of(name, core, store, inbox=at_inbox) for name in settings.adapters}
+        push = PushParts(settings, core, backend)
+        desks = {name: _desk(name, settings, core, store, push) for name in settings.adapters}
         adapters = {name: adapter_class(name)() for name in desks}
         for name, adapter in adapters.items():
             await stack.enter_async_context(serve_adapters(adapter, desks[name], core))
-        work = partial(_work_for_all, settings, core, store, feed, hooks)
+        work = partial(_work_for_all, settings, core, store, feed, hooks, push)
         await stack.enter_async_context(hold_duty(ingress.duty, work))
         watch = await stack.enter_async_context(
             _watch_health(core, store, ingress, feed, tuple(adapters.values()))
@@ -149,6 +150,11 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             stack.enter_context(announce(settings.data_dir, **found))
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, core=core, url=url, public_key=signer.public_key)
+
+
+def _desk(name: str, settings: Settings, core: Core, store: RedisStore, push: PushParts) -> Desk:
+    devices = push.desk_for(name)
+    return desk_of(name, core, store, inbox=settings.inbox_url, devices=devices)
 
 
 def protocol_of(
@@ -241,16 +247,22 @@ async def _upkeep(settings: Settings, core: Core, store: RedisStore) -> AsyncIte
 
 @asynccontextmanager
 async def _work_for_all(
-    settings: Settings, core: Core, store: RedisStore, feed: RedisFeed, hooks: HookHost
+    settings: Settings,
+    core: Core,
+    store: RedisStore,
+    feed: RedisFeed,
+    hooks: HookHost,
+    push: PushParts,
 ) -> AsyncIterator[None]:
     """Run what one replica does for all of them, see ADR 36: seals, reviews, reminders, targets,
-    webhooks, hook events."""
+    pushes, webhooks, hook events."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(run_in_background("sealer", Sealer(store, feed).run))
         targets = partial(follow_targets, core.feed, store)
         await stack.enter_async_context(run_in_background("targets", targets))
         await stack.enter_async_context(run_reviews(core))
         await stack.enter_async_context(run_reminders(core, store))
+        await stack.enter_async_context(push.working())
         if settings.webhook_url is not None:
             posting = _webhooks(settings, core.feed, store, core.tally)
             await stack.enter_async_context(run_in_background("webhooks", posting.run))

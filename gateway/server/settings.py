@@ -22,6 +22,7 @@ SECRETS = {
     "signing_key": "GATEWAY_SIGNING_KEY",
     "webhook_secret": "GATEWAY_WEBHOOK_SECRET",
     "oidc_client_secret": "GATEWAY_OIDC_CLIENT_SECRET",
+    "push_key": "GATEWAY_PUSH_KEY",
 }
 
 
@@ -131,6 +132,16 @@ class Settings(BaseSettings):
     oidc_claim: str = Field(
         "email", description="what of the provider's word is the VALUE in a person's `oidc:VALUE`"
     )
+    push_key: SecretStr | None = Field(
+        None,
+        description="base64 of the 32 bytes that sign web pushes, the same for all gateways; empty "
+        "makes one in the data folder for the embedded server, and pushes nothing with REDIS_URL",
+    )
+    push_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="JSON list of the push services that may be called; empty allows every public "
+        "one",
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="log detail"
     )
@@ -144,7 +155,7 @@ class Settings(BaseSettings):
                 values[member] = found
         return values
 
-    @field_validator("adapters", "webhook_hosts", mode="before")
+    @field_validator("adapters", "push_hosts", "webhook_hosts", mode="before")
     @classmethod
     def _parse_list(cls, value: Any) -> Any:
         if not isinstance(value, str):

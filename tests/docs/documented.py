@@ -560,6 +560,7 @@ NOT_HERE = {
         "make agent-wheel",
         "make format",
         "make screenshots",
+        "make gallery",
         "python -m tests.discord.pictures",
         "python -m tests.terminal.captures",
     ],

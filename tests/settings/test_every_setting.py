@@ -55,6 +55,8 @@ GOOD: dict[type[BaseSettings], dict[str, tuple[str, Any]]] = {
         "oidc_client_id": ("approvals", "approvals"),
         "oidc_client_secret": ("s", SecretStr("s")),
         "oidc_claim": ("sub", "sub"),
+        "push_key": (SEED, SecretStr(SEED)),
+        "push_hosts": ('["push.example"]', ("push.example",)),
         "log_level": ("DEBUG", "DEBUG"),
         "log_json": ("true", True),
     },
