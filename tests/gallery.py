@@ -92,7 +92,7 @@ def _discord_card(record: Record) -> MessageContent:
 
 
 def _discord_group(records: tuple[Record, ...], button: DiscordButton) -> MessageContent:
-    group = group_card_of(records, chars=GROUP_CHARS)
+    group = group_card_of(records, chars=GROUP_CHARS, each=1500)
     shown = list_drawn(group)
     together = group.together and len(shown) == len(group.items)
     return build_group(group, shown, button, "k" * 11, together=together)

@@ -12,6 +12,7 @@ import discord
 from discord import ui
 
 from adapters.discord.card_views import (
+    CARD_CHARS,
     MOST_TEXT,
     READ,
     MessageContent,
@@ -70,7 +71,7 @@ class Groups:
             return build_text_view(told or "None of them waits any more.")
         person = await self._desk.requests.person(identity)
         reader = person.name if person else identity.written
-        group = group_card_of(found, chars=GROUP_CHARS, reader=reader)
+        group = group_card_of(found, chars=GROUP_CHARS, each=CARD_CHARS, reader=reader)
         shown = list_drawn(group)
         together = group.together and len(shown) == len(group.items)
         kept = {"seen": [[card.request_id, card.revision] for card, _ in shown], "all": together}
@@ -109,9 +110,9 @@ def list_drawn(group: GroupCard) -> list[tuple[Card, str]]:
     drawn: list[tuple[Card, str]] = []
     for card in group.items[:_MOST_ITEMS]:
         text, whole = _draw_item(card)
+        if not whole or count_units(text) + 2 > left:
+            continue
         left -= count_units(text) + 2
-        if left < 0 or not whole:
-            break
         drawn.append((card, text))
     return drawn
 

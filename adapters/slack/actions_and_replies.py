@@ -214,18 +214,13 @@ class ButtonActions:
     async def _build_view(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata
     ) -> Json:
-        if did.act == Act.DETAILS:
-            return await self.build_details(workspace, did, form)
-        if did.act == Act.MORE:
-            return await self._build_more(workspace, did, form)
-        if did.act == Act.GROUP:
-            return await self._groups.build(workspace, did, form)
-        return await self._build_form(workspace, did, form)
-
-    async def _build_form(
-        self, workspace: Workspace, did: Interaction, form: ModalMetadata
-    ) -> Json:
-        """Return the form of an answer. Raises Unauthorized, Conflict, InvalidRequest."""
+        shown = {
+            Act.DETAILS.value: self.build_details,
+            Act.MORE.value: self._build_more,
+            Act.GROUP.value: self._groups.build,
+        }
+        if build := shown.get(did.act):
+            return await build(workspace, did, form)
         record = await self._rights.check_approver(workspace, did.actor, form.request_id)
         if record.final:
             raise Conflict(f"This was decided already: {describe_state(record)}")

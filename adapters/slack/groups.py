@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from adapters.slack.card_blocks import (
+    CARD_CHARS,
     TextBudget,
     build_actions,
     button,
@@ -73,7 +74,7 @@ class Groups:
             return build_notice("Several", told or "None of them waits any more.")
         person = await self._desk.requests.person(identity)
         reader = person.name if person else identity.written
-        group = group_card_of(found, chars=GROUP_CHARS, reader=reader)
+        group = group_card_of(found, chars=GROUP_CHARS, each=CARD_CHARS, reader=reader)
         seen = [[card.request_id, card.revision] for card in group.items]
         kept = {"seen": seen, "together": group.together}
         await self._desk.notes.put(_key(did.nonce), json.dumps(kept), seconds=_SEEN_SECONDS)

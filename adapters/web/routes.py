@@ -138,11 +138,11 @@ class Inbox:
     async def _devices_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(request, self._pages["devices.html"])
 
-    async def _back_page(self, request: web.Request) -> web.StreamResponse:
-        return _build_file_response(request, self._pages["back.html"])
-
     async def _notifications_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(request, self._pages["notifications.html"])
+
+    async def _back_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["back.html"])
 
     async def _login_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(request, self._pages["login.html"])

@@ -38,11 +38,11 @@ class GroupCard:
 
 
 def is_simple(card: Card) -> bool:
-    """Whether a card shows all of what would run, and takes one tap: no high risk, no question,
-    nothing that a mask hides."""
+    """Whether a card shows all of what would run, and takes one tap: no high risk, no step-up, no
+    question, nothing that a mask hides."""
     approve = [one for one in card.controls if one.action is Action.APPROVE]
     simple = card.complete and not card.hides and not card.fields
-    return simple and bool(approve) and approve[0].confirm is None
+    return simple and bool(approve) and approve[0].confirm is None and not approve[0].number
 
 
 def named_facts(card: Card) -> tuple[Fact, ...]:
@@ -59,15 +59,18 @@ def is_of_group(record: Record, other: Record) -> bool:
     return one.group is None or one.group == two.group
 
 
-def group_card_of(records: Sequence[Record], *, chars: int, reader: str = "") -> GroupCard:
-    """Return the card of a group, with so many characters for what would run in all of it."""
+def group_card_of(
+    records: Sequence[Record], *, chars: int, each: int, reader: str = ""
+) -> GroupCard:
+    """Return the card of a group, with so many characters for what would run in all of it, and in
+    each: no more than its own card has room for."""
     ordered = sorted(records, key=lambda one: (one.created, one.id))
     items: list[Card] = []
     for record in ordered[:MOST_TOGETHER]:
-        card = card_of(record, lines=_LINES, chars=chars, reader=reader)
+        card = card_of(record, lines=_LINES, chars=min(chars, each), reader=reader)
         size = sum(len(block.text.text) for block in card.blocks)
-        if items and (size > chars or not card.complete):
-            break
+        if not card.complete:
+            continue
         items.append(card)
         chars -= size
     return GroupCard(title=_title(ordered), items=tuple(items), more=len(ordered) - len(items))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from aiohttp import web
 from gateway.api.app import Site, build_api, runner
 from gateway.api.approval_protocol.instances import Provisioning
 from gateway.api.approval_protocol.requests import ProtocolRequests
+from gateway.api.call import Enrolment
 from gateway.api.redis_intake import Intake
 from gateway.approvals.agent_removal import dismiss
 from gateway.approvals.core import Core
@@ -128,28 +129,35 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         )
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         protocol = protocol_of(core, store, backend.credentials, signer)
-        site = site_of(settings, adapters, desks, backend.logins)
+        site = replace(
+            site_of(settings, adapters, desks, backend.logins),
+            intercept=hooks.review_message,
+            protocol=protocol,
+        )
         app = build_api(
             core=core,
             reads=store,
             credentials=backend.credentials,
             ready=watch.look,
             store_errors=REDIS_ERRORS,
-            site=_with_figures(
-                replace(site, intercept=hooks.review_message, protocol=protocol),
-                store,
-                core,
-                adapters,
-            ),
+            site=_with_figures(site, store, core, adapters),
             enrolment=enrolling,
         )
         local = await listen(app, settings, stack)
         url = settings.public_url.rstrip("/") if settings.public_url else local
         if enrolling is not None:
-            found = {"url": url, "enroll": enrolling.secret, "public_key": signer.public_key}
-            stack.enter_context(announce(settings.data_dir, **found))
+            stack.enter_context(_announce(settings, url, enrolling, signer))
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, core=core, url=url, public_key=signer.public_key)
+
+
+def _announce(
+    settings: Settings, url: str, enrolling: Enrolment, signer: Signer
+) -> AbstractContextManager[None]:
+    """Say in the data folder where this gateway is, for agents of the same user."""
+    return announce(
+        settings.data_dir, url=url, enroll=enrolling.secret, public_key=signer.public_key
+    )
 
 
 def _desk(name: str, settings: Settings, core: Core, store: RedisStore, push: PushParts) -> Desk:

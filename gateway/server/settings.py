@@ -21,8 +21,8 @@ SECRETS = {
     "REDIS_URL": "REDIS_URL",
     "signing_key": "GATEWAY_SIGNING_KEY",
     "webhook_secret": "GATEWAY_WEBHOOK_SECRET",
-    "oidc_client_secret": "GATEWAY_OIDC_CLIENT_SECRET",
     "push_key": "GATEWAY_PUSH_KEY",
+    "oidc_client_secret": "GATEWAY_OIDC_CLIENT_SECRET",
 }
 
 
@@ -121,6 +121,16 @@ class Settings(BaseSettings):
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="JSON list of the host names that may be posted to"
     )
+    push_key: SecretStr | None = Field(
+        None,
+        description="base64 of the 32 bytes that sign web pushes, the same for all gateways; empty "
+        "makes one in the data folder for the embedded server, and pushes nothing with REDIS_URL",
+    )
+    push_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="JSON list of the push services that may be called; empty allows every public "
+        "one",
+    )
     oidc_issuer: str | None = Field(
         None,
         description="identity provider to sign in with: its issuer's URL, see docs/inbox.md",
@@ -131,16 +141,6 @@ class Settings(BaseSettings):
     )
     oidc_claim: str = Field(
         "email", description="what of the provider's word is the VALUE in a person's `oidc:VALUE`"
-    )
-    push_key: SecretStr | None = Field(
-        None,
-        description="base64 of the 32 bytes that sign web pushes, the same for all gateways; empty "
-        "makes one in the data folder for the embedded server, and pushes nothing with REDIS_URL",
-    )
-    push_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        description="JSON list of the push services that may be called; empty allows every public "
-        "one",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="log detail"

@@ -10,11 +10,10 @@ import aiohttp
 from gateway.delivery.egress_guard import (
     Forbidden,
     Resolve,
-    pin_addresses,
     resolve_by_system,
     target_of,
 )
-from gateway.delivery.pinned_calls import PinnedResolver
+from gateway.delivery.pinned_post import open_session
 from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, read_whole
 from gateway.errors import InvalidRequest, Unreachable
 from gateway.wire.canonical_json import parse
@@ -50,20 +49,11 @@ class ProviderCalls:
     ) -> JsonObject:
         try:
             target = target_of(url, allowed=(urlsplit(url).netloc,), production=self._production)
-            addresses = await pin_addresses(target, self._resolve)
-            connector = aiohttp.TCPConnector(
-                resolver=PinnedResolver(target, addresses), use_dns_cache=False, force_close=True
-            )
             headers = {"Accept": "application/json"} | ({"Authorization": basic} if basic else {})
             async with (
-                aiohttp.ClientSession(
-                    connector=connector,
-                    trust_env=False,
-                    cookie_jar=aiohttp.DummyCookieJar(),
-                    timeout=aiohttp.ClientTimeout(total=_SECONDS),
-                ) as session,
+                open_session(target, self._resolve, seconds=_SECONDS) as session,
                 session.request(
-                    method, url, data=form, headers=headers, allow_redirects=False
+                    method, target.url, data=form, headers=headers, allow_redirects=False
                 ) as answer,
             ):
                 body = await read_whole(answer.content.iter_any(), most=_MOST_BYTES)

@@ -21,9 +21,9 @@ from gateway.delivery.push_queue import PushQueue
 from gateway.delivery.push_sending import Push, PushSender
 from gateway.domain.clock import Clock, SystemClock
 from gateway.domain.devices import PUSH, PushDevice, QuietHours
-from gateway.domain.records import Identity
+from gateway.domain.records import Approvers, Identity
 from gateway.errors import Unreachable
-from gateway.models import Action
+from gateway.models import Action, Origin, Risk, RiskLevel
 from gateway.ports.outgoing import CopyState, DeliveryFailed, RetryLater
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.devices import RedisDevices
@@ -93,6 +93,32 @@ async def test_two_replicas_send_once(world: World) -> None:
         await asyncio.gather(*(one.look(record.id) for one in replicas))
         await asyncio.gather(*(one.look(record.id) for one in replicas))
         assert [one.told["ended"] for one in phone.got] == [False, True]
+
+
+async def test_a_session_that_ended_is_told_nothing(world: World) -> None:
+    """It is forgotten instead, and the audit says so."""
+    async with push_service() as service:
+        sender, phone = sender_to(service), service.phone()
+        await RedisDevices(world.store).add(device_of(phone, sender.key, session=""))
+        record = await world.submit()
+        assert await telling(world, sender).look(record.id) is None
+        assert phone.got == []
+        assert await RedisDevices(world.store).count() == 0
+        assert [one.type for one in await world.events()][-1] == "push_removed"
+
+
+async def test_who_asked_is_not_told(world: World) -> None:
+    """High risk is decided by somebody else than who asked: their own device stays silent."""
+    async with push_service() as service:
+        sender, phone = sender_to(service), service.phone()
+        await RedisDevices(world.store).add(device_of(phone, sender.key))
+        chat = Origin(channel="token", sender="ann")
+        record = await world.submit(origin=chat, risk=Risk(level=RiskLevel.HIGH))
+        asked = record.copy_with(approvers=Approvers(names=("ann",)))
+        listed = await telling(world, sender)._list_told(asked)  # as if the list were out of date
+        assert listed == []
+        await telling(world, sender).look(record.id)
+        assert phone.got == []
 
 
 async def test_a_crash_while_sending_is_made_good(world: World) -> None:

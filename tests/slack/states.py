@@ -278,9 +278,9 @@ def views() -> dict[str, Json]:
     diff = '  {\n-   "command": "rm -rf build && make release"\n+   "command": "make release"\n  }'
     return {
         "more": modals.build_more(whole["pending-git"], form, refusal="", mine=False, group=3),
-        "group": build_group(group_card_of(GROUP, chars=GROUP_CHARS), form),
+        "group": build_group(group_card_of(GROUP, chars=GROUP_CHARS, each=1500), form),
         "group-alone": build_group(
-            group_card_of((*GROUP, known_as(PAYMENT, "3a")), chars=GROUP_CHARS), form
+            group_card_of((*GROUP, known_as(PAYMENT, "3a")), chars=GROUP_CHARS, each=1500), form
         ),
         "deny": modals.build_deny(whole["pending"], form),
         "abort": modals.build_abort(whole["pending"], form),

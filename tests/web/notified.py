@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 
 from gateway.wire.codec import JsonObject
-from tests.waiting import moment
 from tests.web.chromium import Browser, Page
 from tests.web.inbox import Inbox
 from tests.web.phone import Phone, PushService, pretend
@@ -26,22 +25,13 @@ class Device:
     page: Page
     browser: Browser
     phone: Phone
+    worker: str
 
     async def shown(self) -> list[JsonObject]:
-        """Return the notifications that stand."""
+        """Return the notifications that stand. To be asked once they were seen on the desktop:
+        Chromium forgets one that it is about to show when it is asked at that moment."""
         found: list[JsonObject] = await self.page.evaluate(SHOWN)
         return found
-
-    async def until_shown(self, count: int) -> list[JsonObject]:
-        """Return the notifications once there are so many."""
-        while len(found := await self.shown()) != count:
-            await moment()
-        return found
-
-    async def until_tagged(self, tag: str) -> None:
-        """Wait until a notification of this request stands."""
-        while tag not in [one["tag"] for one in await self.shown()]:
-            pass
 
     async def receive(self, count: int = 1) -> JsonObject:
         """Have the browser take the next push; return what it said."""
@@ -51,17 +41,23 @@ class Device:
 
     async def deliver(self, told: JsonObject) -> None:
         """Hand a text to the worker, as the push service of the browser does."""
-        page = self.page
-        await page.send("ServiceWorker.enable")
-        while not (found := page.told.get("ServiceWorker.workerRegistrationUpdated")):
-            await page.evaluate("1")
-        ours = [one for one in found["registrations"] if self.box.gateway.url in one["scopeURL"]]
-        await page.send(
+        await self.page.send(
             "ServiceWorker.deliverPushMessage",
             origin=self.box.gateway.url,
-            registrationId=ours[0]["registrationId"],
+            registrationId=self.worker,
             data=json.dumps(told),
         )
+
+
+async def find_worker(page: Page, url: str) -> str:
+    """Return the id of a gateway's worker in the browser, once it is there."""
+    await page.send("ServiceWorker.enable")
+    while True:
+        found = page.told.get("ServiceWorker.workerRegistrationUpdated", {})
+        for one in found.get("registrations", []):
+            if url in one["scopeURL"]:
+                return str(one["registrationId"])
+        await page.evaluate("1")
 
 
 async def turned_on(box: Inbox, browser: Browser, service: PushService) -> Device:
@@ -76,4 +72,4 @@ async def turned_on(box: Inbox, browser: Browser, service: PushService) -> Devic
     await page.goto(f"{box.gateway.url}/inbox/notifications")
     await page.press("Notify me here")
     await page.until("document.body.textContent.includes('This device is told')")
-    return Device(box, page, browser, phone)
+    return Device(box, page, browser, phone, await find_worker(page, box.gateway.url))

@@ -57,13 +57,14 @@ async def device(tmp_path: Path, whole_browser: str, desk: Desktop) -> AsyncIter
         await made.page.send("Page.close")
 
 
-async def test_a_request_is_shown_with_what_can_be_pressed(device: Device) -> None:
+async def test_a_request_is_shown_with_what_can_be_pressed(device: Device, desk: Desktop) -> None:
     """From the agent's call to the notification, through encryption and the worker; the next change
     replaces it, and the end is silent and has nothing to press."""
     record = await device.box.ask(**COMMAND)
     await device.page.goto(f"{device.box.gateway.url}/healthz")  # nobody looks at the inbox
     told = await device.receive()
-    (shown,) = await device.until_shown(1)
+    await desk.shows("rsync")
+    (shown,) = await device.shown()
     assert shown == {
         "title": "Approval needed",
         "body": told["body"],
@@ -73,8 +74,8 @@ async def test_a_request_is_shown_with_what_can_be_pressed(device: Device) -> No
     }
     await device.box.decide(record, Action.DENY)
     await device.receive(2)
-    while (over := (await device.until_shown(1))[0]) == shown:
-        await moment()
+    await desk.shows("Denied by bob")
+    (over,) = await device.shown()
     assert (over["tag"], over["silent"], over["actions"]) == (record.id, True, [])
     assert over["body"].startswith("Denied by bob")
 
@@ -92,7 +93,9 @@ async def test_deny_on_the_desktop_denies(device: Device, desk: Desktop) -> None
     assert after.status is Status.DENIED
     assert after.decision.decided_by.name == "ann"
     await device.receive(2)
-    await device.until_shown(0)
+    await desk.shows("Denied by ann")
+    while await device.shown():
+        await moment()
 
 
 async def test_approve_on_the_desktop_approves(device: Device, desk: Desktop) -> None:
@@ -152,12 +155,13 @@ async def test_a_press_of_who_is_signed_out_is_said(device: Device, desk: Deskto
     assert (await device.box.get(record)).status is Status.PENDING
 
 
-async def test_the_page_sends_a_test_and_stops(device: Device) -> None:
+async def test_the_page_sends_a_test_and_stops(device: Device, desk: Desktop) -> None:
     """The button sends one, which is shown; stopping forgets the device on both sides."""
     await device.page.press("Send a test notification to Chrome on Linux")
     await device.page.until("document.body.textContent.includes('It should appear')")
     await device.receive()
-    (shown,) = await device.until_shown(1)
+    await desk.shows("This is a test")
+    (shown,) = await device.shown()
     assert (shown["tag"], shown["actions"]) == ("test", ["open"])
     await device.page.press("Stop on this device")
     await device.page.until("document.body.textContent.includes('None is told yet')")
@@ -192,7 +196,7 @@ async def test_a_device_that_was_removed_elsewhere_stays_removed(device: Device)
         assert (await elsewhere.get("push"))["devices"] == []
 
 
-async def test_a_hidden_tab_notifies_by_the_worker(device: Device) -> None:
+async def test_a_hidden_tab_notifies_by_the_worker(device: Device, desk: Desktop) -> None:
     """A tab that is not seen shows that something waits, and no more, where no push does."""
     page = device.page
     await page.evaluate("localStorage.removeItem('pretended')")
@@ -203,7 +207,8 @@ async def test_a_hidden_tab_notifies_by_the_worker(device: Device) -> None:
         "localStorage.setItem('notify', 'on')"
     )
     await device.box.ask(**COMMAND)
-    (shown,) = await device.until_shown(1)
+    await desk.shows("A new request waits.")
+    (shown,) = await device.shown()
     assert (shown["title"], shown["body"]) == ("Approval needed", "A new request waits.")
 
 

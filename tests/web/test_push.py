@@ -14,6 +14,7 @@ import pytest
 from py_vapid import Vapid02
 
 from gateway.domain.records import Record
+from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Context, Kind, Risk, RiskLevel, Status, new_id
 from gateway.server.push import push_key_of
 from gateway.server.settings import Settings
@@ -180,7 +181,7 @@ async def test_approve_stands_beside_the_whole_call_alone(
     assert (await site.box.get(record)).status is (Status.APPROVED if whole else Status.PENDING)
 
 
-async def test_an_approval_names_what_was_seen(site: Site) -> None:
+async def test_an_answer_names_what_was_seen(site: Site) -> None:
     """Another digest, a revision before an edit, a device that was never told, another session:
     refused, and nothing is decided. What was told can be approved."""
     phone = await site.phone()
@@ -199,6 +200,20 @@ async def test_an_approval_names_what_was_seen(site: Site) -> None:
     assert decision is not None
     assert decision.decided_by.name == "ann"
     assert (await answer(site.ann, told, "deny"))[0] == 409
+
+
+async def test_what_takes_more_than_a_tap_is_opened(site: Site) -> None:
+    """High risk is confirmed, and another step-up is done, on the page: a notification that shows
+    the whole call offers no Approve all the same."""
+    phone = await site.phone()
+    short = {**SHORT, "arguments": {"command": "ls"}}
+    await site.box.ask(**{**short, "risk": Risk(level=RiskLevel.HIGH)})
+    (high,) = await phone.pushed()
+    assert high["actions"] == ["deny", "open"]
+    stepped = LevelRules(step_up=(StepUp.NUMBER,))
+    await site.box.route(risk=RulesByRisk(medium=stepped))
+    await site.box.ask(**{**short, "arguments": {"command": "id"}})
+    assert (await phone.pushed(2))[1]["actions"] == ["deny", "open"]
 
 
 async def test_a_discreet_one_says_nothing(site: Site) -> None:
