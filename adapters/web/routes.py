@@ -67,7 +67,7 @@ class Inbox:
         self._reading = ReadHandlers(desk, self._guard)
         self._queue = QueueHandlers(desk, self._guard)
         self._searches = SearchHandlers(desk, self._guard, self._reading)
-        self._decisions = DecisionHandlers(desk, self._guard, self._reading)
+        self._decisions = DecisionHandlers(desk, self._guard, self._reading, logins.passkeys)
         self._batches = BatchHandlers(desk, self._guard, self._reading)
         self._declaring = DeclareHandlers(desk, self._guard, self._reading)
         self._reports = Reports(desk, self._guard)

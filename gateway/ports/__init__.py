@@ -126,7 +126,15 @@ from gateway.ports.outgoing import (
     PostsGrants,
     RetryLater,
 )
-from gateway.ports.passkeys import MOST_PASSKEYS, Passkey, Passkeys, Proof, Proofs
+from gateway.ports.passkeys import (
+    MOST_PASSKEYS,
+    Passkey,
+    Passkeys,
+    Proof,
+    Proofs,
+    Prove,
+    subject_of,
+)
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
 from gateway.ports.provider import Provider
 from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
@@ -238,6 +246,7 @@ __all__ = [
     "PostsGrants",
     "Proof",
     "Proofs",
+    "Prove",
     "Provider",
     "PushDevice",
     "Query",
@@ -310,6 +319,7 @@ __all__ = [
     "scopes_of",
     "standing_of",
     "start_of",
+    "subject_of",
     "undeclared_of",
     "uses_of",
     "warnings",

@@ -179,7 +179,7 @@ class PersonPasskeys:
             await self._refuse(holder.name, f"no passkey of {holder.name}")
         if not await self._check(passkey, credential, challenge_of(nonce, about)):
             await self._refuse(holder.name, "it does not verify")
-        return Proof(identity=holder.identity, passkey=passkey.id)
+        return Proof(identity=holder.identity, passkey=passkey.id, words=passkey.words)
 
     async def _check(self, passkey: KeptPasskey, credential: JsonObject, challenge: bytes) -> bool:
         """Whether a passkey has signed this challenge, once more than before."""
