@@ -29,12 +29,11 @@ from gateway.api.call import (
 from gateway.api.metrics import AdapterProblems, Measure, Metrics, Outboxes, no_outboxes
 from gateway.api.middleware import (
     Handler,
+    before_all,
     count_responses,
     host_guard,
-    log_call,
     problem_guard,
     security_headers,
-    trust_proxy,
 )
 from gateway.api.openapi import served_document
 from gateway.api.routes_and_access import ApiRoute, routes
@@ -124,14 +123,9 @@ def build_api(
     )
     allowed = LOOPBACK_HOSTS | {host.lower() for host in site.hosts}
     ours = frozenset(one.path for one in table)
+    guards = (problem_guard(services, ours, store_errors), host_guard(allowed))
     app = web.Application(
-        middlewares=[
-            *([trust_proxy] if site.proxied else []),
-            log_call,
-            problem_guard(services, ours, store_errors),
-            host_guard(allowed),
-        ],
-        client_max_size=bounds.body_bytes,
+        middlewares=[*before_all(site.proxied), *guards], client_max_size=bounds.body_bytes
     )
     app[SERVICES] = services
     for one in table:

@@ -119,6 +119,11 @@ async def trust_proxy(request: web.Request, handler: Handler) -> web.StreamRespo
             request[name] = value
 
 
+def before_all(proxied: bool) -> list[Middleware]:
+    """Return what every call passes first; `proxied`: through a proxy of ours."""
+    return [trust_proxy, log_call] if proxied else [log_call]
+
+
 def security_headers(secure: bool) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
     """Return the hook that adds headers to every answer; those that are set already stay."""
 
