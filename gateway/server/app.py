@@ -116,7 +116,6 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, core, store))
-
         push = PushParts(settings, core, backend)
         desks = {name: _desk(name, settings, core, store, push) for name in settings.adapters}
         adapters = {name: adapter_class(name)() for name in desks}
@@ -124,9 +123,8 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             await stack.enter_async_context(serve_adapters(adapter, desks[name], core))
         work = partial(_work_for_all, settings, core, store, feed, hooks, push)
         await stack.enter_async_context(hold_duty(ingress.duty, work))
-        watch = await stack.enter_async_context(
-            _watch_health(core, store, ingress, feed, tuple(adapters.values()))
-        )
+        watching = _watch_health(core, store, ingress, feed, tuple(adapters.values()))
+        watch = await stack.enter_async_context(watching)
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         protocol = protocol_of(core, store, backend.credentials, signer)
         site = replace(

@@ -11,8 +11,11 @@ import aiohttp
 import pytest
 from PIL import Image
 
-from tests.web.chromium import Page, at_home, running
+from gateway.domain.devices import PushDevice, QuietHours
+from gateway.stores.devices import RedisDevices
+from tests.web.chromium import PHONE, Page, at_home, running
 from tests.web.inbox import COMMAND, Inbox, see
+from tests.web.test_access import flaws
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
@@ -77,6 +80,39 @@ async def test_the_worker_keeps_nothing(box: Inbox, tab: Page) -> None:
     assert await tab.evaluate("performance.getEntriesByType('navigation')[0].workerStart") == 0, (
         "the worker answered for the gateway"
     )
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_everybody_can_use_the_page_of_notifications(
+    box: Inbox, tab: Page, dark: bool
+) -> None:
+    """Axe finds nothing serious, with a device that fails and quiet hours, in light and dark."""
+    devices = RedisDevices(box.gateway.backend.store)
+    await devices.add(
+        PushDevice(
+            id="1",
+            person="ann",
+            place="web",
+            label="Chrome on Android",
+            endpoint="https://push.example/1",
+            key="",
+            auth="",
+            server_key="",
+            session="",
+            added=1,
+            failure="its push service answered 403",
+            failed_at=1,
+        )
+    )
+    await devices.set_quiet("ann", QuietHours(begin="22:00", end="07:00", zone="UTC"))
+    await tab.size(PHONE, dark=dark, still=True)
+    await tab.goto(f"{box.gateway.url}/inbox/notifications")
+    await tab.until("document.body.textContent.includes('answered 403')")
+    await tab.until("document.body.textContent.includes('Quiet from 22:00 to 07:00')")
+    assert await flaws(tab) == []
+    names = [name for _, name in await tab.controls()]
+    assert "Send a test notification to Chrome on Android" in names
+    assert all(name.strip() for name in names)
 
 
 async def test_only_the_worker_may_have_the_wider_scope(box: Inbox) -> None:

@@ -5,7 +5,6 @@ import { say, settle, tickAll } from "./dom.js";
 import { gather } from "./gather.js";
 import * as queue from "./queue.js";
 import { follow } from "./stream.js";
-import { renew } from "./subscription.js";
 import { recount } from "./waiting.js";
 
 const byId = (id) => document.getElementById(id);
@@ -237,7 +236,7 @@ follow({
     tabs.find((tab) => tab.dataset.view === "audit").hidden = !admin;
     parts.news.standing(me);
     hand();
-    renew(me).catch(() => null);
+    import("./subscription.js").then(({ renew }) => renew(me)).catch(() => null);
     await refresh();
     queue.count(await recount());
     byId("who").textContent = me.name;
