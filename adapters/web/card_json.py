@@ -173,6 +173,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
                 "style": control.style.value,
                 "confirm": control.confirm,
                 "number": control.number,
+                "passkey": control.passkey,
                 "optional": control.optional,
             }
             for control in card.controls

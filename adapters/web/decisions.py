@@ -20,7 +20,18 @@ from adapters.web.security import (
 )
 from gateway.errors import Conflict, Unconfirmed
 from gateway.models import Action
-from gateway.ports import Click, Desk, JsonObject, changes, draw, put_together, remember_as
+from gateway.ports import (
+    Click,
+    Desk,
+    JsonObject,
+    Passkeys,
+    Proof,
+    changes,
+    draw,
+    put_together,
+    remember_as,
+    subject_of,
+)
 
 _DECISION: dict[str, type] = {
     "revision": int,
@@ -38,6 +49,7 @@ _DECISION: dict[str, type] = {
     "seen": str,
     "remember": dict,
     "number": str,
+    "proof": dict,
 }
 _REMEMBER: dict[str, type] = {"offer": str, "everywhere": bool, "lifetime": str}
 _DIFF: dict[str, type] = {"arguments": dict, "fields": dict, "revealed": bool}
@@ -48,8 +60,9 @@ _UNSEEN = (Action.DENY, Action.ABORT)  # allowed without having seen the whole r
 class DecisionHandlers:
     """HTTP handlers of decisions, claims and sessions."""
 
-    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
+    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers, passkeys: Passkeys) -> None:
         self._desk = desk
+        self._passkeys = passkeys
         self._guard = guard
         self._reading = reading
 
@@ -59,6 +72,7 @@ class DecisionHandlers:
         session: dict[str, type] = {"agent": str, "session": str}
         return [
             ("POST", f"{one}/decide", build_write_handler(guard, self._decide, _DECISION, _NEEDED)),
+            ("POST", f"{one}/proof", build_write_handler(guard, self._offer, _DECISION, _NEEDED)),
             (
                 "POST",
                 f"{one}/diff",
@@ -86,22 +100,40 @@ class DecisionHandlers:
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         request_id = request.match_info["id"]
-        click = _build_click(request_id, visitor, body)
-        if "fields" in body:
-            record = await self._desk.requests.get(request_id)
-            # Fields of an older revision are of other arguments: the core refuses the click.
-            current = body["revision"] >= record.shown_since
-            typed = _read_fields(body["fields"]) if current else {}
-            arguments = put_together(record, typed, reveal=click.revealed)
-            click = replace(click, arguments=arguments)
+        click = await self._read_click(request_id, visitor, body)
+        credential = body.get("proof")
+
+        async def prove(subject: str) -> Proof:
+            return await self._passkeys.check_proof(visitor.session, subject, credential or {})
+
         try:
-            after = await self._desk.requests.decide(click)
+            after = await self._desk.requests.decide(click, prove=prove if credential else None)
         except Conflict as conflict:
             now = await self._reading.build_row(await self._desk.requests.get(request_id), visitor)
             return build_problem(409, conflict.code, str(conflict), request=now)
         except Unconfirmed as high:
             return build_problem(high.status, "unconfirmed", str(high))
         return web.json_response(await self._reading.build_row(after, visitor))
+
+    async def _read_click(self, request_id: str, visitor: Visitor, body: JsonObject) -> Click:
+        """Return the click of a body, with what was typed into fields put together."""
+        click = _build_click(request_id, visitor, body)
+        if "fields" not in body:
+            return click
+        record = await self._desk.requests.get(request_id)
+        # Fields of an older revision are of other arguments: the core refuses the click.
+        current = body["revision"] >= record.shown_since
+        typed = _read_fields(body["fields"]) if current else {}
+        return replace(click, arguments=put_together(record, typed, reveal=click.revealed))
+
+    async def _offer(
+        self, request: web.Request, visitor: Visitor, body: JsonObject
+    ) -> web.Response:
+        """Return what a passkey is to sign for an answer, which is sent with that afterwards."""
+        click = await self._read_click(request.match_info["id"], visitor, body)
+        record = await self._desk.requests.get(click.request_id)
+        offered = await self._passkeys.begin_proof(visitor.session, subject_of(record, click))
+        return web.json_response(offered)
 
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Return the differences between an edit and what was asked."""

@@ -48,9 +48,11 @@ from gateway.policy.grants.grant import Grant
 from gateway.policy.guardrails import assess, weigh
 from gateway.ports.blocks import draw, weight_of
 from gateway.ports.desk import Groups
+from gateway.ports.passkeys import Proof, Prove, subject_of
 from gateway.ports.proven_masks import NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.standing import standing_of
 from gateway.wire.codec import JsonObject, plain
+from gateway.wire.outcome_text import join_names
 
 TOLD = {
     Reason.CANARY_MISSED: (
@@ -95,19 +97,21 @@ class ClickJudge:
         self._remembering = remembering
         self._proofs = proofs
 
-    async def decide(self, click: Click, groups: Groups | None = None) -> Record:
+    async def decide(
+        self, click: Click, groups: Groups | None = None, prove: Prove | None = None
+    ) -> Record:
         """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
-        judged = Judged()
+        judged, prove = Judged(), prove and _once(prove)
 
         async def decide(record: Record) -> Transition | None:
             nonlocal click, judged, groups
             try:
-                judged = await self.judge(record, click, last=groups is None)
+                judged = await self.judge(record, click, last=groups is None, prove=prove)
             except Unauthorized:
                 if groups is None:
                     raise
                 click, groups = await with_groups(click, groups), None
-                judged = await self.judge(record, click)
+                judged = await self.judge(record, click, prove=prove)
             return judged.transition
 
         known = self._store.recent(click.request_id)
@@ -134,7 +138,9 @@ class ClickJudge:
         await end_siblings(self._store, self._writer, record)
         return record
 
-    async def judge(self, record: Record, click: Click, *, last: bool = True) -> Judged:
+    async def judge(
+        self, record: Record, click: Click, *, last: bool = True, prove: Prove | None = None
+    ) -> Judged:
         """Return what a click does to a record, nothing when it did so before. Raises as `decide`
         does.
 
@@ -155,11 +161,12 @@ class ClickJudge:
                 return Judged(_step(record, hand_on(edited, by), policy))
             who = _check_edited(edited, click, policy)
         try:
-            done = await self._step_up(policy, edited or counted, click)
+            done = await self._step_up(policy, edited or counted, click, prove)
         except WrongNumber as wrong:
             return Judged(self._count_guess(record, counted, by, policy), refusal=wrong)
         effect, grant = self._apply(policy, counted, click, who, by._replace(stepped=done), edited)
-        number = click.number if done is not None and not record.canary else ""
+        typed = done is not None and done.way is StepUp.NUMBER and not record.canary
+        number = click.number if typed else ""
         return Judged(_step(record, effect, policy, number), grant)
 
     def _apply(
@@ -210,7 +217,7 @@ class ClickJudge:
         return Judged(None, grant)
 
     async def _step_up(
-        self, policy: PolicyDocument, record: Record, click: Click
+        self, policy: PolicyDocument, record: Record, click: Click, prove: Prove | None
     ) -> StepUpDone | None:
         """Return the step-up that a click does, None where none is asked for or it is one of two
         people's. Raises StepUpNeeded, WrongNumber, InvalidRequest where none can be done."""
@@ -224,10 +231,16 @@ class ClickJudge:
         if click.number and StepUp.NUMBER in able:
             await self._compare(record, click)
             return StepUpDone(way=StepUp.NUMBER)
+        if prove is not None and StepUp.PASSKEY in able:
+            return await _check_passkey(record, click, prove)
         if StepUp.PERSON in able:
             refuse_unknown(policy, click.identity)
             return None
-        raise StepUpNeeded(f"type the number that is shown where {record.request.agent} waits")
+        how = {
+            StepUp.NUMBER: f"type the number that is shown where {record.request.agent} waits",
+            StepUp.PASSKEY: "confirm it with a passkey in the inbox",
+        }
+        raise StepUpNeeded(join_names([how[way] for way in able], "or"))
 
     async def _compare(self, record: Record, click: Click) -> None:
         """Raise WrongNumber unless a click has the request's number. A canary has none to find."""
@@ -309,6 +322,34 @@ def _waits_for(policy: PolicyDocument, record: Record, name: str) -> str:
         return ""
     seen = record.copy_with(approvers=who_may_approve(policy, record))
     return standing_of(seen, name).words
+
+
+def _once(prove: Prove) -> Prove:
+    """Return what checks each subject once, however often the click is judged anew: an assertion is
+    good for one look, and stays refused when it was."""
+    known: dict[str, Proof | GatewayError] = {}
+
+    async def prove_once(subject: str) -> Proof:
+        if subject not in known:
+            try:
+                known[subject] = await prove(subject)
+            except GatewayError as refusal:
+                known[subject] = refusal
+        found = known[subject]
+        if isinstance(found, GatewayError):
+            raise found
+        return found
+
+    return prove_once
+
+
+async def _check_passkey(record: Record, click: Click, prove: Prove) -> StepUpDone:
+    """Return the step-up of somebody who agreed to exactly this with their own passkey. Raises
+    Unauthorized."""
+    proof = await prove(subject_of(record, click))
+    if proof.identity != click.identity:
+        raise Unauthorized("this passkey is somebody else's")
+    return StepUpDone(way=StepUp.PASSKEY, name=proof.words)
 
 
 def _for_two(record: Record) -> Record:

@@ -26,6 +26,7 @@ from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
 from gateway.policy.authorization import approver, who_may_approve
 from gateway.ports.desk import Groups
+from gateway.ports.passkeys import Prove
 from gateway.wire.codec import JsonObject
 
 _PAGE = 200
@@ -99,10 +100,12 @@ class RequestDesk:
 
     # ---------------------------------------------------------------- what people do
 
-    async def decide(self, click: Click, *, groups: Groups | None = None) -> Record:
+    async def decide(
+        self, click: Click, *, groups: Groups | None = None, prove: Prove | None = None
+    ) -> Record:
         """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
         await self._recognise(click)
-        return await self._seen(await self._clicks.decide(click, groups))
+        return await self._seen(await self._clicks.decide(click, groups, prove))
 
     async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
         """Apply one person's clicks, all or none. See `gateway.ports.RequestCalls`."""

@@ -202,7 +202,7 @@ class RequestCopies:
         deciders = await self._requests.deciders(record, self._adapter.name)
         summary = discreet_summary(record) if discreet else card.summary
         elsewhere = card.hides or any(field.secret for field in card.fields)
-        elsewhere = elsewhere or any(control.number for control in card.controls)
+        elsewhere = elsewhere or any(one.number or one.passkey for one in card.controls)
         leads = address_of(self._inbox, record.id) if elsewhere and not record.final else ""
         return replace(card, deciders=deciders, summary=summary, inbox=leads)
 

@@ -18,14 +18,17 @@ from gateway.wire.outcome_text import join_names
 
 
 class StepUp(StrEnum):
-    """One way to do a step-up: type the number that is shown where the agent waits; or be two."""
+    """One way to do a step-up: type the number that is shown where the agent waits, prove with a
+    passkey that it is you who agrees to exactly this, or be two."""
 
     NUMBER = "number"
+    PASSKEY = "passkey"
     PERSON = "person"
 
 
 WORDS = {
     StepUp.NUMBER: "the number that is shown where the agent waits",
+    StepUp.PASSKEY: "a passkey, in the inbox",
     StepUp.PERSON: "a second person",
 }
 """What people read of each way."""
@@ -49,13 +52,16 @@ def say_ways(ways: Iterable[StepUp]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepUpDone(Wire):
-    """How somebody did a step-up."""
+    """How somebody did a step-up. `name` is the passkey's."""
 
     way: StepUp
+    name: str = ""
 
     @property
     def words(self) -> str:
         """How, after the word "confirmed"."""
+        if self.way is StepUp.PASSKEY:
+            return f"by passkey {self.name}".rstrip()
         return "by number" if self.way is StepUp.NUMBER else "by a second person"
 
 

@@ -20,6 +20,7 @@ from gateway.client import config
 from gateway.client.http_connection import HttpConnection
 from gateway.errors import GatewayError
 from gateway.integrations.claude_code import PRE
+from gateway.integrations.codex_trust import read_trust
 from gateway.integrations.host_plans import Entry, Plan
 from gateway.integrations.host_settings import Values
 from gateway.wire.local_discovery import (
@@ -42,6 +43,8 @@ def check_all(plan: Plan, values: Values, agent: str | None) -> int:
     wrong = list(find_problems(plan, values))
     wrong += _check_version(plan)
     gates = [one for one in plan.entries(values) if _is_gate(one)]
+    if plan.host == "codex":
+        wrong += _check_trust(gates)
     for entry in [] if wrong else gates:
         proved, says = prove(plan, entry, agent)
         if proved:
@@ -109,6 +112,24 @@ def _check_version(plan: Plan) -> list[str]:
         says = found[0] if found else "no version"
         return [f"{program} is {says}, older than {plan.tested}, with which this was tested"]
     return []
+
+
+def _check_trust(gates: list[Entry]) -> list[str]:
+    """Return which hooks Codex skips; only Codex itself knows."""
+    program = shutil.which(_PROGRAMS["codex"])
+    if program is None:
+        _say("note codex is not on this path, so whether it trusts the hook is not known")
+        return []
+    try:
+        known = read_trust(program, str(Path.cwd()))
+    except OSError as error:
+        return [str(error)]
+    skipped = {one.command: known.get(one.command, "unknown to it") for one in gates}
+    return [
+        f"the hook is {says}: Codex skips it, and runs the tool. Start codex, type /hooks, trust it"
+        for says in skipped.values()
+        if says != "trusted"
+    ]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

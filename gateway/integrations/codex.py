@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from gateway.integrations.claude_code import ClaudeCode
-from gateway.integrations.hook_call import HookCall
+from gateway.integrations.hook_call import HookCall, Said, Verdict
 
 
 class Codex(ClaudeCode):
@@ -26,6 +26,13 @@ class Codex(ClaudeCode):
     def offer(self, found: HookCall) -> None:
         """Leave out what Codex cannot do."""
         found.allowed = ["approve", "deny"] if found.asks_itself else ["approve", "edit", "deny"]
+
+    def answer(self, call: HookCall, verdict: Verdict) -> Said:
+        """Return what tells Codex. An approval of the call as it is is no answer: Codex takes an
+        `allow` without a change for a mistake of the hook."""
+        if verdict.kind == "approved" and verdict.arguments is None and not call.asks_itself:
+            return Said(0)
+        return super().answer(call, verdict)
 
 
 DIALECT = Codex()

@@ -21,6 +21,7 @@ MARGIN = 60
 
 ENFORCE, RELAY = "enforce", "relay"
 _OURS = r"(?:^|[\s/'\"])(?:gateway|gateway\.cli|gateway\.integrations)['\"]? hook {host}(?:\s|$)"
+OR_BLOCK = "|| { echo 'the approval hook failed' >&2; exit 2; }"  # without words Gemini CLI runs it
 _ANY_CHANGE = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|WebFetch|mcp__.*"
 _COPILOT_DENIES = '{"permissionDecision":"deny","permissionDecisionReason":"gateway hook failed"}'
 _OPENCODE_ASKS = ("bash", "edit", "webfetch", "external_directory")
@@ -101,7 +102,7 @@ class Plan:
     def gate(self, wish: Wish) -> str:
         """Return the command of a hook that blocks whatever goes wrong, also before it starts."""
         defer = ("--defer",) if wish.defer else ()
-        return f"{self.command(wish, '--timeout', str(wish.wait), *defer)} || exit 2"
+        return f"{self.command(wish, '--timeout', str(wish.wait), *defer)} {OR_BLOCK}"
 
 
 class Grouped(Plan):
@@ -183,7 +184,7 @@ class Grouped(Plan):
 
     def blocks(self, hook: Values) -> bool:
         """Whether a failure of the hook itself blocks the tool."""
-        return bool(hook["command"].endswith("|| exit 2"))
+        return bool(hook["command"].endswith(OR_BLOCK))
 
 
 class ClaudeCodePlan(Grouped):
@@ -311,7 +312,7 @@ class CursorPlan(Plan):
 
     def blocks(self, hook: Values) -> bool:
         """Whether a failure of the hook itself blocks the tool."""
-        return hook.get("failClosed") is True and str(hook[self.word]).endswith("|| exit 2")
+        return hook.get("failClosed") is True and str(hook[self.word]).endswith(OR_BLOCK)
 
 
 class CopilotPlan(CursorPlan):

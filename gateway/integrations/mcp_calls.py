@@ -27,9 +27,11 @@ GOODBYE_SECONDS = 5.0
 
 ALLOWED = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT)
 
+LONGEST_CLIENT = 100
+"""Characters that are kept of a client's name."""
+
 _LONGEST_CLAIM = 600
 _LONGEST_SCHEMA = 65_536
-_LONGEST_CLIENT = 100
 _SHOWN_BY_ITSELF = ("name", "arguments", "_meta")
 _CALL_IDS = ("claudecode/toolUseId",)
 _HINTS = {
@@ -217,7 +219,7 @@ class CallGate:
             origin=Origin(
                 framework="mcp",
                 tool_call_id=call.call_id,
-                channel=call.client[:_LONGEST_CLIENT] or None,
+                channel=call.client[:LONGEST_CLIENT] or None,
             ),
             session=self._session,
             allowed=ALLOWED,

@@ -18,7 +18,9 @@ from pydantic import Field
 from gateway.client import AsyncClient, Outcome, OutcomeKind
 from gateway.client.outcome import outcome_of
 from gateway.errors import GatewayError, NotFound
-from gateway.integrations.mcp_calls import PROGRESS_SECONDS, Connect, end
+from gateway.integrations.claude_code import REQUEST, ClaudeCode
+from gateway.integrations.hook_call import HookCall, Verdict
+from gateway.integrations.mcp_calls import LONGEST_CLIENT, PROGRESS_SECONDS, Connect, end
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -30,8 +32,7 @@ from gateway.models import (
     Reason,
     new_id,
 )
-from gateway.wire.codec import JsonObject
-from gateway.wire.identifiers import CALL_ID
+from gateway.wire.codec import JsonObject, build
 
 FRAMEWORK = "mcp-server"
 ASKING, QUESTION = "mcp__gateway__request_approval", "mcp__gateway__ask_human"
@@ -45,11 +46,7 @@ _DETAILS = {
     "required": ["action", "details"],
     "additionalProperties": False,
 }
-_KINDS = {
-    **dict.fromkeys(("Bash", "Monitor", "PowerShell"), Kind.COMMAND),
-    **dict.fromkeys(("Edit", "MultiEdit", "Write", "NotebookEdit"), Kind.FILE_CHANGE),
-    "ExitPlanMode": Kind.PLAN,
-}
+_PROMPT = ClaudeCode()
 
 T = TypeVar("T")
 Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, description="how long to wait for people")]
@@ -159,22 +156,31 @@ class AskTools:
     ) -> str:
         """Answer Claude Code's --permission-prompt-tool. Not for models."""
         try:
+            asked = _PROMPT.read(
+                {
+                    "hook_event_name": REQUEST,
+                    "tool_name": tool_name,
+                    "tool_input": input,
+                    "tool_use_id": tool_use_id,
+                }
+            )
             client = await self._connect()
             request = client.request(
-                tool_name,
-                input,
-                kind=_KINDS.get(tool_name, Kind.TOOL),
-                origin=Origin(framework="claude-code"),
-                call_id=tool_use_id if tool_use_id and CALL_ID.fullmatch(tool_use_id) else None,
+                asked.tool,
+                asked.arguments,
+                kind=Kind(asked.kind),
+                questions=[build(Question, one) for one in asked.questions],
+                origin=_origin(context, _PROMPT.host),
+                call_id=asked.call_id,
                 session=self._session,
-                allowed=(Action.APPROVE, Action.EDIT, Action.DENY, Action.ABORT),
+                allowed=[Action(one) for one in asked.allowed],
                 timeout=self._timeout,
             )
             outcome = await self._wait(context, client.outcome(request))
+            told = _behavior(asked, outcome)
         except GatewayError as error:
-            words = f"nobody could be asked: {error}"
-            outcome = Outcome(kind=OutcomeKind.UNREACHABLE, message=words)
-        return json.dumps(_behavior(outcome), ensure_ascii=False)
+            told = _refuse(f"nobody could be asked: {error}")
+        return json.dumps(told, ensure_ascii=False)
 
     async def _ask(
         self, context: Context, tool: str, arguments: JsonObject, seconds: float, **details: Any
@@ -183,7 +189,7 @@ class AskTools:
         try:
             client = await self._connect()
             request = client.request(
-                tool, arguments, origin=Origin(framework=FRAMEWORK), session=self._session,
+                tool, arguments, origin=_origin(context, FRAMEWORK), session=self._session,
                 timeout=self._timeout, **details,
             )  # fmt: skip
             outcome = await self._submit_and_wait(context, client, request, seconds)
@@ -221,6 +227,13 @@ class AskTools:
         return task
 
 
+def _origin(context: Context, framework: str) -> Origin:
+    """Return where a call comes from, with the client's own name as it says it."""
+    told = context.session.client_params
+    client = f"{told.client_info.name} {told.client_info.version}" if told else ""
+    return Origin(framework=framework, channel=client[:LONGEST_CLIENT] or None)
+
+
 def _told(request_id: str, outcome: Outcome) -> JsonObject:
     """Return an outcome in the words that the model reads."""
     told: JsonObject = {
@@ -235,9 +248,17 @@ def _told(request_id: str, outcome: Outcome) -> JsonObject:
     return told
 
 
-def _behavior(outcome: Outcome) -> JsonObject:
+def _behavior(asked: HookCall, outcome: Outcome) -> JsonObject:
     """Return an outcome in Claude Code's words."""
-    if outcome.runs and outcome.arguments is not None:
-        return {"behavior": "allow", "updatedInput": outcome.arguments}
-    interrupts = {"interrupt": True} if outcome.kind is OutcomeKind.ABORTED else {}
-    return {"behavior": "deny", "message": outcome.message, **interrupts}
+    answered = outcome.kind is OutcomeKind.ANSWERED
+    if not answered and not (outcome.runs and outcome.arguments is not None):
+        return _refuse(outcome.message, interrupt=outcome.kind is OutcomeKind.ABORTED)
+    answers = outcome.result if answered else None
+    yes = Verdict("approved", outcome.message, arguments=outcome.arguments, answers=answers)
+    said = _PROMPT.answer(asked, yes).output or {}
+    decision: JsonObject = said["hookSpecificOutput"]["decision"]
+    return decision
+
+
+def _refuse(words: str, *, interrupt: bool = False) -> JsonObject:
+    return {"behavior": "deny", "message": words, **({"interrupt": True} if interrupt else {})}

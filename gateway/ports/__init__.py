@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.domain.clock import Clock, SystemClock
+from gateway.domain.devices import PushDevice, QuietHours
 from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.records import (
     Approvers,
@@ -81,6 +82,7 @@ from gateway.ports.desk import (
     address_of,
 )
 from gateway.ports.device_words import name_device
+from gateway.ports.devices import DeviceCalls, Subscription
 from gateway.ports.edits import (
     UNCHANGED,
     EditField,
@@ -124,8 +126,17 @@ from gateway.ports.outgoing import (
     PostsGrants,
     RetryLater,
 )
-from gateway.ports.passkeys import MOST_PASSKEYS, Passkey, Passkeys, Proof, Proofs
+from gateway.ports.passkeys import (
+    MOST_PASSKEYS,
+    Passkey,
+    Passkeys,
+    Proof,
+    Proofs,
+    Prove,
+    subject_of,
+)
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
+from gateway.ports.provider import Provider
 from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
 from gateway.ports.remember_options import (
     LIFETIME_WORDS,
@@ -189,6 +200,7 @@ __all__ = [
     "DeliveryUncertain",
     "Desk",
     "Device",
+    "DeviceCalls",
     "EditField",
     "EditKind",
     "Effect",
@@ -234,9 +246,13 @@ __all__ = [
     "PostsGrants",
     "Proof",
     "Proofs",
+    "Prove",
+    "Provider",
+    "PushDevice",
     "Query",
     "QueueCalls",
     "QueueCounts",
+    "QuietHours",
     "Rate",
     "Record",
     "Remember",
@@ -250,6 +266,7 @@ __all__ = [
     "SessionCalls",
     "Side",
     "Style",
+    "Subscription",
     "SystemClock",
     "ToolCalls",
     "ToolWord",
@@ -302,6 +319,7 @@ __all__ = [
     "scopes_of",
     "standing_of",
     "start_of",
+    "subject_of",
     "undeclared_of",
     "uses_of",
     "warnings",

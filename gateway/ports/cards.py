@@ -72,7 +72,8 @@ class Control:
     """Something an approver can press. `confirm` is the sentence to confirm first, if any.
 
     With `number` they type there the number that is shown where the agent waits, for the click's
-    `number`; `optional` says that it may be left out, for somebody else to approve it, too.
+    `number`; with `passkey` they may use one of theirs, in the inbox. `optional` says that both may
+    be left out, for somebody else to approve it, too.
     """
 
     action: Action
@@ -80,6 +81,7 @@ class Control:
     style: Style = Style.PLAIN
     confirm: str | None = None
     number: bool = False
+    passkey: bool = False
     optional: bool = False
 
 
@@ -592,7 +594,7 @@ def _control(action: Action, record: Record, head: Head) -> Control:
     high = record.risk.level is RiskLevel.HIGH
     ways = record.approvers.step_up if record.approvers else ()
     confirms = (high or bool(ways)) and action not in (Action.DENY, Action.ABORT)
-    asks = confirms and StepUp.NUMBER in ways
+    number, passkey = (confirms and way in ways for way in (StepUp.NUMBER, StepUp.PASSKEY))
     sign = finding_sign(alarms=record.alarms)
     found = "".join(f" {sign} {one.text}." for one in warnings(record))
     return Control(
@@ -600,6 +602,7 @@ def _control(action: Action, record: Record, head: Head) -> Control:
         label=label,
         style=style,
         confirm=f"{plain_head(head)}. {_READ_ALL if high else _READ}{found}" if confirms else None,
-        number=asks,
-        optional=asks and StepUp.PERSON in ways,
+        number=number,
+        passkey=passkey,
+        optional=(number or passkey) and StepUp.PERSON in ways,
     )

@@ -27,11 +27,13 @@ from gateway.domain.statistics import PeriodReport
 from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Grant
 from gateway.ports.blocks import CardSizes
+from gateway.ports.devices import DeviceCalls
 from gateway.ports.grant_cards import GrantCard
 from gateway.ports.grants_by_hand import HandCalls
 from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
 from gateway.ports.logins import LoginLinks
 from gateway.ports.outgoing import Notes
+from gateway.ports.passkeys import Prove
 from gateway.ports.words import KillSwitch
 
 
@@ -77,11 +79,14 @@ class RequestCalls(Protocol):
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first or soonest first, as the query says."""
 
-    async def decide(self, click: Click, *, groups: Groups | None = None) -> Record:
+    async def decide(
+        self, click: Click, *, groups: Groups | None = None, prove: Prove | None = None
+    ) -> Record:
         """Apply a click; return the request as it then stands.
 
         Rights are asked here and nowhere else. `groups` is called for who may not decide without
-        their groups, where to know them takes a call of the platform.
+        their groups, where to know them takes a call of the platform. `prove` checks the passkey of
+        a step-up, over the subject that it is given, where the click came with one.
 
         Raises NotFound, Unauthorized (no approver, the requester, or a card that the gateway did
         not post there), Conflict (ended, or an older revision was seen), InvalidRequest (action not
@@ -280,6 +285,7 @@ class Desk:
     sizes: CardSizes
     links: LoginLinks
     inbox: str = ""
+    devices: DeviceCalls | None = None
 
     def address_of(self, request_id: str) -> str:
         """Return where the inbox shows this request, "" where it has no address."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.domain.records import Identity
-from gateway.wire.codec import JsonObject
+from gateway.domain.records import Click, Identity, Record
+from gateway.models import Action, digest_of
+from gateway.wire.canonical_json import canonical, sha256_hex
+from gateway.wire.codec import JsonObject, plain
 
 MOST_PASSKEYS = 20  # of one person
 
@@ -24,10 +27,25 @@ class Passkey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """That somebody is there who holds a passkey of a person, and agreed to one thing."""
+    """That somebody is there who holds a passkey of a person, and agreed to one thing. `words` name
+    the browser that it was made in."""
 
     identity: Identity
     passkey: str
+    words: str = ""
+
+
+Prove = Callable[[str], Awaitable[Proof]]
+"""Checks that the person who clicks agreed to this subject with a passkey; raises Unauthorized."""
+
+
+def subject_of(record: Record, click: Click) -> str:
+    """Return what a passkey agrees to: this answer to this request, as it was seen, and exactly
+    what would run then. Whatever else is made of it needs another assertion."""
+    edits = click.action is Action.EDIT and click.arguments is not None
+    digest = digest_of(record.request, click.arguments) if edits else record.digest
+    said = canonical([plain(part) for part in (click.answers, click.result)])
+    return f"{click.action} {record.id} {click.revision} {digest} {sha256_hex(said)}"
 
 
 class Proofs(Protocol):

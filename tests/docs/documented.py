@@ -374,6 +374,13 @@ COMMANDS: dict[str, Line | list[Line]] = {
 }
 
 ELSEWHERE = {
+    "GATEWAY_PUBLIC_URL=https://approvals.example GATEWAY_TRUSTED_PROXY=true gateway up": (
+        "web/test_https.py::test_a_phone_signs_in_and_hears_at_once"
+    ),
+    "GATEWAY_PUBLIC_URL=https://approvals.example:8787 GATEWAY_HOST=0.0.0.0 "
+    "GATEWAY_TLS_CERT=/etc/ssl/approvals.pem GATEWAY_TLS_KEY=/etc/ssl/approvals.key gateway up": (
+        "web/test_https.py::test_a_phone_signs_in_and_hears_at_once"
+    ),
     "gateway devices NAME [--end ID] [--end-all]": (
         "cli/test_cli.py::test_devices_are_listed_and_signed_out"
     ),
@@ -519,11 +526,16 @@ NOT_HERE = {
         "make test-hosts HOSTS=aap",
         "make test-hosts HOSTS=gptme",
         "make test-hosts HOSTS=claude-code",
+        "make test-hosts HOSTS=ag2",
+        "make test-hosts HOSTS=agent-framework",
+        "make test-hosts HOSTS=crewai",
+        "make test-hosts HOSTS=google-adk",
         "make test-hosts HOSTS=langchain",
         "make test-hosts HOSTS=mcp",
         "make test-hosts HOSTS=openai-agents",
         "make test-hosts HOSTS=pydantic-ai",
         "make test-hosts HOSTS=typescript",
+        "make test-hosts HOSTS=smolagents",
         "make test-hosts HOSTS=udspy",
         "pip install '.[mcp]'",
         "pip install 'gptme[server]'",

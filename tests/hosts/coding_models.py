@@ -70,9 +70,54 @@ class CodingModel:
         ]
         return await _send_events(call, events)
 
+    async def responses(self, call: web.Request) -> web.StreamResponse:
+        """Answer OpenAI's `/v1/responses`, which is streamed."""
+        said = self.next(await call.json())
+        items = [_item(at, one) for at, one in enumerate(said)]
+        usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+        response = {"id": "resp_1", "object": "response", "usage": usage, "output": items}
+        events: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "resp_1"}}]
+        for at, item in enumerate(items):
+            events.append({"type": "response.output_item.added", "output_index": at, "item": item})
+            events.append({"type": "response.output_item.done", "output_index": at, "item": item})
+        events.append({"type": "response.completed", "response": response})
+        return await _send_events(call, events)
+
+    async def generate(self, call: web.Request) -> web.StreamResponse:
+        """Answer Gemini's `generateContent` and `streamGenerateContent`."""
+        asked = await call.json()
+        parts: list[dict[str, Any]] = [
+            {"text": one}
+            if isinstance(one, str)
+            else {"functionCall": {"name": one.tool, "args": one.arguments}}
+            for one in self.next(asked)
+        ]
+        content = {"role": "model", "parts": parts}
+        usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+        whole = {
+            "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+            "usageMetadata": usage,
+        }
+        if "stream" not in call.path:
+            return web.json_response(whole)
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(call)
+        await answer.write(f"data: {json.dumps(whole)}\r\n\r\n".encode())
+        return answer
+
     async def count(self, call: web.Request) -> web.StreamResponse:
         """Answer Anthropic's `/v1/messages/count_tokens`."""
         return web.json_response({"input_tokens": 1})
+
+
+def _item(at: int, said: str | Use) -> dict[str, Any]:
+    if isinstance(said, str):
+        text = {"type": "output_text", "text": said, "annotations": []}
+        return {"type": "message", "id": f"msg_{at}", "role": "assistant", "content": [text]}
+    return {
+        "type": "function_call", "id": f"fc_{said.id}", "call_id": said.id, "name": said.tool,
+        "arguments": json.dumps(said.arguments),
+    }  # fmt: skip
 
 
 def _block(said: str | Use) -> dict[str, Any]:
@@ -109,6 +154,8 @@ async def coding_model(*turns: Turn) -> AsyncIterator[CodingModel]:
     app = web.Application(client_max_size=2**24)
     app.router.add_post("/v1/messages", model.messages)
     app.router.add_post("/v1/messages/count_tokens", model.count)
+    app.router.add_post("/v1/responses", model.responses)
+    app.router.add_post("/v1beta/models/{what:.*}", model.generate)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,12 @@ import pytest
 import pytest_asyncio
 
 from gateway.domain.records import Query, Record
-from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica
+from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, POLICY, Replica, replica
 from tests.hosts.__main__ import HOSTS, file_name, known_hosts
 from tests.waiting import moment
 
 Answer = Callable[..., Awaitable[Record]]
+NO_GATEWAY = {"GATEWAY_URL": "http://127.0.0.1:9", "GATEWAY_CONNECT_TIMEOUT": "0.1"}
 
 
 @pytest_asyncio.fixture
@@ -82,3 +83,29 @@ async def run(*command: str, env: dict[str, str], cwd: Path) -> tuple[int, str]:
         await process.wait()
         raise
     return process.returncode or 0, said.decode()
+
+
+async def remember(gate: Replica) -> None:
+    """Approve what waits for the next request, and remember that for its session."""
+    while not (waiting := (await gate.core.requests.page(Query())).items):
+        await moment()
+    offers = await gate.call("GET", f"/v1/requests/{waiting[0].id}/offers", token=ANN_TOKEN)
+    wish = {"offer": offers.json["approve"][0]["id"], "lifetime": "1h", "everywhere": False}
+    done = await gate.decided(waiting[0].id, remember=wish)
+    assert done.status == 200, done.json
+
+
+async def finish(running: Coroutine[Any, Any, tuple[int, str]], *answers: Any) -> list[Any]:
+    """Run a host to its end while somebody answers, one after another; return what it printed, and
+    what was answered. Fails where it ends before."""
+    ends, given = asyncio.create_task(running), []
+    for one in answers:
+        answering = asyncio.create_task(one)
+        await asyncio.wait({ends, answering}, return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            answering.cancel()
+            raise AssertionError(f"it ended and nobody was asked: {ends.result()}")
+        given.append(answering.result())
+    code, said = await ends
+    assert code == 0, said
+    return [said, *given]

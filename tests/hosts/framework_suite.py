@@ -144,11 +144,12 @@ class FrameworkSuite:
     async def answered(self, agent: Agent, action: str, **more: Any) -> tuple[Ending, Record]:
         """Run one call, and have Ann answer it."""
         running = asyncio.create_task(agent.run(self.block, call("a.txt")))
-        try:
-            [record] = await asyncio.wait_for(agent.waiting(1), 60)
-        except TimeoutError:
-            assert running.done(), "it does not ask"
-            raise AssertionError(await running) from None
+        asked = asyncio.create_task(agent.waiting(1))
+        await asyncio.wait({running, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            asked.cancel()
+            raise AssertionError(f"it does not ask: {await running}")
+        [record] = asked.result()
         done = await agent.gate.decided(record.id, action, **more)
         assert done.status == 200, done.json
         return await running, record
@@ -156,7 +157,9 @@ class FrameworkSuite:
     async def test_an_approved_call_runs_once(self, agent: Agent) -> None:
         """The card names tool, arguments, call and framework; the model hears the tool's result."""
         ending, record = await self.answered(agent, "approve")
-        assert ending == Ending("done", ["deleted a.txt"], ["a.txt"])
+        assert (ending.end, ending.deleted) == ("done", ["a.txt"])
+        [told] = ending.told
+        assert "deleted a.txt" in told
         request = record.request
         assert (request.tool, request.arguments) == ("delete_file", {"path": "a.txt"})
         assert str(request.origin.framework).startswith(self.framework)
@@ -224,6 +227,24 @@ class FrameworkSuite:
         ending = await agent.run(self.block, call("a.txt"), GATEWAY_TOKEN="agw_agent1_wrong")
         assert ending.deleted == []
         assert ending.end != "done" or "was not run" in ending.told[0]
+
+
+class SideBySideSuite(FrameworkSuite):
+    """And the calls of one turn, where a framework makes each by itself."""
+
+    async def test_calls_of_one_turn_are_answered_one_by_one(self, agent: Agent) -> None:
+        """Each has an answer of its own, whether they are asked together or in turns."""
+        calls = [call(path, number) for number, path in enumerate(("a.txt", "b.txt", "c.txt"))]
+        said = dict(zip(("a.txt", "b.txt", "c.txt"), _MIXED, strict=True))
+        running, asked = asyncio.create_task(agent.run(self.block, *calls)), 0
+        while not running.done():
+            for record in (await agent.gate.core.requests.page(Query())).items:
+                words = said[str(record.request.arguments["path"])]
+                assert (await agent.gate.decided(record.id, **words)).status == 200
+                asked += 1
+            await moment()
+        _assert_mixed(await running)
+        assert asked == 3
 
 
 class BatchSuite(FrameworkSuite):
@@ -310,7 +331,6 @@ _MIXED: tuple[dict[str, Any], ...] = (
 def _assert_mixed(ending: Ending) -> None:
     """Each call of the batch has its own answer, in whichever order the model is told."""
     assert (ending.end, ending.deleted) == ("done", ["a.txt", "d.txt"])
-    assert len(ending.told) == 3
     told = "\n".join(ending.told)
     assert "deleted a.txt" in told and "deleted d.txt" in told
     assert "delete_file was not run: denied by ann: keep it" in told

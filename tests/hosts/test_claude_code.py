@@ -21,10 +21,10 @@ import pytest
 from gateway.domain.records import Query, Record
 from gateway.integrations.claude_code import AFTER_CALL, AFTER_TURN
 from gateway.models import FieldKind, Reason, Status
-from tests.api.replica import ANN_TOKEN, Replica
+from tests.api.replica import Replica
 from tests.frame.tree import ROOT
 from tests.hosts.coding_models import CodingModel, Use, coding_model
-from tests.hosts.conftest import Answer, environment, run
+from tests.hosts.conftest import NO_GATEWAY, Answer, environment, finish, remember, run
 from tests.waiting import moment
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(300)]
@@ -33,7 +33,6 @@ TOUCH = Use("Bash", {"command": "touch made", "description": "make a file"})
 HOOK = f"{sys.executable} -m gateway.integrations hook claude-code"
 
 
-NO_GATEWAY = {"GATEWAY_URL": "http://127.0.0.1:9", "GATEWAY_CONNECT_TIMEOUT": "0.1"}
 CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 ASKED = {
     "questions": [
@@ -118,26 +117,16 @@ def claude(gate: Replica, installed: Path, tmp_path: Path) -> Claude:
 SKIP = "--dangerously-skip-permissions"
 
 
-async def finish(running: Coroutine[Any, Any, tuple[int, str]], *answers: Any) -> list[Any]:
-    """Run Claude while somebody answers; return what it printed, read, and what was answered.
-    Fails where it ends before the answer is given."""
-    ends, given = asyncio.create_task(running), []
-    for one in answers:
-        answering = asyncio.create_task(one)
-        await asyncio.wait({ends, answering}, return_when=asyncio.FIRST_COMPLETED)
-        if not answering.done():
-            answering.cancel()
-            raise AssertionError(f"it ended and nobody was asked: {ends.result()}")
-        given.append(answering.result())
-    code, said = await ends
-    assert code == 0, said
+async def claude_run(running: Coroutine[Any, Any, tuple[int, str]], *answers: Any) -> list[Any]:
+    """Run Claude while somebody answers; return what it said as JSON, and what was answered."""
+    said, *given = await finish(running, *answers)
     return [json.loads(said), *given]
 
 
 async def test_an_approved_command_runs(claude: Claude, answer: Answer) -> None:
     """The card has the command, the folder and the session."""
     async with coding_model(TOUCH) as model:
-        told, record = await finish(claude.start(model), answer())
+        told, record = await claude_run(claude.start(model), answer())
     assert (claude.work / "made").exists()
     request = record.request
     assert (request.tool, request.arguments) == ("Bash", TOUCH.arguments)
@@ -152,7 +141,7 @@ async def test_a_denial_reaches_the_model_also_where_permissions_are_skipped(
 ) -> None:
     """Nothing runs, and the model reads the person's words."""
     async with coding_model(TOUCH) as model:
-        await finish(claude.start(model, SKIP), answer("deny", message="not on a Friday"))
+        await claude_run(claude.start(model, SKIP), answer("deny", message="not on a Friday"))
         assert "not on a Friday" in model.heard
     assert not (claude.work / "made").exists()
 
@@ -161,14 +150,14 @@ async def test_an_edit_is_what_runs(claude: Claude, answer: Answer) -> None:
     """Whole, as the person left it."""
     edited = {"command": "touch other", "description": "make a file"}
     async with coding_model(TOUCH) as model:
-        await finish(claude.start(model, SKIP), answer("edit", arguments=edited))
+        await claude_run(claude.start(model, SKIP), answer("edit", arguments=edited))
     assert [one.name for one in claude.work.iterdir()] == ["other"]
 
 
 async def test_an_abort_stops_the_turn(claude: Claude, answer: Answer) -> None:
     """The model is not asked again."""
     async with coding_model(TOUCH) as model:
-        await finish(claude.start(model, SKIP), answer("abort", message="enough"))
+        await claude_run(claude.start(model, SKIP), answer("abort", message="enough"))
         assert len(model.told) == 1
     assert not (claude.work / "made").exists()
 
@@ -176,17 +165,8 @@ async def test_an_abort_stops_the_turn(claude: Claude, answer: Answer) -> None:
 async def test_a_remembered_answer_asks_nobody(claude: Claude, gate: Replica) -> None:
     """The second of two equal calls needs nobody."""
 
-    async def remember() -> None:
-        while not (waiting := (await gate.core.requests.page(Query())).items):
-            await moment()
-        path = f"/v1/requests/{waiting[0].id}/offers"
-        offers = (await gate.call("GET", path, token=ANN_TOKEN)).json["approve"]
-        wish = {"offer": offers[0]["id"], "lifetime": "1h", "everywhere": False}
-        done = await gate.decided(waiting[0].id, remember=wish)
-        assert done.status == 200, done.json
-
     async with coding_model(TOUCH, Use("Bash", TOUCH.arguments, "toolu_2")) as model:
-        await finish(claude.start(model, SKIP), remember())
+        await claude_run(claude.start(model, SKIP), remember(gate))
         assert len(model.told) == 3
     ended = (await gate.core.requests.page(Query(final=True))).items
     assert sorted(one.decision.reason for one in ended if one.decision) == ["grant", "person"]
@@ -196,7 +176,7 @@ async def test_two_equal_calls_at_once_are_two_requests(claude: Claude, answer: 
     """Each has its own answer."""
     twice = (TOUCH, Use("Bash", TOUCH.arguments, "toolu_2"))
     async with coding_model(twice) as model:
-        _, first, second = await finish(
+        _, first, second = await claude_run(
             claude.start(model, SKIP), answer(), answer("deny", message="once is enough")
         )
         assert "once is enough" in model.heard
@@ -208,7 +188,7 @@ async def test_nobody_answers(claude: Claude) -> None:
     """The model is told that, and not that anybody denied."""
     claude.enforce("--timeout 1")
     async with coding_model(TOUCH) as model:
-        await finish(claude.start(model, SKIP))
+        await claude_run(claude.start(model, SKIP))
         assert "nobody answered in time" in model.heard
     assert not (claude.work / "made").exists()
 
@@ -221,7 +201,7 @@ async def test_a_hook_that_fails_runs_nothing(claude: Claude, hook: str) -> None
     else:
         claude.enforce(hook)
     async with coding_model(TOUCH) as model:
-        await finish(claude.start(model, SKIP))
+        await claude_run(claude.start(model, SKIP))
         assert len(model.told) == 2
     assert not (claude.work / "made").exists()
 
@@ -229,7 +209,7 @@ async def test_a_hook_that_fails_runs_nothing(claude: Claude, hook: str) -> None
 async def test_without_a_gateway_nothing_runs(claude: Claude) -> None:
     """The model reads that nobody was asked."""
     async with coding_model(TOUCH) as model:
-        await finish(claude.start(model, SKIP, **NO_GATEWAY))
+        await claude_run(claude.start(model, SKIP, **NO_GATEWAY))
         assert "nobody was asked: gateway unreachable" in model.heard
     assert not (claude.work / "made").exists()
 
@@ -252,13 +232,13 @@ async def test_what_install_writes_gates_and_what_undo_leaves_does_not(
     code, said = await install("--check")
     assert code == 0, said
     async with coding_model(TOUCH) as model:
-        await finish(claude.start(model, SKIP), answer("deny", message="not on a Friday"))
+        await claude_run(claude.start(model, SKIP), answer("deny", message="not on a Friday"))
         assert "not on a Friday" in model.heard
     assert not (claude.work / "made").exists()
     assert (await install("--undo", "--yes"))[0] == 0
     assert claude.settings_file.read_text() == before
     async with coding_model(TOUCH) as model:
-        await finish(claude.start(model, SKIP))
+        await claude_run(claude.start(model, SKIP))
     assert (claude.work / "made").exists()
 
 
@@ -396,7 +376,7 @@ async def test_relay_without_a_gateway_leaves_it_to_the_terminal(
     """Without one, as under `-p`, nothing runs."""
     claude.settings(PermissionRequest=command(HOOK))
     async with coding_model(TOUCH) as model:
-        await finish(claude.start(model, **NO_GATEWAY))
+        await claude_run(claude.start(model, **NO_GATEWAY))
         assert len(model.told) == 2
     assert not (claude.work / "made").exists()
 
@@ -405,7 +385,7 @@ async def test_relay_under_p_without_a_terminal(claude: Claude, answer: Answer) 
     """The card alone decides."""
     claude.settings(PermissionRequest=command(HOOK))
     async with coding_model(TOUCH) as model:
-        _, record = await finish(claude.start(model), answer())
+        _, record = await claude_run(claude.start(model), answer())
     assert (claude.work / "made").exists()
     assert record.request.call_id is not None
 
@@ -416,11 +396,11 @@ async def test_a_run_in_ci_ends_and_goes_on_when_it_was_answered(
     """`--defer`: the run ends with the call, waits for nobody, and goes on with the same one."""
     claude.enforce("--defer")
     async with coding_model(TOUCH) as model:
-        (told,) = await finish(claude.start(model))
+        (told,) = await claude_run(claude.start(model))
         assert told["stop_reason"] == "tool_deferred", told
-        (again,) = await finish(claude.start(model, "--resume", told["session_id"]))
+        (again,) = await claude_run(claude.start(model, "--resume", told["session_id"]))
         assert again["stop_reason"] == "tool_deferred", again
         (record,) = (await gate.core.requests.page(Query())).items
         await gate.decided(record.id)
-        await finish(claude.start(model, "--resume", told["session_id"]))
+        await claude_run(claude.start(model, "--resume", told["session_id"]))
     assert (claude.work / "made").exists()

@@ -120,6 +120,8 @@ def allowed(host: str, ran: Ran) -> Any:
     """Return the input that runs instead, of an approval in the host's own form."""
     code, out, err = ran
     assert (code, err) == (0, "")
+    if host == "codex" and out is None:  # which takes an `allow` without a change for a mistake
+        return None
     if host in ("claude-code", "codex"):
         told = out["hookSpecificOutput"]
         assert (told["hookEventName"], told["permissionDecision"]) == ("PreToolUse", "allow")

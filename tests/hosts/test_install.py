@@ -14,7 +14,7 @@ import pytest
 from gateway.doctor.hosts import check_hosts
 from gateway.domain.records import Query
 from gateway.integrations import check_installed, install
-from gateway.integrations.host_plans import PLANS, Wish
+from gateway.integrations.host_plans import OR_BLOCK, PLANS, Wish
 from gateway.models import Reason
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, Replica
 
@@ -216,7 +216,7 @@ def test_our_deadline_is_shorter_than_the_hosts(host: str) -> None:
         (lambda hook: hook.update(timeout=30), "not longer than the hook's"),
         (lambda hook: hook.pop("onFailure"), "a failure of the hook would not block"),
         (
-            lambda hook: hook.update(command=hook["command"].replace("|| exit 2", "")),
+            lambda hook: hook.update(command=hook["command"].replace(OR_BLOCK, "")),
             "a failure of the hook would not block",
         ),
         (
@@ -302,7 +302,7 @@ async def test_a_hook_that_lets_it_run_is_found_out(
     lets.chmod(0o755)
     values = json.loads(path.read_text())
     hook = values["hooks"]["PreToolUse"][0]["hooks"][0]
-    hook["command"] = f"{lets} hook codex --timeout 5 || exit 2"
+    hook["command"] = f"{lets} hook codex --timeout 5 {OR_BLOCK}"
     path.write_text(json.dumps(values))
     code, out, err = await asyncio.to_thread(run, "codex", "--check")
     assert code == 1, out + err

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.shared.memory import create_client_server_memory_streams
@@ -44,7 +45,8 @@ async def client_of(
                 yield ours
                 await ours[1].aclose()
 
-        async with Client(served(), mode=mode) as client:
+        own = types.Implementation(name="tester", version="3")
+        async with Client(served(), mode=mode, client_info=own) as client:
             yield client
 
 
@@ -97,6 +99,7 @@ async def test_a_model_asks_and_hears_what_was_approved(gate: Replica, mode: str
         }  # fmt: skip
         request = record.request
         assert request.tool == "mcp__gateway__request_approval"
+        assert (request.origin.framework, request.origin.channel) == ("mcp-server", "tester 3")
         assert (request.hint, request.arguments) == (
             "it is Friday", {"action": "deploy", "details": {"to": "live"}},
         )  # fmt: skip
@@ -228,6 +231,24 @@ async def test_claude_codes_permission_prompt(
         assert expected.items() <= (await prompting).items()
         request = record.request
         assert (request.tool, request.kind, request.call_id) == ("Bash", Kind.COMMAND, "toolu_1")
+
+
+async def test_what_claude_asks_of_a_person_is_a_question(gate: Replica) -> None:
+    """Its answers go back within the whole input, by the text of each question; one that cannot be
+    read asks nobody and is denied."""
+    choice = {"label": "red", "description": "like fire"}
+    question = {"question": "Which?", "header": "h", "options": [choice], "multiSelect": False}
+    asked = {"questions": [question]}
+    async with client_of(gate) as client:
+        prompting = asyncio.create_task(prompt(client, "AskUserQuestion", **asked))
+        record = await answer(gate, "answer", answers={"q1": "red"})
+        assert record.request.kind is Kind.QUESTION
+        assert await prompting == {
+            "behavior": "allow",
+            "updatedInput": {**asked, "answers": {"Which?": "red"}},
+        }
+        refused = await prompt(client, "AskUserQuestion", questions="none")
+        assert refused["behavior"] == "deny"
 
 
 async def test_a_prompt_that_is_asked_again_runs_once(gate: Replica) -> None:

@@ -121,9 +121,11 @@ function edit(item, view) {
     const control = item.controls.find((one) => one.action === "edit");
     const high = control?.confirm ?? draft.changed.high;
     const step = high && item.numbered ? number(item, view, control) : null;
-    const send = () => view.acts.decide(item, { action: "edit", ...(changed ? { fields: changed } : { edited: text }), ...step?.typed(), confirmed: Boolean(high) });
+    const asked = { action: "edit", ...(changed ? { fields: changed } : { edited: text }) };
+    const send = () => view.acts.decide(item, { ...asked, ...step?.typed(), confirmed: Boolean(high) });
     made.append(make("div", { class: "stack checked" }, diff(draft.changed.rows, "What your edit changes"), high ? make("p", { class: "sure" }, high) : null, step?.element,
-      button(view, "Approve with these changes", { key: "send-edit", class: "approve", run: send })));
+      button(view, "Approve with these changes", { key: "send-edit", class: "approve", run: send }),
+      control?.passkey || draft.changed.passkey ? byPasskey(item, view, asked) : null));
   }
   return made;
 }
@@ -220,6 +222,11 @@ export function radios(item, view, key, legend, options) {
   }));
 }
 
+function byPasskey(item, view, asked) {
+  const run = () => view.acts.decide(item, { ...asked, confirmed: true, passkey: true });
+  return button(view, "Confirm with a passkey", { key: "by-passkey", class: "approve", run });
+}
+
 function confirm(item, view) {
   const { asked } = view.draft;
   const control = item.controls.find((one) => one.action === asked.action);
@@ -228,7 +235,9 @@ function confirm(item, view) {
   return make("div", { class: "stack", role: "group", "aria-label": "Confirm a high risk" },
     make("p", { class: "sure" }, control?.confirm ?? ""), step?.element,
     make("div", { class: "main" },
-      button(view, `Yes, ${(control?.label ?? asked.action).toLowerCase()}`, { key: "confirm", class: "approve", run: yes }),
+      control?.passkey && !control.number && !control.optional ? null
+        : button(view, `Yes, ${(control?.label ?? asked.action).toLowerCase()}`, { key: "confirm", class: "approve", run: yes }),
+      control?.passkey ? byPasskey(item, view, asked) : null,
       button(view, "Back", { key: "back", class: "strong", decides: false, run: () => view.acts.panel(item, null) })));
 }
 

@@ -1,6 +1,7 @@
 // Requests as cards: one that is open, or those that ended; and what people do with them.
 import { api, nonce } from "./api.js";
 import { card } from "./card.js";
+import { prove } from "./stepup.js";
 import { copied, make, say, setClock, settle } from "./dom.js";
 
 const list = document.getElementById("list");
@@ -44,7 +45,21 @@ async function decide(item, body) {
   if (item.seen) sent.seen = item.seen;
   const text = sent.edited ?? null;
   delete sent.edited;
-  const answer = await busy(item.id, `requests/${item.id}/decide`, sent, text);
+  if (body.passkey) return decideProven(item, sent, text);
+  answered(item, await busy(item.id, `requests/${item.id}/decide`, sent, text));
+}
+
+// Decide with a passkey of whoever presses: it signs exactly what is sent then.
+async function decideProven(item, { passkey: _, ...asked }, text) {
+  const call = (what, sent) => busy(item.id, `requests/${item.id}/${what}`, sent, text);
+  const { sent, problem } = await prove(call, asked);
+  if (sent) return answered(item, await call("decide", sent));
+  if (problem) Object.assign(draftOf(item.id), { problem, tone: "problem" });
+  render(item.id);
+}
+
+function answered(item, answer) {
+  const draft = draftOf(item.id);
   if (!answer) return;
   draft.press = null;
   if (answer.ok) {
@@ -53,7 +68,7 @@ async function decide(item, body) {
     say(`${answer.value.word}: ${item.facts[0][1]}`);
   } else {
     draft.panel = draft.panel === "confirm" ? null : draft.panel;
-    if (answer.value.code === "unconfirmed" && draft.changed) draft.changed.high = "With your changes it is high risk. Approve it all the same?";
+    if (answer.value.code === "unconfirmed" && draft.changed) Object.assign(draft.changed, { high: "With your changes it is high risk. Approve it all the same?", passkey: answer.value.detail.includes("passkey") });
     draft.problem = answer.value.detail;
     draft.tone = answer.value.code === "canary" ? "claimed" : "problem";
     if (answer.value.request) put(answer.value.request);

@@ -1,0 +1,61 @@
+"""Asks Codex itself whether it trusts a hook: it skips every other one, and runs the tool."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from typing import Any
+
+_SECONDS = 20.0
+_MOST_LINES = 1000
+
+
+def read_trust(program: str, folder: str) -> dict[str, str]:
+    """Return what Codex says of each hook's command for a folder: trusted, untrusted, modified, or
+    disabled. Raises OSError where it does not say."""
+    process = subprocess.Popen(
+        [program, "app-server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=folder,
+        env=os.environ,
+    )
+    ending = threading.Timer(_SECONDS, process.kill)
+    ending.start()
+    try:
+        known = {"clientInfo": {"name": "approval-gateway", "title": "check", "version": "1"}}
+        _call(process, 1, "initialize", known)
+        listed = _call(process, 2, "hooks/list", {"cwds": [folder]})
+    finally:
+        ending.cancel()
+        process.kill()
+        process.communicate()
+    found = {}
+    for place in listed.get("data", ()):
+        for hook in place.get("hooks", ()):
+            says = hook.get("trustStatus") if hook.get("enabled") else "disabled"
+            found[str(hook.get("command"))] = str(says)
+    return found
+
+
+def _call(
+    process: subprocess.Popen[str], number: int, method: str, params: dict[str, Any]
+) -> dict[str, Any]:
+    """Call a method and return its result; what else comes meanwhile is passed over."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps({"id": number, "method": method, "params": params}) + "\n")
+    process.stdin.flush()
+    for _ in range(_MOST_LINES):
+        try:
+            said = json.loads(process.stdout.readline())
+        except ValueError:
+            break
+        if said.get("id") == number and isinstance(said.get("result"), dict):
+            result: dict[str, Any] = said["result"]
+            return result
+    raise OSError("Codex does not say which hooks it trusts")

@@ -1,0 +1,17 @@
+"""AG2 itself, as it is published, with a model by its own classes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hosts.framework_suite import SideBySideSuite
+
+pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
+
+
+class TestAg2(SideBySideSuite):
+    """A middleware of the tool."""
+
+    name = "ag2"
+    framework = "ag2 1.2.1"
+    aborted = "HumanInputFailedError: "

@@ -1,0 +1,16 @@
+"""Google's Agent Development Kit itself, as it is published, with a model by its own classes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hosts.framework_suite import SideBySideSuite
+
+pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
+
+
+class TestGoogleAdk(SideBySideSuite):
+    """A callback of the agent."""
+
+    name = "google_adk"
+    framework = "google-adk 2.13.0"
