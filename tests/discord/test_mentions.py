@@ -82,7 +82,7 @@ async def test_who_decided_is_named_as_discord_names_people(stage: Stage, where:
     else:
         who = Identity(platform="discord", id=ann.id)
         await stage.core.requests.decide(replace(click(record), identity=who))
-    await stage.shows(card, "approved by ann", f"<@{ann.id}>")
+    await stage.shows(card, "Approved by ann", f"<@{ann.id}>")
     assert stage.server.discord.board.pinged[card["id"]] == set()
 
 

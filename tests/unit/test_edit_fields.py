@@ -141,6 +141,7 @@ def test_a_field_that_is_not_there_is_refused() -> None:
         {"command": f"curl -H 'Authorization: Bearer {SECRET}' https://x", "n": 1},
         {"argv": ["deploy", "--password", SECRET], "n": 1},
         {"name": "password", "value": SECRET, "n": 1},
+        {"flag": "--token", "value": SECRET, "n": 1},
         {"deep": {"api_key": SECRET}, "n": 1},
     ],
 )
