@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo quick test test-slow mutants test-emulate test-hosts check format-check lint types imports docs format bench \
-	screenshots agent-wheel lock clean
+	screenshots gallery agent-wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench: $(READY) ## measure speed and memory, write build/bench.json
 
 screenshots: $(READY) ## take the pictures of the inbox for the documents
 	$(RUN) -m tests.web.screenshots
+
+gallery: $(READY) ## draw every state of a card on a phone, light and dark, into build/pictures/gallery
+	$(RUN) -m tests.gallery $(SURFACE)
 
 agent-wheel: $(READY) ## build the agent-only distribution into dist/
 	$(RUN) -m build --wheel --no-isolation --outdir dist packaging/agent

@@ -20,6 +20,7 @@ from benchmarks.many_waiters import many_waiters
 from benchmarks.memory import memory
 from benchmarks.paint import paint
 from benchmarks.processes import start_up
+from benchmarks.pushed import pushed
 from benchmarks.remembered import grants
 from benchmarks.replicas import replicas
 from benchmarks.slack import slack_click_to_wake
@@ -33,6 +34,7 @@ PHASES = (
     discord_click_to_wake,
     inbox,
     paint,
+    pushed,
     convergence,
     slack_click_to_wake,
     slack_burst,

@@ -36,7 +36,7 @@ CARD_CHARS = 1500
 PAGE_UNITS = 1600
 FILE_NAME = "request.txt"
 READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
-MORE, BECAUSE = "more", "because"
+MORE, BECAUSE, GROUP = "more", "because", "group"
 CONFIRMED, AS_JSON, NUMBER = "sure", "json", "number"
 ROW = 5  # buttons in one row
 _ON_CARD = (Action.APPROVE, Action.ANSWER, Action.DENY)
@@ -155,12 +155,12 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     foot = budget.take(_render_footer(card))
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in card.notices))
     risk = budget.take(_render_risk(card, budget))
-    found = budget.take(_render_findings(card, budget.room(500)))
+    found = budget.take(render_findings(card, budget.room(500)))
     ended = budget.take(_render_outcome(card, budget))
     who, named = ("", False) if silent else _render_facts(card, budget.room(_FACTS))
     budget.take(who)
     because = "" if silent else budget.take(_render_because(card, budget.room(_BECAUSE)))
-    blocks, whole = ("", False) if silent else _render_blocks(card, budget)
+    blocks, whole = ("", False) if silent else render_blocks(card, budget.room(3000))
     budget.take(blocks)
     fields = "" if silent else budget.take(_render_fields(card, budget))
     says = "" if silent else budget.take(_render_statement(card, budget))
@@ -207,7 +207,7 @@ def build_full_view(
     said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
     told = (
         *(_render_ended(card) if card.final else (render_head(card),)),
-        _render_findings(card, 250),
+        render_findings(card, 250),
         _render_facts(card, _ALL_FACTS)[0],
         _render_because(card, _BECAUSE),
         _render_undeclared(view),
@@ -344,7 +344,7 @@ def _render_risk(card: Card, budget: _TextBudget) -> str:
     return f"{_RISKS[card.risk]} risk{said}"
 
 
-def _render_findings(card: Card, room: int) -> str:
+def render_findings(card: Card, room: int) -> str:
     """Return the guardrail findings, one line each."""
     lines: list[str] = []
     for one in card.findings:
@@ -362,11 +362,10 @@ def _render_statement(card: Card, budget: _TextBudget) -> str:
     return f"**The agent says** (unverified)\n{quote(card.says.text, room)}"
 
 
-def _render_blocks(card: Card, budget: _TextBudget) -> tuple[str, bool]:
+def render_blocks(card: Card, room: int) -> tuple[str, bool]:
     """Return what would run, as far as it fits, and whether all of it does."""
     parts: list[str] = []
     whole = True
-    room = budget.room(3000)
     for block in card.blocks:
         label = f"{_render_label(block.label)}\n"
         left = room - count_units(label) - 1
@@ -486,9 +485,9 @@ def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[A
     return _arrange_in_rows(buttons)
 
 
-def build_more_view(card: Card, button: DiscordButton) -> MessageContent:
+def build_more_view(card: Card, button: DiscordButton, *, group: int = 1) -> MessageContent:
     """Return the private message behind "More…": everything else that may be done. `card` is the
-    one posted, as this person sees it."""
+    one posted, as this person sees it; `group` counts the requests of its group that wait."""
     complete = _draw(card).complete
     rest = [one for one in card.controls if one.action not in _ON_CARD]
     looks = button.with_verb(UNCLAIM if card.claimed else CLAIM)
@@ -499,12 +498,14 @@ def build_more_view(card: Card, button: DiscordButton) -> MessageContent:
         *(_build_remember_buttons(card, button) if complete else ()),
         ui.Button(label=label, custom_id=looks.custom_id),
     ]
+    if group > 1:
+        every = button.with_verb(GROUP)
+        buttons.insert(1, ui.Button(label=f"All {group}…", custom_id=every.custom_id))
     if card.inbox:
         buttons.append(ui.Button(label="Open in the inbox", url=card.inbox))
     because: list[ui.Button[Any]] = [
         ui.Button(
             label=why,
-            style=discord.ButtonStyle.danger,
             custom_id=button.with_verb(BECAUSE, more=str(number)).custom_id,
         )
         for number, why in enumerate(DENIALS)
@@ -536,7 +537,7 @@ def _build_rest(
 
 def render_about(card: Card) -> str:
     """Return what a modal is about: the head, and exactly what runs, as far as the card has it."""
-    blocks, whole = _render_blocks(card, _TextBudget())
+    blocks, whole = render_blocks(card, MOST_TEXT - _SPACE)
     cut = "" if card.complete and whole else f"-# ✂️ {card.size}. Details has all of it."
     return "\n".join(filter(None, (render_head(card), blocks, cut)))
 

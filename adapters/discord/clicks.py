@@ -19,6 +19,7 @@ from adapters.discord.card_views import (
     BECAUSE,
     CLAIM,
     CONFIRMED,
+    GROUP,
     MORE,
     NUMBER,
     READ,
@@ -42,6 +43,7 @@ from adapters.discord.forms import (
 )
 from adapters.discord.full_view import FullViewPages
 from adapters.discord.grant_cards import REVOKE, SWITCHES, KillSwitchActions, build_grant_view
+from adapters.discord.groups import ALL, IN_GROUP, NONE, Groups
 from adapters.discord.identities import read_identity, refuse_unfit
 from adapters.discord.remember import KEEP, RememberDialog, read_remember
 from adapters.discord.responses import InteractionReply, build_private_reply, build_refusal, respond
@@ -73,6 +75,7 @@ class InteractionHandler:
         self._desk = desk
         self._reading = FullViewPages(desk)
         self._edits = Edits(desk)
+        self._groups = Groups(desk)
         self._remembering = RememberDialog(desk, self._reading)
         self._operating = KillSwitchActions(desk)
         self._commands = DiscordCommands(desk, self._reading, self._remembering, self._operating)
@@ -108,6 +111,9 @@ class InteractionHandler:
             CLAIM: self._claim,
             UNCLAIM: self._claim,
             APPLY: self._apply_changes,
+            GROUP: self._show_group,
+            ALL: self._decide_group,
+            NONE: self._decide_group,
             Action.APPROVE.value: self._approve,
         }
         if button.verb in doing:
@@ -226,6 +232,20 @@ class InteractionHandler:
     ) -> InteractionReply:
         sure = {"confirmed": button.more == CONFIRMED}
         return await self._decide(interaction, button, Action.APPROVE, sure)
+
+    async def _show_group(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Return all that waits with a request, in place of the private message that is open."""
+        private = _is_private(interaction)
+        return InteractionReply(await self._groups.build(interaction, button), replaces=private)
+
+    async def _decide_group(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        told = await self._groups.decide(interaction, button)
+        shown = await self._groups.build(interaction, button, told)
+        return InteractionReply(shown, replaces=True)
 
     async def _show_changes(
         self, interaction: discord.Interaction, button: DiscordButton
@@ -357,6 +377,11 @@ class InteractionHandler:
     ) -> InteractionReply:
         """Return the clicked message in its new state. The worker updates the other copies."""
         card = await self._reading.build_card(record)
+        if _is_private(interaction) and button.more == IN_GROUP:
+            told = card.ending.text if card.ending else card.progress
+            return InteractionReply(
+                await self._groups.build(interaction, button, told), replaces=True
+            )
         if _is_private(interaction):
             return InteractionReply(build_outcome_view(card), replaces=True)
         return InteractionReply(build_card_view(card, button.copy), replaces=True)

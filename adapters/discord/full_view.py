@@ -15,6 +15,7 @@ from adapters.discord.card_views import (
     page_fits,
 )
 from adapters.discord.custom_ids import PLATFORM, DiscordButton
+from adapters.discord.groups import Groups
 from adapters.discord.identities import read_identity, refuse_stranger
 from adapters.discord.responses import InteractionReply
 from gateway.errors import Conflict
@@ -30,6 +31,7 @@ class FullViewPages:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._groups = Groups(desk)
 
     async def build_card(self, record: Record) -> Card:
         """Return the card at the size for channels."""
@@ -62,7 +64,9 @@ class FullViewPages:
         build = partial(_build_card, record, CARD_LINES, CARD_CHARS, reader)
         card = await draw(build, *weight_of(record))
         card = replace(card, inbox=self._desk.address_of(record.id))
-        return InteractionReply(build_more_view(card, self.name_card(interaction, button)))
+        count = await self._groups.count(interaction, record.id)
+        named = self.name_card(interaction, button)
+        return InteractionReply(build_more_view(card, named, group=count))
 
     async def get_permitted(self, interaction: discord.Interaction, request_id: str) -> Record:
         """Return a request, if the person may decide it. Raises NotFound, Unauthorized."""

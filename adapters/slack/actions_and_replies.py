@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,17 @@ from adapters.slack.admin_actions import ADMIN_BUTTONS, AdminActions
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FORMS
 from adapters.slack.clicked_cards import ClickedCards
 from adapters.slack.edits import Edits
-from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, Malformed, ModalMetadata
+from adapters.slack.groups import Groups
+from adapters.slack.payloads import (
+    GROUP_VIEW,
+    NO_COPY,
+    Act,
+    Interaction,
+    Json,
+    Malformed,
+    ModalMetadata,
+    read_metadata,
+)
 from adapters.slack.private_replies import PrivateReply
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.workspaces_and_web_api import Workspace
@@ -29,6 +39,7 @@ from gateway.ports import (
     card_of,
     full_view,
     join_reason,
+    plain_head,
     scopes_of,
 )
 
@@ -42,8 +53,10 @@ _BUILD: dict[str, Callable[[Card, ModalMetadata], Json]] = {
 }
 
 _EDITING = {Act.EDIT, Act.EDIT_JSON, Act.EDIT_AGAIN}
+_Work = Callable[[Workspace, Interaction, ModalMetadata, PrivateReply], Awaitable[None]]
+
 # These open a modal, and change nothing yet.
-OPENS_MODAL = {*_BUILD, Act.EDIT, Act.REMEMBER, Act.DETAILS, Act.MORE}
+OPENS_MODAL = {*_BUILD, Act.EDIT, Act.REMEMBER, Act.DETAILS, Act.MORE, Act.GROUP}
 
 
 class ButtonActions:
@@ -56,8 +69,10 @@ class ButtonActions:
         operating: AdminActions,
         clicked: ClickedCards,
         edits: Edits,
+        groups: Groups,
     ) -> None:
         self._edits = edits
+        self._groups = groups
         self._clicked = clicked
         self._desk = desk
         self._rights = rights
@@ -78,14 +93,21 @@ class ButtonActions:
         # Slack may deliver a click twice, and to two replicas; these actions have no other guard.
         if not await self._desk.notes.put_new(f"did {did.nonce}", "1", seconds=_ONCE_SECONDS):
             return
-        if did.act in (Act.NEXT, Act.BACK):
-            await self._turn_page(workspace, did, form, reply)
-        elif did.act in (Act.CLAIM, Act.UNCLAIM):
-            await self._claim(workspace, did, form, reply)
+        doing: dict[str, _Work] = {
+            Act.NEXT: self._turn_page,
+            Act.BACK: self._turn_page,
+            Act.CLAIM: self._claim,
+            Act.UNCLAIM: self._claim,
+            Act.GROUP_APPROVE: self._decide_group,
+            Act.GROUP_DENY: self._decide_group,
+            Act.EDIT_JSON: self._show_form,
+            Act.EDIT_AGAIN: self._show_form,
+            Act.NUMBER: self._show_form,
+        }
+        if work := doing.get(did.act):
+            await work(workspace, did, form, reply)
         elif did.act.startswith(Act.DENY_BECAUSE):
             await self._deny_because(workspace, did, form, reply)
-        elif did.act in (Act.EDIT_JSON, Act.EDIT_AGAIN, Act.NUMBER):
-            await reply.show(await self._build_view(workspace, did, form))
         elif did.act in OPENS_MODAL:
             await self._open_modal(workspace, did, form, reply)
         else:
@@ -111,10 +133,30 @@ class ButtonActions:
             await self._clicked.expect(form.ref(did.actor.team))
         sure = did.act == Act.APPROVE_SURE
         record = await self.approve(workspace, did, form, sure=sure)
-        if did.in_modal:
+        if did.view.get("callback_id") == GROUP_VIEW:
+            await self._show_group(workspace, did, reply, describe_state(record))
+        elif did.in_modal:
             await reply.tell(describe_state(record))
         elif not await self._clicked.show_end(did, record, reply):
             await reply.tell(f"{describe_state(record)} The card follows.")
+
+    async def _decide_group(
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
+    ) -> None:
+        told = await self._groups.decide(workspace, did, form)
+        await self._show_group(workspace, did, reply, told)
+
+    async def _show_form(
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
+    ) -> None:
+        """Show the form of an edit in place of the open modal."""
+        await reply.show(await self._build_view(workspace, did, form))
+
+    async def _show_group(
+        self, workspace: Workspace, did: Interaction, reply: PrivateReply, told: str
+    ) -> None:
+        form = read_metadata(did.view.get("private_metadata"))
+        await reply.show(await self._groups.build(workspace, did, form, told))
 
     async def _deny_because(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
@@ -172,10 +214,13 @@ class ButtonActions:
     async def _build_view(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata
     ) -> Json:
-        if did.act == Act.DETAILS:
-            return await self.build_details(workspace, did, form)
-        if did.act == Act.MORE:
-            return await self._build_more(workspace, did, form)
+        shown = {
+            Act.DETAILS.value: self.build_details,
+            Act.MORE.value: self._build_more,
+            Act.GROUP.value: self._groups.build,
+        }
+        if build := shown.get(did.act):
+            return await build(workspace, did, form)
         record = await self._rights.check_approver(workspace, did.actor, form.request_id)
         if record.final:
             raise Conflict(f"This was decided already: {describe_state(record)}")
@@ -217,7 +262,8 @@ class ButtonActions:
         card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS, reader=reader)
         card = replace(card, inbox=self._desk.address_of(record.id))
         mine = record.claim is not None and record.claim.person == reader
-        return modals.build_more(card, form, refusal=refusal or "", mine=mine)
+        count = 1 if refusal else await self._groups.count(workspace, did, record.id)
+        return modals.build_more(card, form, refusal=refusal or "", mine=mine, group=count)
 
     async def _build_remember_view(
         self,
@@ -307,3 +353,10 @@ def describe_state(record: Record) -> str:
     if card.outcome is not None:
         return card.outcome.text
     return card.progress or "It still waits for an answer."
+
+
+def describe_what(record: Record) -> str:
+    """Return a request's outcome or progress, and what it is about: the head."""
+    head = plain_head(build_whole_card(record).head)
+    state = describe_state(record)
+    return f"{state[:1].upper()}{state[1:].rstrip('.')} · {head}"

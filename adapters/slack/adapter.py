@@ -24,6 +24,7 @@ from adapters.slack.clicked_cards import ClickedCards
 from adapters.slack.commands import COMMAND, SlackCommands
 from adapters.slack.edits import Edits
 from adapters.slack.grant_cards import SlackGrantPosting
+from adapters.slack.groups import Groups
 from adapters.slack.home_tab import HomeTab
 from adapters.slack.http_mode import HttpReceiver
 from adapters.slack.live_homes import LiveHomes
@@ -139,7 +140,8 @@ class SlackAdapter:
         rights = Rights(desk, worklist, directory, uploads)
         operating = AdminActions(desk, rights, worklist)
         edits = Edits(desk)
-        acts = ButtonActions(desk, rights, operating, clicked, edits)
+        groups = Groups(desk, rights, worklist)
+        acts = ButtonActions(desk, rights, operating, clicked, edits, groups)
         commands = SlackCommands(desk, worklist, rights, acts, operating)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
 

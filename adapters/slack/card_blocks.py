@@ -395,7 +395,7 @@ def render_findings(card: Card, budget: TextBudget) -> Iterator[Json]:
 def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
     notices = list(card.notices)
     if not card.complete:
-        notices.append(f"Not all of it is shown: {card.size}. Read it all under Details.")
+        notices.append(f"Not all of it is shown: {card.size}. Read it all before you approve.")
         if full:
             notices.append(full)
     if any(field.secret for field in card.fields) and not card.final:

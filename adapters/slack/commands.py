@@ -7,6 +7,7 @@ from adapters.slack.actions_and_replies import (
     ButtonActions,
     build_click,
     describe_state,
+    describe_what,
 )
 from adapters.slack.admin_actions import AdminActions, build_revoke_session
 from adapters.slack.card_blocks import (
@@ -166,7 +167,7 @@ class SlackCommands:
             )  # others learn nothing
             raise InvalidRequest(f"this is high risk: open it with {COMMAND} show {name}")
         done = await self._acts.approve(workspace, did, _build_metadata(record), sure=False)
-        await reply.tell(describe_state(done))
+        await reply.tell(describe_what(done))
 
     async def _deny(
         self, workspace: Workspace, did: Interaction, name: str, reason: str, reply: PrivateReply
@@ -177,7 +178,7 @@ class SlackCommands:
             build_click(did, _build_metadata(record), identity, Action.DENY, message=reason),
             groups=self._rights.build_group_query(workspace, identity),
         )
-        await reply.tell(describe_state(done))
+        await reply.tell(describe_what(done))
 
     async def _find_request(self, workspace: Workspace, did: Interaction, name: str) -> Record:
         """Return the request of an id or its beginning, among those the caller may see."""

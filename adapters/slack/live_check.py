@@ -88,7 +88,9 @@ async def _validate_samples(client: AsyncWebClient) -> None:
     for card in (_build_card(long=False), _build_card(long=True)):
         _, made = blocks.build_message(card, _COPY)
         await _validate(client, blocks_=made)
-        await _validate(client, view=modals.build_deny(card, ModalMetadata(_ID, 1, _COPY)))
+    # A modal shows no more of it than this.
+    short = _build_card(long=False)
+    await _validate(client, view=modals.build_deny(short, ModalMetadata(_ID, 1, _COPY)))
 
 
 async def _validate(

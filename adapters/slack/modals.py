@@ -117,7 +117,9 @@ def build_notice(title: str, text: str, inbox: str = "") -> Json:
     return build_modal(title, [section(plain(text)), *leads])
 
 
-def build_more(card: Card, form: ModalMetadata, *, refusal: str, mine: bool) -> Json:
+def build_more(
+    card: Card, form: ModalMetadata, *, refusal: str, mine: bool, group: int = 1
+) -> Json:
     """Return the modal behind "More…": everything else that may be done, each in a line. Who may
     not decide, for the reason in `refusal`, may look; `mine` says that they said they are looking.
     """
@@ -128,6 +130,9 @@ def build_more(card: Card, form: ModalMetadata, *, refusal: str, mine: bool) -> 
     rows = [_MORE[0], *(one for one in _MORE if not refusal and one[0] in offered)]
     if not refusal:
         rows.append(_CLAIMS[mine])
+    if group > 1:
+        said = "All that was asked with it, on one card"
+        rows.insert(1, (Act.GROUP, f"All {group}…", said))
     blocks = [render_summary_head(card)]
     for act, text, said in rows:
         line_of = section(plain(said))

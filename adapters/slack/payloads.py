@@ -23,6 +23,7 @@ _PLACE = re.compile(
 )
 ANSWER_SHORTCUT = "answer_request"
 NO_COPY = "none"  # in buttons that belong to no posted copy
+GROUP_VIEW = "group"  # the modal with several requests, each with buttons of its own
 
 
 class Malformed(Exception):
@@ -53,6 +54,9 @@ class Act(StrEnum):
     CLAIM = "claim"
     UNCLAIM = "unclaim"
     MORE = "more"
+    GROUP = "group"
+    GROUP_APPROVE = "group_approve"
+    GROUP_DENY = "group_deny"
     NEXT = "next_page"
     BACK = "previous_page"
     OPEN = "open_inbox"  # a link: Slack opens it, and reports the click
@@ -210,6 +214,8 @@ class Interaction:
         """
         if self.in_modal:
             form = read_metadata(self.view.get("private_metadata"))
+            if self.view.get("callback_id") == GROUP_VIEW and self.value:
+                return self._form_of_item(form, read_button(self.value))
             if self.value and read_button(self.value) != form.button:
                 raise Malformed("the button does not belong to its modal")
             return form
@@ -219,6 +225,15 @@ class Interaction:
         return ModalMetadata(
             button.request_id, button.revision, button.copy, self.channel, self.message
         )
+
+    @staticmethod
+    def _form_of_item(form: ModalMetadata, button: SlackButton) -> ModalMetadata:
+        """Return the metadata for a button of one item of a group, or of the whole group."""
+        if button == form.button:
+            return form
+        if button.copy != NO_COPY:
+            raise Malformed("the button does not belong to its modal")
+        return ModalMetadata(button.request_id, button.revision, NO_COPY)
 
 
 def read_click(body: Json) -> Interaction:

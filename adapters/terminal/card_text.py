@@ -83,6 +83,12 @@ def render_head(card: Card) -> Text:
     return head
 
 
+def render_about(card: Card) -> RenderableType:
+    """Return what a prompt is about: the head, and exactly what runs as far as the card has it."""
+    cut = () if card.complete else (Text(f"✂ {card.size}", "bold"),)
+    return Group(_indent(render_head(card)), *_render_calls(card), *cut)
+
+
 def render_diff(changes: Iterable[Change]) -> Text:
     """Return a diff with coloured signs."""
     rows = []

@@ -21,9 +21,11 @@ from textual.worker import Worker, WorkerState
 
 from adapters.terminal.card_text import (
     HELP,
+    render_about,
     render_card,
     render_diff,
     render_findings,
+    render_head,
     render_text,
 )
 from adapters.terminal.editor import edit_text
@@ -45,6 +47,7 @@ from gateway.ports import (
     Record,
     card_of,
     changes,
+    check_edit,
     full_view,
     hides,
     parse_json,
@@ -124,6 +127,7 @@ class TerminalApp(App[None]):
         self._refusals: dict[str, str | None] = {}
         self.gone = False
         self._reader = who.written
+        self._typed: dict[str, str] = {}  # into the last edit, by what it was of
 
     def compose(self) -> ComposeResult:
         """Lay out the queue's status line, the card and the keys."""
@@ -284,17 +288,23 @@ class TerminalApp(App[None]):
         if (text := self._build_card(record, whole=True).editable) is None:
             self._say("it holds secrets: edit it in the inbox", bad=True)
             return
+        # What was refused before is still there.
+        text = self._typed.get(record.digest, text)
         with self.suspend():
             left = await asyncio.to_thread(edit_text, text)
+        self._typed = {record.digest: left}
         try:
             arguments = parse_json(left.encode())
+            if isinstance(arguments, dict):
+                check_edit(record, arguments)
         except GatewayError as error:
-            self._say(f"not sent: {error}", bad=True)
+            self._say(f"not sent, press e to go on with what you typed: {error}", bad=True)
             return
         if not isinstance(arguments, dict) or arguments == record.arguments:
             self._say("nothing was changed")
             return
-        shown = render_diff(changes(record.arguments, arguments))
+        head = render_head(self._build_card(record))
+        shown = Group(head, render_diff(changes(record.arguments, arguments)))
         asked, sure = "Approve with these changes?", record.risk.level is RiskLevel.HIGH
         control = self._control_of(record, Action.EDIT)
         number = control is not None and control.number
@@ -415,12 +425,16 @@ class TerminalApp(App[None]):
         return next((one for one in card.controls if one.action is action), None)
 
     async def _deny(self, record: Record) -> None:
-        words = await self.push_screen_wait(WordsScreen("Deny. Words for the agent, or just Enter"))
+        question = "Deny. Words for the agent, or just Enter"
+        about = render_about(self._build_card(record))
+        words = await self.push_screen_wait(WordsScreen(question, shown=about))
         if words is not None:
             await self._click(record, Action.DENY, message=words)
 
     async def _replan(self, record: Record) -> None:
-        words = await self.push_screen_wait(WordsScreen(f"{ANOTHER_PLAN}. {SAY_THE_PLAN}"))
+        question = f"{ANOTHER_PLAN}. {SAY_THE_PLAN}"
+        about = render_about(self._build_card(record))
+        words = await self.push_screen_wait(WordsScreen(question, shown=about))
         if words == "":
             self._say("not denied: another plan needs words for the agent", bad=True)
         elif words is not None:

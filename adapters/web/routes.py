@@ -19,6 +19,8 @@ from adapters.web.grants_and_stop import GrantAndStopHandlers
 from adapters.web.grants_by_hand import HandHandlers
 from adapters.web.live_updates import Streams
 from adapters.web.passkeys import PasskeyHandlers
+from adapters.web.provider import ProviderHandlers
+from adapters.web.push import PushHandlers
 from adapters.web.queries import ReadHandlers, Reports
 from adapters.web.queue import QueueHandlers
 from adapters.web.searches import SearchHandlers
@@ -27,11 +29,14 @@ from adapters.web.sign_in import SignInHandlers
 from gateway.ports import Desk, Logins
 
 _FOLDER = Path(__file__).parent
+_WORKER_SCOPE = "/inbox"
 _ME = "/inbox/api/me"  # its answer has the token
 _CONTENT_TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
     ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
     ".html": "text/html",
 }
 
@@ -68,9 +73,11 @@ class Inbox:
         self._reports = Reports(desk, self._guard)
         self._operating = GrantAndStopHandlers(desk, self._guard)
         self._by_hand = HandHandlers(desk, self._guard)
+        self._push = PushHandlers(desk, self._guard)
         self._streams = Streams(desk, self._guard)
         self._signing_in = SignInHandlers(logins, self._guard, self._streams)
         self._devices = DeviceHandlers(logins, self._guard)
+        self._provider = ProviderHandlers(logins, self._guard, self._signing_in)
         self._passkeys = PasskeyHandlers(logins, self._guard, self._signing_in)
         self._pages = read_assets("templates")
         self._files = read_assets("static")
@@ -84,12 +91,16 @@ class Inbox:
             ("GET", "/inbox/batch", self._batch_page),
             ("GET", "/inbox/report", self._report_page),
             ("GET", "/inbox/devices", self._devices_page),
+            ("GET", "/inbox/notifications", self._notifications_page),
             ("GET", "/inbox/login", self._login_page),
+            ("GET", "/inbox/login/back", self._back_page),
             ("GET", "/inbox/static/{name}", self._file),
+            ("GET", "/inbox/sw.js", self._worker),
             ("GET", "/inbox/api/changes", self._streams.serve),
             *self._signing_in.table(),
             *self._devices.table(),
             *self._passkeys.table(),
+            *self._provider.table(),
             *self._reading.table(),
             *self._queue.table(),
             *self._searches.table(),
@@ -99,6 +110,7 @@ class Inbox:
             *self._reports.table(),
             *self._operating.table(),
             *self._by_hand.table(),
+            *self._push.table(),
         ]
         return [
             web.route(method, path, self._wrap(method, path, call)) for method, path, call in table
@@ -126,6 +138,12 @@ class Inbox:
     async def _devices_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(request, self._pages["devices.html"])
 
+    async def _notifications_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["notifications.html"])
+
+    async def _back_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["back.html"])
+
     async def _login_page(self, request: web.Request) -> web.StreamResponse:
         return _build_file_response(request, self._pages["login.html"])
 
@@ -135,6 +153,11 @@ class Inbox:
             raise Refused(404, "not_found", "there is no such file")
         return _build_file_response(request, found)
 
+    async def _worker(self, request: web.Request) -> web.StreamResponse:
+        response = _build_file_response(request, self._files["sw.js"])
+        response.headers["Service-Worker-Allowed"] = _WORKER_SCOPE  # it has no slash behind it
+        return response
+
 
 def _build_file_response(request: web.Request, asset: Asset) -> web.Response:
     headers = {str(hdrs.VARY): str(hdrs.ACCEPT_ENCODING)}
@@ -143,6 +166,6 @@ def _build_file_response(request: web.Request, asset: Asset) -> web.Response:
     return web.Response(
         body=asset.packed if packed else asset.body,
         content_type=asset.content_type,
-        charset="utf-8",
+        charset=None if asset.content_type == "image/png" else "utf-8",
         headers=headers,
     )

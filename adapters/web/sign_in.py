@@ -29,7 +29,10 @@ class SignInHandlers:
     async def _ways(self, request: web.Request) -> web.StreamResponse:
         """Say which ways in there are besides links, to whom is not signed in."""
         self._guard.check_site(request)
-        return web.json_response({"passkeys": not self._logins.passkeys.problem})
+        provider = self._logins.provider.name
+        return web.json_response(
+            {"passkeys": not self._logins.passkeys.problem, "provider": provider}
+        )
 
     async def _whose(self, request: web.Request) -> web.StreamResponse:
         """Say whom a link signs in, before anybody presses: a link of somebody else's would have

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway.api.app import Site
 from gateway.api.authentication import LOOPBACK_HOSTS
-from gateway.api.middleware import Handler, host_guard, log_call, security_headers
+from gateway.api.middleware import Handler, host_guard, log_call, security_headers, trust_proxy
 from gateway.api.problems import problem_of
 from gateway.domain.health import Readiness
 from gateway.errors import GatewayError
@@ -36,7 +36,13 @@ def build_pages(site: Site, ready: Callable[[], Awaitable[Readiness]]) -> web.Ap
 
     allowed = LOOPBACK_HOSTS | {host.lower() for host in site.hosts}
     app = web.Application(
-        middlewares=[log_call, _as_problems, host_guard(allowed)], client_max_size=_LARGEST_BODY
+        middlewares=[
+            *([trust_proxy] if site.proxied else []),
+            log_call,
+            _as_problems,
+            host_guard(allowed),
+        ],
+        client_max_size=_LARGEST_BODY,
     )
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), *site.pages])
     app.on_response_prepare.append(security_headers(site.secure))

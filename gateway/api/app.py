@@ -34,6 +34,7 @@ from gateway.api.middleware import (
     log_call,
     problem_guard,
     security_headers,
+    trust_proxy,
 )
 from gateway.api.openapi import served_document
 from gateway.api.routes_and_access import ApiRoute, routes
@@ -60,7 +61,8 @@ async def _without_hooks(method: str, params: JsonObject) -> tuple[str, str, Jso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """How the API is reached: host names beside the loopback ones, and whether over TLS.
+    """How the API is reached: host names beside the loopback ones, whether over TLS, and whether
+    through a proxy of ours.
 
     `pages` are the web pages of adapters, served beside the API under the same guards; `closing`
     ends what they keep open. `protocol` answers the clients of the Agent Approval Protocol.
@@ -70,6 +72,7 @@ class Site:
 
     hosts: frozenset[str] = frozenset()
     secure: bool = False
+    proxied: bool = False
     pages: tuple[web.AbstractRouteDef, ...] = ()
     closing: tuple[Callable[[], None], ...] = ()
     protocol: tuple[ProtocolRequests, Provisioning] | None = None
@@ -122,7 +125,12 @@ def build_api(
     allowed = LOOPBACK_HOSTS | {host.lower() for host in site.hosts}
     ours = frozenset(one.path for one in table)
     app = web.Application(
-        middlewares=[log_call, problem_guard(services, ours, store_errors), host_guard(allowed)],
+        middlewares=[
+            *([trust_proxy] if site.proxied else []),
+            log_call,
+            problem_guard(services, ours, store_errors),
+            host_guard(allowed),
+        ],
         client_max_size=bounds.body_bytes,
     )
     app[SERVICES] = services

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import re
 import time
@@ -100,6 +101,22 @@ def host_guard(allowed: Collection[str]) -> Middleware:
         return await handler(request)
 
     return guard
+
+
+@web.middleware
+async def trust_proxy(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Take the caller's address from the proxy in front of us, which writes the last one."""
+    told = request.headers.getall("X-Forwarded-For", [""])[-1].rpartition(",")[2].strip()
+    try:
+        address = str(ipaddress.ip_address(told))
+    except ValueError:  # the proxy says nothing: everybody has its own
+        return await handler(request)
+    handed_on = request.clone(remote=address)
+    try:
+        return await handler(handed_on)
+    finally:  # what is noted of the call, such as its id, is read from the request as it came
+        for name, value in handed_on.items():
+            request[name] = value
 
 
 def security_headers(secure: bool) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:

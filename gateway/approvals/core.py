@@ -32,6 +32,7 @@ from gateway.policy.decider import Decider
 from gateway.policy.grant_deciders import GrantBook, GrantStore
 from gateway.ports import Desk, Feed, LoginLinks
 from gateway.ports.blocks import CardSizes
+from gateway.ports.devices import DeviceCalls
 from gateway.ports.outgoing import Notes, Outbox
 from gateway.ports.proven_masks import MaskProofs
 from gateway.wire.signatures import Signer
@@ -89,9 +90,16 @@ class Core:
         self.tools = ToolDeclarations(store, writer)
         self.operator = OperatorDesk(store, writer, held, self.reporting, self.health)
 
-    def desk(self, notes: Notes, links: LoginLinks, *, inbox: str = "") -> Desk:
+    def desk(
+        self,
+        notes: Notes,
+        links: LoginLinks,
+        *,
+        inbox: str = "",
+        devices: DeviceCalls | None = None,
+    ) -> Desk:
         """Return what an adapter works at; notes and links are its own, `inbox` is where people
-        open the inbox."""
+        open the inbox, `devices` are those of its people."""
         return Desk(
             requests=self.requests,
             queue=self.queue,
@@ -106,4 +114,5 @@ class Core:
             sizes=self.sizes,
             links=links,
             inbox=inbox,
+            devices=devices,
         )

@@ -18,7 +18,10 @@ log = logging.getLogger("gateway.outbox")
 LOOK_SECONDS = 27.0
 _GATHER_SECONDS = 0.02  # a burst is looked at together, and not while its answers are on their way
 # What changes no request, and yet asks for the next step: notes about copies, and of grants.
-_NEWS = ("undelivered", "delivery_uncertain", "copy_gone", "policy_applied", "grant_", "breaker_")
+_NEWS = (
+    *("undelivered", "delivery_uncertain", "copy_gone"),
+    *("policy_applied", "grant_", "breaker_", "push_"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +141,7 @@ class Worker:
             if task.request_id in self._held:
                 # It changed while it is looked at: the look after that one sees it.
                 await self._outbox.ack(self._queue, task, again_ms=_ms(self._timings.busy))
+                self._ring_in(self._timings.busy)
                 continue
             self._held[task.request_id] = task
             look = asyncio.create_task(self._settle(task.request_id), name=f"{self._queue} look")
@@ -172,12 +176,15 @@ class Worker:
                 await self._outbox.ack(self._queue, self._held[request_id], again_ms=again_ms)
             if again is not None and again < self._timings.soon:
                 # A turn under a platform's limit is not to be missed by an idle worker.
-                asyncio.get_running_loop().call_later(again, self._bell.set)
+                self._ring_in(again)
         except Exception:
             # Then it is looked at again when its lease ends.
             log.exception("lease not settled", extra={"event": "outbox_lease_failed"})
         finally:
             del self._held[request_id]
+
+    def _ring_in(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._bell.set)
 
     async def _renew(self) -> None:
         """Keep the leases of what is being looked at, however long that takes."""

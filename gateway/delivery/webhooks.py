@@ -13,24 +13,12 @@ import base64
 import hmac
 import json
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from yarl import URL
-
-from gateway.delivery.egress_guard import (
-    Address,
-    Forbidden,
-    Resolve,
-    Target,
-    pin_addresses,
-    resolve_by_system,
-    target_of,
-)
+from gateway.delivery.egress_guard import Forbidden, Resolve, resolve_by_system, target_of
+from gateway.delivery.pinned_post import Unanswered, post
 from gateway.domain.clock import Clock
 from gateway.domain.figures import Tally
 from gateway.domain.records import AuditEvent
@@ -48,7 +36,6 @@ _CLAIM_MARGIN = 5.0  # seconds
 _SECRET_PREFIX = "whsec_"
 _LEAST_SECRET_BYTES = 24
 _STATUSES = {"submitted": "pending"}
-_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class Cursor(Protocol):
@@ -181,9 +168,12 @@ class Webhooks:
         body = body_of(event, address_of(self._hook.inbox, event.request_id))
         try:
             async with asyncio.timeout(self._hook.timeout):
-                status = await self._post(event.id, body)
-        except (aiohttp.ClientError, OSError, TimeoutError, Forbidden) as error:
-            why = str(error) if isinstance(error, Forbidden) else type(error).__name__
+                headers = self._headers(event.id, body)
+                status, _ = await post(self._target, self._resolve, body=body, headers=headers)
+        except (Forbidden, Unanswered) as error:
+            why = str(error)
+        except TimeoutError as error:
+            why = type(error).__name__
         else:
             if 200 <= status < 300:  # noqa: PLR2004 (HTTP's own figures)
                 return True
@@ -197,28 +187,6 @@ class Webhooks:
         )
         return False
 
-    async def _post(self, event_id: str, body: bytes) -> int:
-        url = URL(self._target.url)
-        if (url.host, url.port) != (self._target.host, self._target.port):
-            raise Forbidden("two parsers read the address differently")
-        addresses = await pin_addresses(self._target, self._resolve)
-        connector = aiohttp.TCPConnector(
-            resolver=_Pinned(self._target, addresses), use_dns_cache=False, force_close=True
-        )
-        # No proxy from the environment and no cookies: the connection goes to the checked address.
-        async with (
-            aiohttp.ClientSession(
-                connector=connector, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()
-            ) as session,
-            session.post(
-                url,
-                data=body,
-                headers=self._headers(event_id, body),
-                allow_redirects=False,
-            ) as answer,
-        ):
-            return answer.status  # its body is never read
-
     def _headers(self, event_id: str, body: bytes) -> dict[str, str]:
         seconds = self._clock.now_ms() // 1000
         return {
@@ -228,34 +196,6 @@ class Webhooks:
             "webhook-timestamp": str(seconds),
             "webhook-signature": signature(self._key, event_id, seconds, body),
         }
-
-
-class _Pinned(AbstractResolver):
-    """Answers with the checked addresses, so that nothing is resolved a second time."""
-
-    def __init__(self, target: Target, addresses: Sequence[Address]) -> None:
-        self._target = target
-        self._addresses = addresses
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        if host != self._target.host:
-            raise OSError("only the checked host is called")
-        return [
-            {
-                "hostname": host,
-                "host": str(address),
-                "port": port,
-                "family": _FAMILIES[address.version],
-                "proto": 0,
-                "flags": socket.AI_NUMERICHOST,
-            }
-            for address in self._addresses
-        ]
-
-    async def close(self) -> None:
-        """Nothing is held open."""
 
 
 def body_of(event: AuditEvent, address: str = "") -> bytes:

@@ -14,6 +14,7 @@ from gateway.delivery.request_copies import mentions
 from gateway.doctor.archive import check_archive
 from gateway.doctor.hosts import check_hosts
 from gateway.doctor.policy_and_agents import STORED_DATA_CHECKS
+from gateway.doctor.push import check_push
 from gateway.doctor.reachability import REACHABILITY_CHECKS, gateway_url
 from gateway.doctor.redis_servers import SERVER_CHECKS, read_all_facts
 from gateway.domain.policy_document import PolicyDocument
@@ -84,6 +85,7 @@ async def _check_redis(settings: Settings, backend: Backend) -> list[Check]:
         found += [_label(name, check(facts)) for name, check in SERVER_CHECKS]
     found += [_label(name, await _run_check(check(backend))) for name, check in STORED_DATA_CHECKS]
     found.append(_label("archive", await _run_check(check_archive(backend))))
+    found.append(_label("push", await _run_check(check_push(settings, backend))))
     return found
 
 

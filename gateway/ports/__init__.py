@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.domain.clock import Clock, SystemClock
+from gateway.domain.devices import PushDevice, QuietHours
 from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.records import (
     Approvers,
@@ -81,6 +82,7 @@ from gateway.ports.desk import (
     address_of,
 )
 from gateway.ports.device_words import name_device
+from gateway.ports.devices import DeviceCalls, Subscription
 from gateway.ports.edits import (
     UNCHANGED,
     EditField,
@@ -93,7 +95,14 @@ from gateway.ports.edits import (
 )
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
-from gateway.ports.heads import Head, head_of
+from gateway.ports.group_cards import (
+    GroupCard,
+    group_card_of,
+    is_of_group,
+    is_simple,
+    named_facts,
+)
+from gateway.ports.heads import Head, head_of, plain_head
 from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
 from gateway.ports.logins import (
     CHAT_LINK_SECONDS,
@@ -127,6 +136,7 @@ from gateway.ports.passkeys import (
     subject_of,
 )
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
+from gateway.ports.provider import Provider
 from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
 from gateway.ports.remember_options import (
     LIFETIME_WORDS,
@@ -190,6 +200,7 @@ __all__ = [
     "DeliveryUncertain",
     "Desk",
     "Device",
+    "DeviceCalls",
     "EditField",
     "EditKind",
     "Effect",
@@ -202,6 +213,7 @@ __all__ = [
     "Grant",
     "GrantCalls",
     "GrantCard",
+    "GroupCard",
     "Groups",
     "HandCalls",
     "HasChecks",
@@ -235,9 +247,12 @@ __all__ = [
     "Proof",
     "Proofs",
     "Prove",
+    "Provider",
+    "PushDevice",
     "Query",
     "QueueCalls",
     "QueueCounts",
+    "QuietHours",
     "Rate",
     "Record",
     "Remember",
@@ -251,6 +266,7 @@ __all__ = [
     "SessionCalls",
     "Side",
     "Style",
+    "Subscription",
     "SystemClock",
     "ToolCalls",
     "ToolWord",
@@ -274,17 +290,22 @@ __all__ = [
     "edit_fields",
     "full_view",
     "grant_card_of",
+    "group_card_of",
     "head_of",
     "headline",
     "heavy",
     "hides",
+    "is_of_group",
+    "is_simple",
     "join_reason",
     "make_visible",
     "mask",
     "name_device",
+    "named_facts",
     "parse_json",
     "people_of",
     "plain",
+    "plain_head",
     "progress_of",
     "put_together",
     "quote_name",

@@ -256,15 +256,14 @@ def card_of(
     proofs: MaskProofs | None = None,
     reader: str = "",
 ) -> Card:
-    """Return the card of a request with so many lines and characters for what would run, for one
-    `reader`, or for many where it is empty; `proofs` remember what masks hide."""
+    """Return a request's card with so much of what would run, for one `reader`, or for many; what
+    masks hide is remembered by `proofs`."""
     request = record.request
     whole = blocks_of(record, reveal=reveal)
     complete = same(blocks := cut(whole, lines=lines, chars=chars), whole)
     hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
     icon, word = _state(record)
-    tool, head = call_name(request.tool, reveal=reveal), head_of(record)
-    standing = standing_of(record, reader)
+    tool, head, standing = _name_tool(record, reveal), head_of(record), standing_of(record, reader)
     return Card(
         request_id=record.id,
         short_id=record.id[:SHORT_ID_CHARS],
@@ -308,6 +307,10 @@ def card_of(
         asks_because=why_asked(record),
         remembers=frozenset() if hidden else _remembers(record, standing, complete=complete),
     )
+
+
+def _name_tool(record: Record, reveal: bool) -> Visible:
+    return call_name(record.request.tool, reveal=reveal)
 
 
 def discreet_summary(record: Record) -> str:

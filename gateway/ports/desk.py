@@ -27,6 +27,7 @@ from gateway.domain.statistics import PeriodReport
 from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Grant
 from gateway.ports.blocks import CardSizes
+from gateway.ports.devices import DeviceCalls
 from gateway.ports.grant_cards import GrantCard
 from gateway.ports.grants_by_hand import HandCalls
 from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
@@ -284,6 +285,7 @@ class Desk:
     sizes: CardSizes
     links: LoginLinks
     inbox: str = ""
+    devices: DeviceCalls | None = None
 
     def address_of(self, request_id: str) -> str:
         """Return where the inbox shows this request, "" where it has no address."""

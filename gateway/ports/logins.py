@@ -7,6 +7,7 @@ from typing import Protocol
 
 from gateway.domain.records import Identity
 from gateway.ports.passkeys import Passkeys
+from gateway.ports.provider import Provider
 
 IDLE_SECONDS = 7 * 86_400
 """A session that is not used for so long has ended."""
@@ -59,6 +60,10 @@ class Logins(Protocol):
     @property
     def passkeys(self) -> Passkeys:
         """Passkeys, a way in without a link."""
+
+    @property
+    def provider(self) -> Provider:
+        """An identity provider, another one."""
 
     async def find_holder(self, code: str, *, address: str) -> str:
         """Return the name of the person whom a one-time login code signs in, and leave it unused.

@@ -8,10 +8,12 @@ from gateway.domain.records import Identity, Query, Record
 from gateway.errors import InvalidRequest, NotFound
 from gateway.policy.grants.grant import Grant
 from gateway.ports.desk import Desk
+from gateway.ports.group_cards import is_of_group
 from gateway.wire.identifiers import REQUEST_ID
 
 _LEAST_ID = 4
 _PAGES = 10
+_GROUP = 50
 
 
 class Worklist:
@@ -41,6 +43,22 @@ class Worklist:
             after = page.next
             if after is None:
                 return
+
+    async def list_group(self, identity: Identity, record: Record) -> list[Record]:
+        """Return the waiting requests of a request's group that this person may decide, itself
+        among them."""
+        request = record.request
+        own = Query(agent=request.agent, session=request.session, followers=False, limit=_GROUP)
+        # Canaries are nobody's requests: they are looked for among all that wait.
+        every = Query(followers=False, limit=_GROUP)
+        pages = [await self._desk.requests.page(query) for query in (own, every)]
+        found = {one.id: one for page in pages for one in page.items if is_of_group(record, one)}
+        may = [
+            one
+            for one in found.values()
+            if await self._desk.requests.may_decide(identity, one) is None
+        ]
+        return sorted(may, key=lambda one: (one.created, one.id))
 
     async def find(self, identity: Identity, start: str) -> Record:
         """Return the one waiting request, of those they may see, whose id begins so.

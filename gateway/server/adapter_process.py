@@ -21,6 +21,7 @@ from gateway.server.connections import build_core, open_backend, signer_of, url_
 from gateway.server.health import NOT_FOLLOWING, HealthWatch
 from gateway.server.plugins import adapter_class
 from gateway.server.production_checks import refuse_unsafe
+from gateway.server.push import PushParts
 from gateway.server.settings import Settings
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.event_feed import RedisFeed
@@ -48,7 +49,8 @@ async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
         await stack.enter_async_context(
             run_in_background("policy", partial(follow_policy, core, backend.store))
         )
-        desk = desk_of(name, core, backend.store, inbox=settings.inbox_url)
+        devices = PushParts(settings, core, backend).desk_for(name)
+        desk = desk_of(name, core, backend.store, inbox=settings.inbox_url, devices=devices)
         adapter = adapter_class(name)()
         await stack.enter_async_context(serve_adapters(adapter, desk, core))
         if not isinstance(adapter, Posts | HasRoutes):  # the terminal has no health endpoint

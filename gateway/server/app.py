@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from aiohttp import web
 from gateway.api.app import Site, build_api, runner
 from gateway.api.approval_protocol.instances import Provisioning
 from gateway.api.approval_protocol.requests import ProtocolRequests
+from gateway.api.call import Enrolment
 from gateway.api.redis_intake import Intake
 from gateway.approvals.agent_removal import dismiss
 from gateway.approvals.core import Core
@@ -54,6 +55,7 @@ from gateway.server.health import NOT_FOLLOWING, NOT_TAKING_IN, HealthWatch, Rea
 from gateway.server.plugins import adapter_class
 from gateway.server.policy_reload import POLICY_FILE, apply_at_start
 from gateway.server.production_checks import refuse_unsafe
+from gateway.server.push import PushParts
 from gateway.server.settings import BadSettings, Settings
 from gateway.stores.approval_protocol import RedisInstances, RedisProtocolNotes
 from gateway.stores.archiver import Archiver, Trimming
@@ -115,40 +117,52 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, core, store))
 
-        at_inbox = settings.inbox_url
-        desks = {name: desk_of(name, core, store, inbox=at_inbox) for name in settings.adapters}
+        push = PushParts(settings, core, backend)
+        desks = {name: _desk(name, settings, core, store, push) for name in settings.adapters}
         adapters = {name: adapter_class(name)() for name in desks}
         for name, adapter in adapters.items():
             await stack.enter_async_context(serve_adapters(adapter, desks[name], core))
-        work = partial(_work_for_all, settings, core, store, feed, hooks)
+        work = partial(_work_for_all, settings, core, store, feed, hooks, push)
         await stack.enter_async_context(hold_duty(ingress.duty, work))
         watch = await stack.enter_async_context(
             _watch_health(core, store, ingress, feed, tuple(adapters.values()))
         )
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         protocol = protocol_of(core, store, backend.credentials, signer)
-        site = site_of(settings, adapters, desks, backend.logins)
+        site = replace(
+            site_of(settings, adapters, desks, backend.logins),
+            intercept=hooks.review_message,
+            protocol=protocol,
+        )
         app = build_api(
             core=core,
             reads=store,
             credentials=backend.credentials,
             ready=watch.look,
             store_errors=REDIS_ERRORS,
-            site=_with_figures(
-                replace(site, intercept=hooks.review_message, protocol=protocol),
-                store,
-                core,
-                adapters,
-            ),
+            site=_with_figures(site, store, core, adapters),
             enrolment=enrolling,
         )
         local = await listen(app, settings, stack)
         url = settings.public_url.rstrip("/") if settings.public_url else local
         if enrolling is not None:
-            found = {"url": url, "enroll": enrolling.secret, "public_key": signer.public_key}
-            stack.enter_context(announce(settings.data_dir, **found))
+            stack.enter_context(_announce(settings, url, enrolling, signer))
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, core=core, url=url, public_key=signer.public_key)
+
+
+def _announce(
+    settings: Settings, url: str, enrolling: Enrolment, signer: Signer
+) -> AbstractContextManager[None]:
+    """Say in the data folder where this gateway is, for agents of the same user."""
+    return announce(
+        settings.data_dir, url=url, enroll=enrolling.secret, public_key=signer.public_key
+    )
+
+
+def _desk(name: str, settings: Settings, core: Core, store: RedisStore, push: PushParts) -> Desk:
+    devices = push.desk_for(name)
+    return desk_of(name, core, store, inbox=settings.inbox_url, devices=devices)
 
 
 def protocol_of(
@@ -241,16 +255,22 @@ async def _upkeep(settings: Settings, core: Core, store: RedisStore) -> AsyncIte
 
 @asynccontextmanager
 async def _work_for_all(
-    settings: Settings, core: Core, store: RedisStore, feed: RedisFeed, hooks: HookHost
+    settings: Settings,
+    core: Core,
+    store: RedisStore,
+    feed: RedisFeed,
+    hooks: HookHost,
+    push: PushParts,
 ) -> AsyncIterator[None]:
     """Run what one replica does for all of them, see ADR 36: seals, reviews, reminders, targets,
-    webhooks, hook events."""
+    pushes, webhooks, hook events."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(run_in_background("sealer", Sealer(store, feed).run))
         targets = partial(follow_targets, core.feed, store)
         await stack.enter_async_context(run_in_background("targets", targets))
         await stack.enter_async_context(run_reviews(core))
         await stack.enter_async_context(run_reminders(core, store))
+        await stack.enter_async_context(push.working())
         if settings.webhook_url is not None:
             posting = _webhooks(settings, core.feed, store, core.tally)
             await stack.enter_async_context(run_in_background("webhooks", posting.run))
@@ -337,6 +357,7 @@ def site_of(
     return Site(
         hosts=frozenset({host} if host else ()),
         secure=settings.secure,
+        proxied=settings.trusted_proxy,
         pages=tuple(pages),
         closing=tuple(one.end_streams for one in adapters.values() if isinstance(one, HasStreams)),
     )

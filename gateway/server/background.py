@@ -15,7 +15,7 @@ from gateway.approvals.vote_recount import recount
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.delivery.grant_copies import GrantCopies
 from gateway.delivery.new_targets import Rerouting
-from gateway.delivery.outbox_worker import TIMINGS, Look, Timings, Worker, either
+from gateway.delivery.outbox_worker import TIMINGS, Changes, Look, Timings, Worker, either
 from gateway.delivery.reminders_and_escalation import Reminders
 from gateway.delivery.request_copies import RequestCopies
 from gateway.domain.clock import SystemClock
@@ -24,6 +24,7 @@ from gateway.domain.store import REROUTING
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.ports import Adapter, Desk
+from gateway.ports.devices import DeviceCalls
 from gateway.ports.outgoing import Posts, PostsGrants
 from gateway.sign_in.chat_links import ChatLinks
 from gateway.stores.browser_sessions import RedisLogins
@@ -36,10 +37,17 @@ log = logging.getLogger("gateway.serving")
 _RESTART_SECONDS = 1.0
 
 
-def desk_of(name: str, core: Core, store: RedisStore, *, inbox: str = "") -> Desk:
+def desk_of(
+    name: str,
+    core: Core,
+    store: RedisStore,
+    *,
+    inbox: str = "",
+    devices: DeviceCalls | None = None,
+) -> Desk:
     """Return the desk of an adapter, with its own notes. `inbox` is where cards may lead to."""
     links = ChatLinks(RedisLogins(store, SystemClock()), name, inbox)
-    return core.desk(RedisNotes(store, name), links, inbox=inbox)
+    return core.desk(RedisNotes(store, name), links, inbox=inbox, devices=devices)
 
 
 @asynccontextmanager
@@ -51,7 +59,7 @@ async def serve_adapters(
         await stack.enter_async_context(adapter.run(desk))
         if isinstance(adapter, Posts):
             look = _look(adapter, core, desk.inbox, timings)
-            await stack.enter_async_context(_run_worker(adapter.name, look, core, timings))
+            await stack.enter_async_context(run_worker(adapter.name, look, core, timings))
         yield
 
 
@@ -81,8 +89,8 @@ async def run_reminders(core: Core, store: RedisStore) -> AsyncIterator[None]:
     notes = RedisNotes(store, "canaries")
     canaries = Canaries(store, core.writer, notes, SystemClock(), SystemRandom())
     async with (
-        _run_worker(FOLLOWUPS, Reminders(core, SystemClock()).look, core),
-        _run_worker(REROUTING, Rerouting(core).look, core),
+        run_worker(FOLLOWUPS, Reminders(core, SystemClock()).look, core),
+        run_worker(REROUTING, Rerouting(core).look, core),
         run_in_background("canaries", canaries.run),
     ):
         yield
@@ -105,11 +113,16 @@ async def follow_policy(core: Core, store: RedisStore) -> None:
 
 
 @asynccontextmanager
-async def _run_worker(
-    queue: str, look: Look, core: Core, timings: Timings = TIMINGS
+async def run_worker(
+    queue: str,
+    look: Look,
+    core: Core,
+    timings: Timings = TIMINGS,
+    *,
+    changes: Changes | None = None,
 ) -> AsyncIterator[None]:
-    """Work through an outbox until left."""
-    worker = Worker(queue, core.outbox, look, core.feed.changes, timings=timings)
+    """Work through an outbox until left, rung by all events or by these `changes`."""
+    worker = Worker(queue, core.outbox, look, changes or core.feed.changes, timings=timings)
     try:
         async with run_in_background(f"{queue} outbox", worker.run):
             yield

@@ -17,6 +17,7 @@ from gateway.policy.hooks.decider import links
 from gateway.policy.hooks.host import HookHost
 from gateway.server.plugins import deciders as plugged_in
 from gateway.server.settings import BadSettings, Settings
+from gateway.sign_in.provider import ProviderSettings
 from gateway.sign_in.ways import Ways
 from gateway.stores.connect import connect, disconnect, line_to
 from gateway.stores.credentials import RedisCredentials
@@ -60,7 +61,13 @@ async def open_backend(
             yield Backend(
                 store=store,
                 credentials=RedisCredentials(store, SystemClock()),
-                logins=Ways(store, SystemClock(), public_url=settings.public_url),
+                logins=Ways(
+                    store,
+                    SystemClock(),
+                    public_url=settings.public_url,
+                    provider=provider_of(settings),
+                    production=settings.production,
+                ),
                 url=redis_url,
             )
     finally:
@@ -95,6 +102,22 @@ def core_over(
         signer=signer,
         stores=OtherStores(RedisGrants(store), RedisOutbox(store), RedisGroups(store)),
         denial_minutes=denial_minutes,
+    )
+
+
+def provider_of(settings: Settings) -> ProviderSettings | None:
+    """Return the identity provider that is set, if any."""
+    if settings.oidc_issuer is None:
+        return None
+    if settings.oidc_client_id is None or settings.public_url is None:
+        raise BadSettings("GATEWAY_OIDC_ISSUER needs GATEWAY_OIDC_CLIENT_ID and GATEWAY_PUBLIC_URL")
+    secret = settings.oidc_client_secret
+    return ProviderSettings(
+        issuer=settings.oidc_issuer,
+        client=settings.oidc_client_id,
+        secret="" if secret is None else secret.get_secret_value(),
+        claim=settings.oidc_claim,
+        public_url=settings.public_url,
     )
 
 

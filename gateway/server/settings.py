@@ -21,6 +21,8 @@ SECRETS = {
     "REDIS_URL": "REDIS_URL",
     "signing_key": "GATEWAY_SIGNING_KEY",
     "webhook_secret": "GATEWAY_WEBHOOK_SECRET",
+    "push_key": "GATEWAY_PUSH_KEY",
+    "oidc_client_secret": "GATEWAY_OIDC_CLIENT_SECRET",
 }
 
 
@@ -119,6 +121,27 @@ class Settings(BaseSettings):
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="JSON list of the host names that may be posted to"
     )
+    push_key: SecretStr | None = Field(
+        None,
+        description="base64 of the 32 bytes that sign web pushes, the same for all gateways; empty "
+        "makes one in the data folder for the embedded server, and pushes nothing with REDIS_URL",
+    )
+    push_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="JSON list of the push services that may be called; empty allows every public "
+        "one",
+    )
+    oidc_issuer: str | None = Field(
+        None,
+        description="identity provider to sign in with: its issuer's URL, see docs/inbox.md",
+    )
+    oidc_client_id: str | None = Field(None, description="what the provider calls this gateway")
+    oidc_client_secret: SecretStr | None = Field(
+        None, description="the secret that the provider gave for it, if any"
+    )
+    oidc_claim: str = Field(
+        "email", description="what of the provider's word is the VALUE in a person's `oidc:VALUE`"
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="log detail"
     )
@@ -132,7 +155,7 @@ class Settings(BaseSettings):
                 values[member] = found
         return values
 
-    @field_validator("adapters", "webhook_hosts", mode="before")
+    @field_validator("adapters", "push_hosts", "webhook_hosts", mode="before")
     @classmethod
     def _parse_list(cls, value: Any) -> Any:
         if not isinstance(value, str):
@@ -152,7 +175,7 @@ class Settings(BaseSettings):
             raise ValueError("write base64 of a 32-byte seed, see docs/configuration.md") from None
         return value
 
-    @field_validator("public_url")
+    @field_validator("public_url", "oidc_issuer")
     @classmethod
     def _usable_url(cls, value: str | None) -> str | None:
         if value is not None and not _is_http(value):

@@ -27,6 +27,7 @@ from gateway.sign_in.passkey_checks import (
     offer_assertion,
     offer_creation,
 )
+from gateway.stores.attempts import RedisAttempts
 from gateway.stores.browser_sessions import RedisLogins
 from gateway.stores.holders import Holder
 from gateway.stores.passkeys import KeptPasskey, RedisPasskeys
@@ -41,10 +42,16 @@ class PersonPasskeys:
     """A `gateway.ports.Passkeys`. For whom they are comes from `public_url`, as it is set."""
 
     def __init__(
-        self, logins: RedisLogins, kept: RedisPasskeys, clock: Clock, public_url: str | None
+        self,
+        logins: RedisLogins,
+        kept: RedisPasskeys,
+        attempts: RedisAttempts,
+        clock: Clock,
+        public_url: str | None,
     ) -> None:
         self._logins = logins
         self._kept = kept
+        self._attempts = attempts
         self._clock = clock
         self._site = find_site(public_url)
         self._begun = FailureLimit(now=monotonic, most=_BEGUN_OF_ADDRESS)
@@ -78,7 +85,7 @@ class PersonPasskeys:
         """Return the options for making a passkey. See `gateway.ports.Passkeys`."""
         site, holder = self._find_site(), await self._find_holder(session)
         challenge, known = secrets.token_bytes(32), await self._load(holder)
-        await self._kept.remember_challenge(_ADDING, session, challenge)
+        await self._attempts.remember(_ADDING, session, challenge)
         return await asyncio.to_thread(
             offer_creation,
             site,
@@ -91,7 +98,7 @@ class PersonPasskeys:
     async def add(self, session: str, credential: JsonObject, *, device: str) -> None:
         """Keep a passkey for the session's person. See `gateway.ports.Passkeys`."""
         site, holder = self._find_site(), await self._find_holder(session)
-        challenge = await self._kept.take_challenge(_ADDING, session)
+        challenge = await self._attempts.take(_ADDING, session)
         try:
             if challenge is None:
                 raise Unauthorized("this took too long, or was done already: begin again")
@@ -128,7 +135,7 @@ class PersonPasskeys:
         if not self._begun.count(address):
             raise Busy("too many sign-ins were begun here; try again in a minute")
         challenge = secrets.token_bytes(32)
-        await self._kept.remember_challenge(_SIGNING_IN, browser, challenge)
+        await self._attempts.remember(_SIGNING_IN, browser, challenge)
         return await asyncio.to_thread(offer_assertion, site, challenge=challenge)
 
     async def sign_in(
@@ -136,7 +143,7 @@ class PersonPasskeys:
     ) -> str:
         """Return a session of whoever holds the passkey. See `gateway.ports.Passkeys`."""
         self._find_site()
-        challenge = await self._kept.take_challenge(_SIGNING_IN, browser)
+        challenge = await self._attempts.take(_SIGNING_IN, browser)
         if challenge is None:
             await self._refuse(address, "no challenge of this browser waits", counts=True)
         name = await self._find_name(_text(credential, "response", "userHandle"))
@@ -154,7 +161,7 @@ class PersonPasskeys:
         if not known:
             raise InvalidRequest("you have no passkey: make one under Devices first")
         nonce = secrets.token_bytes(32)
-        await self._kept.remember_challenge(_PROVING, f"{session}\0{about}", nonce)
+        await self._attempts.remember(_PROVING, f"{session}\0{about}", nonce)
         challenge = challenge_of(nonce, about)
         return await asyncio.to_thread(
             offer_assertion, site, challenge=challenge, known=_ids(known)
@@ -164,7 +171,7 @@ class PersonPasskeys:
         """Return who agreed to `about`. See `gateway.ports.Proofs`."""
         self._find_site()
         holder = await self._find_holder(session)
-        nonce = await self._kept.take_challenge(_PROVING, f"{session}\0{about}")
+        nonce = await self._attempts.take(_PROVING, f"{session}\0{about}")
         if nonce is None:
             await self._refuse(holder.name, "nothing of this session waits for a proof")
         passkey = await self._find_passkey(holder.name, credential)

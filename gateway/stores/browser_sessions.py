@@ -157,10 +157,20 @@ class RedisLogins:
             await self._prolong(self._name(session), found)
         return found.holder.identity
 
+    async def find_known(self, identity: Identity) -> Holder | None:
+        """Return as whom the policy knows a verified identity now; None for whom it does not."""
+        return (await self._holders.read())[0].find(identity)
+
     async def holder_of(self, session: str) -> Holder | None:
         """Return whom a session is for, under which name; None when it ended."""
         found = await self._find(session)
         return None if found is None else found.holder
+
+    async def holder(self, reference: str) -> Identity | None:
+        """Return whom the session with this hash belongs to; None when it ended. That is no use of
+        it."""
+        found = await self._find_named(reference)
+        return None if found is None else found.holder.identity
 
     async def end(self, session: str) -> None:
         """End the session: its person signs out."""
@@ -235,7 +245,10 @@ class RedisLogins:
         return ended
 
     async def _find(self, session: str) -> _Kept | None:
-        standing, (raw,) = await self._holders.read(("GET", self._key("browser", session)))
+        return await self._find_named(self._name(session))
+
+    async def _find_named(self, name: str) -> _Kept | None:
+        standing, (raw,) = await self._holders.read(("GET", self._keys.of("browser", name)))
         kept = _parse(raw)
         if kept is None or self._clock.now_ms() >= kept.ends or not standing.admits(kept.holder):
             return None

@@ -81,6 +81,16 @@ class Keys:
         """Targets that take no cards, each with why (hash)."""
         return f"{self._tag}troubles"
 
+    @property
+    def devices(self) -> str:
+        """Whose each device is that takes pushes, by its id (hash)."""
+        return f"{self._tag}push:devices"
+
+    @property
+    def quiet(self) -> str:
+        """People's quiet hours (hash)."""
+        return f"{self._tag}push:quiet"
+
     def record(self, request_id: str) -> str:
         """The state record of a request (hash)."""
         return f"{self._tag}req:{request_id}"
@@ -139,6 +149,10 @@ class Keys:
     def note(self, adapter: str, name: str) -> str:
         """Something an adapter keeps (string)."""
         return f"{self._tag}note:{adapter}:{name}"
+
+    def devices_of(self, person: str) -> str:
+        """A person's devices that take pushes, by id (hash)."""
+        return f"{self._tag}push:of:{person}"
 
     def shard(self, number: int | str) -> str:
         """Announcements to whoever reads this shard of ingress streams (stream)."""

@@ -1,4 +1,4 @@
-"""The passkeys of people, and the challenges that wait to be signed, in Redis.
+"""The passkeys of people, in Redis.
 
 A person's passkeys are fields of one hash, named 0 to 19. `HSETNX` takes a free one, so a person
 never has more, whatever is added at the same time. The hash belongs to one stay of a name in the
@@ -16,10 +16,8 @@ from gateway.errors import Conflict
 from gateway.ports.passkeys import MOST_PASSKEYS
 from gateway.stores.holders import Holder, Holders, Standing, holder_from
 from gateway.stores.requests import RedisStore
-from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import JsonObject
 
-CHALLENGE_SECONDS = 300
 # All passkeys of a person of which none was used for so long are forgotten.
 _UNUSED_SECONDS = 400 * 86_400
 _SLOTS = tuple(str(one) for one in range(MOST_PASSKEYS))
@@ -41,7 +39,7 @@ class KeptPasskey:
 
 
 class RedisPasskeys:
-    """Passkeys and challenges of one namespace."""
+    """Passkeys of one namespace."""
 
     def __init__(self, store: RedisStore, clock: Clock) -> None:
         self._redis = store.redis
@@ -113,23 +111,9 @@ class RedisPasskeys:
         await self._keep_for_long(kept, counts)
         return True
 
-    async def remember_challenge(self, what: str, browser: str, challenge: bytes) -> None:
-        """Keep what one browser is to sign, for one purpose, for five minutes."""
-        kept = b64encode(challenge).decode()
-        await self._redis.set(self._challenge(what, browser), kept, ex=CHALLENGE_SECONDS)
-
-    async def take_challenge(self, what: str, browser: str) -> bytes | None:
-        """Return it, once; None where there is none, or its time is up."""
-        kept = await self._redis.getdel(self._challenge(what, browser))
-        return None if kept is None else b64decode(kept)
-
     async def _keep_for_long(self, *names: str) -> None:
         for name in names:
             await self._redis.expire(name, _UNUSED_SECONDS)
-
-    def _challenge(self, what: str, browser: str) -> str:
-        """What a browser is to sign (string, base64)."""
-        return self._keys.of("challenge", sha256_hex(f"{what}\0{browser}".encode()))
 
     def _names(self, name: str, departures: int) -> tuple[str, str]:
         """The passkeys of a person in one stay of theirs (hash), and the counts that their devices

@@ -19,14 +19,17 @@ from gateway.approvals.writer import FOLLOWUPS
 from gateway.doctor import FAIL, OK, WARN, Check, examine, gateway_url
 from gateway.domain.audit import GENESIS, seal_events, seal_line
 from gateway.domain.clock import SystemClock
+from gateway.domain.devices import PushDevice
 from gateway.domain.policy_document import Escalation, Route
 from gateway.domain.records import REVIEWS, AuditEvent
 from gateway.domain.store import REROUTING
 from gateway.errors import InvalidRequest, NotFound
 from gateway.server.app import Gateway, run_gateway
 from gateway.server.connections import Backend, open_backend
+from gateway.server.push import push_key_of
 from gateway.server.settings import Settings
 from gateway.stores.archiver import Archiver, Pace, Trimming
+from gateway.stores.devices import RedisDevices
 from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox
 from gateway.stores.seals import Sealer
@@ -245,6 +248,39 @@ async def test_an_agent_that_asks_nobody(site: Site) -> None:
     found = (await site.checks())["paused agents"]
     assert found.result == WARN
     assert found.says.endswith(": ci")
+
+
+async def test_devices_that_fail_are_named(site: Site) -> None:
+    """What went wrong last, a key that is not theirs, and no key at all where devices wait."""
+    devices = RedisDevices(site.gateway.backend.store)
+    assert (await site.checks())["push"].result == OK
+    key, _ = push_key_of(site.settings)
+    assert key is not None
+    device = PushDevice(
+        id="1",
+        person="ann",
+        place="web",
+        label="Chrome on Android",
+        endpoint="https://push.example/1",
+        key="",
+        auth="",
+        server_key=key.public,
+        session="s",
+        added=0,
+    )
+    await devices.add(device)
+    assert (await site.checks())["push"].says.startswith("1 devices")
+    await devices.add(replace(device, failure="its push service answered 403"))
+    found = (await site.checks())["push"]
+    assert (found.result, "Chrome on Android" in found.says, "403" in found.says) == (
+        WARN,
+        True,
+        True,
+    )
+    await devices.add(replace(device, server_key="other"))
+    assert (await site.checks())["push"].result == FAIL
+    found = (await site.checks(redis_url=SecretStr(site.gateway.backend.url)))["push"]
+    assert (found.result, "GATEWAY_PUSH_KEY" in found.says) == (FAIL, True)
 
 
 async def test_live_without_a_chat_says_so(site: Site) -> None:

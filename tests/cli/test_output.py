@@ -19,7 +19,8 @@ from tests.cli.shell import Shell
 from tests.frame.tree import ROOT
 
 NO_DATA = {"gateway up", "gateway demo", "gateway adapter", "gateway completion", "gateway hook",
-           "gateway bridge", "gateway mcp", "gateway wait", "gateway"}  # fmt: skip
+           "gateway bridge", "gateway install", "gateway mcp", "gateway run", "gateway wait",
+           "gateway"}  # fmt: skip
 
 
 def on_a_terminal(shell: Shell, *words: str, **env: str) -> str:

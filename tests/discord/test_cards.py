@@ -78,6 +78,21 @@ async def test_a_bad_edit_decides_nothing(stage: Stage) -> None:
     assert not (await stage.core.requests.get(record.id)).final
 
 
+async def test_a_reason_takes_one_tap(stage: Stage) -> None:
+    """Behind More… it denies at once; in the modal it can be chosen beside one's own words."""
+    record, card = await stage.asked(arguments={"command": "rm -rf build"})
+    await stage.click(stage.server.bob, card, "Not now")
+    ended = await stage.ended(record)
+    assert ended.decision is not None
+    assert (ended.decision.reason, ended.decision.message) == (Reason.PERSON, "Not now")
+    record, card = await stage.asked(arguments={"command": "rm -rf dist"})
+    opened = await stage.click(stage.server.bob, card, "Deny")
+    assert "rm -rf dist" in str(opened.answer_data["components"][0])
+    await stage.server.bob.submit(opened, because="Too broad", reason="only build/")
+    ended = await stage.ended(record)
+    assert ended.decision is not None and ended.decision.message == "Too broad. only build/"
+
+
 async def test_a_long_request_is_approved_only_from_the_full_view(stage: Stage) -> None:
     """The card has no Approve; the private full view has all of it, as a file too."""
     command = "\n".join(f"echo {number}" for number in range(500))

@@ -374,6 +374,13 @@ COMMANDS: dict[str, Line | list[Line]] = {
 }
 
 ELSEWHERE = {
+    "GATEWAY_PUBLIC_URL=https://approvals.example GATEWAY_TRUSTED_PROXY=true gateway up": (
+        "web/test_https.py::test_a_phone_signs_in_and_hears_at_once"
+    ),
+    "GATEWAY_PUBLIC_URL=https://approvals.example:8787 GATEWAY_HOST=0.0.0.0 "
+    "GATEWAY_TLS_CERT=/etc/ssl/approvals.pem GATEWAY_TLS_KEY=/etc/ssl/approvals.key gateway up": (
+        "web/test_https.py::test_a_phone_signs_in_and_hears_at_once"
+    ),
     "gateway devices NAME [--end ID] [--end-all]": (
         "cli/test_cli.py::test_devices_are_listed_and_signed_out"
     ),
@@ -553,6 +560,7 @@ NOT_HERE = {
         "make agent-wheel",
         "make format",
         "make screenshots",
+        "make gallery",
         "python -m tests.discord.pictures",
         "python -m tests.terminal.captures",
     ],

@@ -14,7 +14,8 @@ from gateway.ports import MOST_PASSKEYS
 from gateway.sign_in.passkey_checks import Site, find_site
 from gateway.sign_in.passkeys import challenge_of
 from gateway.sign_in.ways import Ways
-from gateway.stores.passkeys import CHALLENGE_SECONDS, RedisPasskeys
+from gateway.stores.attempts import ATTEMPT_SECONDS
+from gateway.stores.passkeys import RedisPasskeys
 from tests.sign_in.authenticator import Authenticator, written
 from tests.stores.test_browser_sessions import SetClock, sign_in, told
 from tests.world import World, identity
@@ -88,7 +89,7 @@ async def test_a_challenge_is_taken_once_and_soon(ways: Ways, world: World) -> N
     credential = device.sign(await begin(ways))
     key = ways._keys.of("challenge", "*")
     (kept,) = await world.store.redis.keys(key)
-    assert CHALLENGE_SECONDS - 60 < await world.store.redis.ttl(kept) <= CHALLENGE_SECONDS
+    assert ATTEMPT_SECONDS - 60 < await world.store.redis.ttl(kept) <= ATTEMPT_SECONDS
     await enter(ways, credential)
     assert await refused(ways, world, credential) == "no challenge of this browser waits"
 

@@ -8,6 +8,7 @@ from typing import Any
 from adapters.slack import card_blocks as blocks
 from adapters.slack import edits, modals
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FullText
+from adapters.slack.groups import GROUP_CHARS, build_group
 from adapters.slack.home_tab import build_home
 from adapters.slack.payloads import ModalMetadata
 from gateway.domain.records import Approvers, Claim, Record, Vote
@@ -35,6 +36,7 @@ from gateway.models import (
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.ports.cards import card_of, full_view
 from gateway.ports.edits import edit_fields
+from gateway.ports.group_cards import group_card_of
 from gateway.ports.remember_options import scopes_of
 from tests.danger import WIDEST
 
@@ -150,6 +152,24 @@ BOB = DecidedBy(kind=DeciderKind.PERSON, name="bob")
 EDITED = replace(asked().edited_as({"command": "make release"}, BOB), revision=3, shown_since=3)
 HOOK = DecidedBy(kind=DeciderKind.RULE, name="no-force")
 HOOKED = asked().edited_as({"command": "make release"}, HOOK, "--force <!channel> is left out")
+FILE = asked(
+    id="5c" * 16,
+    tool="edit_file",
+    kind=Kind.FILE_CHANGE,
+    arguments={
+        "path": "shop/tax.py",
+        "old_string": "    return 0.19",
+        "new_string": "    return RATES[country]",
+    },
+    hint="Taxes differ by country.",
+)
+OUTSIDE = asked(
+    id="6d" * 16,
+    tool="write_file",
+    kind=Kind.FILE_CHANGE,
+    arguments={"path": "/etc/cron.d/sync", "content": "* * * * * root /srv/app/sync\n"},
+)
+GROUP = (FILE, OUTSIDE, asked(arguments={"command": "make release"}))
 GRANT = Grant(
     id="2e" * 16,
     effect=Effect.ALLOW,
@@ -165,6 +185,8 @@ RECORDS: dict[str, Record] = {
     "pending": asked(),
     "pending-git": asked(arguments={"command": "git log --oneline -n 5"}),
     "pending-high-risk": PAYMENT,
+    "pending-file": FILE,
+    "pending-outside": OUTSIDE,
     "pending-finding": replace(asked(), findings=("removes folders whole",)),
     "pending-findings": replace(PAYMENT, findings=(f"names {WIDEST}: it may hold secrets",) * 8),
     "pending-hostile": HOSTILE,
@@ -255,6 +277,11 @@ def views() -> dict[str, Json]:
     reach = {scope.id: said for scope in git}
     diff = '  {\n-   "command": "rm -rf build && make release"\n+   "command": "make release"\n  }'
     return {
+        "more": modals.build_more(whole["pending-git"], form, refusal="", mine=False, group=3),
+        "group": build_group(group_card_of(GROUP, chars=GROUP_CHARS, each=1500), form),
+        "group-alone": build_group(
+            group_card_of((*GROUP, known_as(PAYMENT, "3a")), chars=GROUP_CHARS, each=1500), form
+        ),
         "deny": modals.build_deny(whole["pending"], form),
         "abort": modals.build_abort(whole["pending"], form),
         "remember": modals.build_remember(whole["pending-git"], form, git, reach),

@@ -38,6 +38,49 @@ async def test_an_edit_is_checked_shown_as_a_diff_and_runs(office: Office) -> No
     assert "Changed by ann" in shown(message)
 
 
+async def test_an_edit_that_is_refused_keeps_what_was_typed(office: Office) -> None:
+    """What does not fit the schema is said at its field; what the gateway refuses at the end opens
+    the form again, filled in; a masked value stays as it is."""
+    schema = {"properties": {"amount": {"type": "number", "maximum": 100}}}
+    arguments = {"amount": 12.0, "token": "s3cr3t-Token-0123456789", "note": "a"}
+    record, message = await office.asked(tool="pay", arguments=arguments, schema=schema)
+    ann = office.ann
+    await ann.more(message, "Edit…")
+    await form(ann, "edit_fields")
+    assert "s3cr3t" not in office.modal_says(ann)
+    ann.fill('"amount"', "500")
+    await ann.submit()
+    (why,) = ann.modal.view["errors"].values()
+    assert "do not fit" in why
+    ann.fill('"amount"', "50")
+    await ann.submit()
+    await form(ann, "check_edit")
+    await ann.click_modal("Edit again")
+    await form(ann, "edit_fields")
+    assert "50" in office.modal_says(ann)
+    await ann.submit()
+    await form(ann, "check_edit")
+    assert "s3cr3t" not in office.modal_says(ann)
+    await ann.submit()
+    done = await office.ended(record)
+    assert done.edited == {**arguments, "amount": 50}
+
+
+async def test_a_reason_takes_one_tap(office: Office) -> None:
+    """What is denied stands in the modal; a reason denies at once, with what was typed."""
+    record, message = await office.asked(arguments={"command": "rm -rf build"})
+    bob = office.bob
+    await bob.click(message, "Deny…")
+    await form(bob, "deny")
+    assert "rm -rf build" in office.modal_says(bob)
+    bob.fill("Reason, for the agent", "use staging")
+    await bob.click_modal("Wrong target")
+    done = await office.ended(record)
+    assert done.decision is not None
+    assert (done.status, done.decision.message) == (Status.DENIED, "Wrong target. use staging")
+    assert done.decision.reason is Reason.PERSON
+
+
 async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(office: Office) -> None:
     """The first form could not know; what is sent from it decides nothing, and the next one says
     it."""

@@ -91,6 +91,7 @@ async def test_42_the_command_decides_with_the_buttons_checks(office: Office) ->
     ann, bob = office.ann, office.bob
     record, message = await office.asked()
     await ann.slash("/approvals", f"approve {record.id}", "C1")
+    await told(ann, 'Approved by ann · Runs "')
     assert (await office.ended(record)).status is Status.APPROVED
     await office.card_says(message, "Approved by ann")
     record, message = await office.asked()

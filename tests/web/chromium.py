@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,17 +36,18 @@ PHONE, DESK = (390, 844), (1280, 900)
 _PATIENCE = 60.0  # seconds; a loaded machine is slow, and nothing here waits in vain
 
 
-def binary() -> str:
+def binary(*, whole: bool = False) -> str:
     """Return the browser; without one the test fails under CI, and is skipped elsewhere.
 
     Chromium's headless shell is preferred: the same engine without a desktop's windows, which takes
-    half the time.
+    half the time. Notifications, and whether a page can be installed, take the `whole` of it.
     """
-    found = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    names = ("chromium",) if whole else ("chromium-headless-shell", "chromium")
+    found = next(filter(None, map(shutil.which, names)), None)
     if found is None:
         if os.environ.get("CI") == "true":
-            pytest.fail("there is no chromium on this machine")
-        pytest.skip("there is no chromium on this machine: apt-get install chromium-headless-shell")
+            pytest.fail(f"there is no {names[0]} on this machine")
+        pytest.skip(f"there is no {names[0]} on this machine: apt-get install {names[0]}")
     return found
 
 
@@ -62,6 +63,7 @@ class Page:
         self._session = session
         self._numbers = itertools.count(1)
         self.errors: list[str] = []
+        self.told: dict[str, Any] = {}
 
     async def send(self, method: str, **parameters: Any) -> Any:
         """Send one DevTools command; return its result."""
@@ -80,7 +82,10 @@ class Page:
                 return answer["result"]
 
     def _note(self, answer: Any) -> None:
-        """Keep what the page threw; that the gateway refused something is no error of the page."""
+        """Keep what the page threw, and what each kind of event said last; that the gateway refused
+        something is no error of the page."""
+        if "method" in answer:
+            self.told[answer["method"]] = answer.get("params", {})
         parameters = answer.get("params", {})
         refused = parameters.get("entry", {}).get("source") == "network"
         if answer.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded") and not refused:
@@ -225,10 +230,15 @@ async def chromium() -> AsyncIterator[Page]:
 
 
 @contextmanager
-def running() -> Iterator[str]:
-    """Run a browser with a profile of its own; yield the address that its tabs are asked for at."""
+def running(
+    *flags: str, whole: bool = False, environment: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Run a browser with a profile of its own; yield the address that its tabs are asked for at.
+
+    `environment` is what it is told beside the variables of this process.
+    """
     with tempfile.TemporaryDirectory(prefix="agw-chromium", ignore_cleanup_errors=True) as profile:
-        command = [binary(), *_FLAGS, f"--user-data-dir={profile}"]
+        command = [binary(whole=whole), *_FLAGS, *flags, f"--user-data-dir={profile}"]
         # What Debian installs may be a script that starts the browser: the whole group is ended.
         with subprocess.Popen(
             command,
@@ -236,6 +246,7 @@ def running() -> Iterator[str]:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env={**os.environ, **(environment or {})},
         ) as process:
             try:
                 yield _address(process)
@@ -249,6 +260,16 @@ def _address(process: subprocess.Popen[str]) -> str:
         if "DevTools listening on" in line:
             return line.split(" on ", 1)[1].strip()
     raise AssertionError("the browser ended")
+
+
+@asynccontextmanager
+async def at_home(address: str) -> AsyncIterator[Browser]:
+    """Yield the browser as its owner has it: others are as in a private window, where nothing can
+    be installed."""
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        socket = await stack.enter_async_context(http.ws_connect(address, max_msg_size=0))
+        yield Browser(address, Page(socket, None), None, stack, http)
 
 
 @asynccontextmanager
@@ -272,15 +293,14 @@ class Browser:
 
     address: str
     control: Page
-    context: str
+    context: str | None
     stack: AsyncExitStack
     http: aiohttp.ClientSession
 
     async def tab(self, size: tuple[int, int] = DESK) -> Page:
         """Open a tab. Each has a connection of its own, so that none reads another's answers."""
-        made = await self.control.send(
-            "Target.createTarget", url="about:blank", browserContextId=self.context
-        )
+        place = {"browserContextId": self.context} if self.context else {}
+        made = await self.control.send("Target.createTarget", url="about:blank", **place)
         socket = await self.stack.enter_async_context(
             self.http.ws_connect(self.address, max_msg_size=0)
         )

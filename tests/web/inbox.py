@@ -135,17 +135,15 @@ async def see(page: Page, record: Record) -> None:
 
 @asynccontextmanager
 async def inbox(
-    folder: Path, *, denial_minutes: int = 5, named: bool = False
+    folder: Path, *, denial_minutes: int = 5, named: bool = False, **more: Any
 ) -> AsyncIterator[Inbox]:
     """Run a gateway with the embedded server and the inbox, where ann and bob may decide. `named`:
-    it knows its address, which has the name localhost."""
-    port = free_port() if named else 0
-    settings = Settings(
-        data_dir=folder / "data",
-        port=port,
-        denial_minutes=denial_minutes,
-        public_url=f"http://localhost:{port}" if named else None,
-    )
+    it knows its address, which has the name localhost. `more` are further settings."""
+    values: dict[str, Any] = {"port": 0, "denial_minutes": denial_minutes, **more}
+    if named:
+        port = free_port()
+        values |= {"port": port, "public_url": f"http://localhost:{port}"}
+    settings = Settings(data_dir=folder / "data", **values)
     async with run_gateway(settings) as gateway:
         made = Inbox(gateway)
         await made.route()

@@ -30,7 +30,9 @@ from tests.web.inbox import (
     inbox,
     see,
 )
+from tests.web.phone import PushService, pretend, push_service
 from tests.web.sheets import cropped, only, sheet
+from tests.web.visitor import visitor
 
 SHAPES = {"phone": (PHONE, 4, 1500), "desk": (DESK, 2, 1250)}
 SHEETS = {
@@ -42,6 +44,7 @@ SHEETS = {
     "remember": ("remember", "remembered", "just approved", "somebody was faster"),
     "batch": ("side by side", "at their end", "one stood in the way", "denied with a reason"),
     "page": ("login", "signed out", "settings", "not connected"),
+    "notified": ("not told here", "devices", "nothing can be pushed"),
 }
 
 
@@ -87,10 +90,12 @@ class Camera:
 async def main() -> None:
     """Take every picture."""
     with tempfile.TemporaryDirectory() as folder, running() as address:
-        async with visiting(address) as browser:
-            async with inbox(Path(folder), denial_minutes=0) as box:
+        async with visiting(address) as browser, push_service() as service:
+            camera = Camera(await browser.tab())
+            async with inbox(Path(folder), push_hosts=(service.host,)) as box:
+                await notified(box, camera, service)
+            async with inbox(Path(folder) / "other", denial_minutes=0) as box:
                 await box.route(budgets=PATIENT)
-                camera = Camera(await browser.tab())
                 await doors(box, camera)
                 await asking(box, camera)
                 await answering(box, camera)
@@ -104,6 +109,36 @@ async def main() -> None:
             await camera.take("not connected")
             assert camera.page.errors == []
     await asyncio.to_thread(camera.develop)
+
+
+async def notified(box: Inbox, camera: Camera, service: PushService) -> None:
+    """Show the page of notifications: off, with devices, and where nothing can be pushed."""
+    page, phone = camera.page, service.phone()
+    await page.send("Page.addScriptToEvaluateOnNewDocument", source=pretend(phone.subscription))
+    await box.sign_in(page)
+    await page.goto(f"{box.gateway.url}/inbox/notifications")
+    await page.until("document.body.textContent.includes('This device is not told')")
+    await camera.take("not told here")
+    async with visitor(box) as elsewhere:
+        other = service.phone("other")
+        other.answers.append((403, {}))
+        answer = await elsewhere.post(
+            "push/subscribe", {"subscription": other.subscription}, **{"User-Agent": _ANDROID}
+        )
+        await elsewhere.post(f"push/devices/{answer[1]['id']}/test", {})
+        hours = {"begin": "22:00", "end": "07:00", "zone": "Europe/Berlin", "high": True}
+        await elsewhere.post("push/quiet", {"hours": hours})
+        await page.evaluate("Notification.requestPermission = async () => 'granted'")
+        await page.press("Notify me here")
+        await page.until("document.body.textContent.includes('This device is told')")
+        await camera.take("devices")
+    await page.send("Page.addScriptToEvaluateOnNewDocument", source="delete window.PushManager")
+    await page.evaluate("location.reload()")
+    await page.until("document.body.textContent.includes('This browser takes no pushes')")
+    await camera.take("nothing can be pushed")
+
+
+_ANDROID = "Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 Chrome/140.0 Mobile Safari/537.36"
 
 
 async def doors(box: Inbox, camera: Camera) -> None:

@@ -44,7 +44,7 @@ async def test_a_request_arrives_and_one_tap_approves_it(box: Inbox, page: Page)
     await page.until(f"{card(record)}.querySelector('pre').textContent.includes('--delete build/')")
     assert await page.evaluate(f"{card(record)}.textContent.includes('unverified')")
     await page.press("Approve")
-    await page.until(f"{card(record)}.textContent.includes('approved by ann')")
+    await page.until(f"{card(record)}.textContent.includes('Approved by ann')")
     assert await page.evaluate(f"{card(record)}.querySelectorAll('.controls').length") == 0
     assert (await box.get(record)).status is Status.APPROVED
 
@@ -219,7 +219,7 @@ async def test_a_quorum_counts_people(box: Inbox, page: Page) -> None:
     await page.until(f"!{approve}")
     assert await page.evaluate(f"Boolean({card(record)}.querySelector('button.deny'))")
     await box.decide(record)
-    await page.until(f"{card(record)}.textContent.includes('approved by ann and bob')")
+    await page.until(f"{card(record)}.textContent.includes('Approved by ann and bob')")
 
 
 async def test_what_nobody_may_approve_has_no_approve(box: Inbox, page: Page) -> None:
@@ -237,7 +237,7 @@ async def test_a_decision_made_elsewhere_is_shown(box: Inbox, page: Page) -> Non
     record = await box.ask(**FILE_CHANGE)
     await see(page, record)
     await box.decide(record)
-    await page.until(f"{card(record)}.textContent.includes('approved by bob')")
+    await page.until(f"{card(record)}.textContent.includes('Approved by bob')")
 
 
 async def test_the_queue_says_how_many_wait(box: Inbox, page: Page) -> None:
@@ -260,7 +260,7 @@ async def test_the_history_tells_what_became_of_it(box: Inbox, page: Page) -> No
     await page.press("History")
     await page.until(f"{card(record)}.textContent.includes('exit status 7')")
     text = await page.evaluate(f"{card(record)}.textContent")
-    for part in ("approved by bob", "seen with eve", "1.8 s"):
+    for part in ("Approved by bob", "seen with eve", "1.8 s"):
         assert part in text
     await page.press("Details")
     await page.until(f"{card(record)}.querySelector('pre.shell').textContent.includes('rsync')")

@@ -128,7 +128,7 @@ async def test_a_stale_tap_is_explained(box: Inbox, page: Page) -> None:
     await page.send("Network.setBlockedURLs", urls=["*?whole=1"])
     await box.decide(record, Action.DENY)
     await page.press("Approve")
-    await page.until(f"{card(record)}.textContent.includes('denied by bob')")
+    await page.until(f"{card(record)}.textContent.includes('Denied by bob')")
     assert await page.evaluate(
         f"{card(record)}.querySelector('[role=alert]').textContent.includes('decided already')"
     )

@@ -17,7 +17,7 @@ export function card(item, view) {
   article.append(...body(item, view));
   if (pending) article.append(...asking(item, view));
   if (view.draft.problem) article.append(make("p", { class: view.draft.tone ?? "problem", role: "alert" }, view.draft.problem));
-  article.append(pending ? small(item) : make("div", { class: "foot" }, more(item, view), small(item)));
+  article.append(pending ? small(item) : make("div", { class: "foot" }, more(item, view), item.opened ? small(item) : null));
   return article;
 }
 

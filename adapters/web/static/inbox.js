@@ -1,10 +1,11 @@
 // The page: shows what the address names, and keeps it true to the gateway.
-import { chosen } from "./alerts.js";
+import { chosen, worker } from "./alerts.js";
 import { api, openedId, signIn } from "./api.js";
 import { say, settle, tickAll } from "./dom.js";
 import { gather } from "./gather.js";
 import * as queue from "./queue.js";
 import { follow } from "./stream.js";
+import { renew } from "./subscription.js";
 import { recount } from "./waiting.js";
 
 const byId = (id) => document.getElementById(id);
@@ -225,6 +226,7 @@ document.body.classList.toggle("opened", Boolean(openedId()));
 // The first sight waits for no stream: until that is there, nothing can be decided.
 const sight = queue.load().catch(() => null);
 sight.then(load).then(route).catch(() => null);
+worker();
 follow({
   ready: async () => {
     await sight;
@@ -235,6 +237,7 @@ follow({
     tabs.find((tab) => tab.dataset.view === "audit").hidden = !admin;
     parts.news.standing(me);
     hand();
+    renew(me).catch(() => null);
     await refresh();
     queue.count(await recount());
     byId("who").textContent = me.name;

@@ -5,7 +5,7 @@ import { sign } from "./passkeys.js";
 
 const says = document.getElementById("says");
 const form = document.getElementById("login"), button = form.querySelector("button");
-const passkey = document.getElementById("passkey");
+const passkey = document.getElementById("passkey"), provider = document.getElementById("provider");
 const given = new URLSearchParams(location.hash.slice(1));
 const code = given.get("code");
 history.replaceState(null, "", location.pathname);
@@ -62,8 +62,17 @@ async function askForAnother() {
   form.remove();
   document.getElementById("how").hidden = false;
   const answer = await fetch("/inbox/api/login/ways").catch(() => null);
-  passkey.hidden = !(answer?.ok && (await answer.json()).passkeys);
+  const ways = answer?.ok ? await answer.json() : {};
+  passkey.hidden = !ways.passkeys;
+  provider.hidden = !ways.provider;
+  provider.textContent = `Sign in with ${ways.provider}`;
 }
+
+provider.addEventListener("click", async () => {
+  says.classList.remove("problem");
+  const there = await send("login/provider", {});
+  if (there) location.assign(there.page);
+});
 
 passkey.addEventListener("click", async () => {
   says.classList.remove("problem");

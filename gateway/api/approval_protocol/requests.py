@@ -67,7 +67,7 @@ class ProtocolRequests:
         self._notes = notes
         self._clock = clock
 
-    async def create(self, call: ApiCall) -> web.Response:
+    async def submit(self, call: ApiCall) -> web.Response:
         """Ask, or find what was asked with the same key."""
         submission: Submission = call.body
         request = _request_of(call.caller.name, idempotency_key(call.request), submission)

@@ -43,7 +43,7 @@ def protocol_routes(
     """Return the routes of the protocol."""
     one, instance = "/v1/requests/{id}", "/v1/instances/{id}"
     table = (
-        ProtocolRoute("POST", "/v1/requests", requests.create, AGENT, Submission),
+        ProtocolRoute("POST", "/v1/requests", requests.submit, AGENT, Submission),
         ProtocolRoute("GET", one, requests.look, AGENT, query=PollQuery),
         ProtocolRoute("DELETE", one, requests.cancel, AGENT),
         ProtocolRoute("POST", f"{one}/consume", requests.consume, AGENT, NoBody),

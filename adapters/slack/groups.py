@@ -1,0 +1,157 @@
+"""Several waiting requests of one group in a modal: each whole, answered one by one, or all at once
+where all of them were read there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from adapters.slack.card_blocks import (
+    CARD_CHARS,
+    TextBudget,
+    build_actions,
+    button,
+    context,
+    label_pairs,
+    line,
+    one_line,
+    plain,
+    render_blocks,
+    render_findings,
+    render_head,
+    rich,
+    row,
+    section,
+    words,
+)
+from adapters.slack.modals import build_modal, build_notice
+from adapters.slack.payloads import GROUP_VIEW, NO_COPY, Act, Interaction, Json, ModalMetadata
+from adapters.slack.users_and_rights import Rights
+from adapters.slack.workspaces_and_web_api import Workspace
+from gateway.errors import BatchRefused, Conflict, InvalidRequest
+from gateway.models import Action, RiskLevel
+from gateway.ports import (
+    Card,
+    Click,
+    Desk,
+    GroupCard,
+    Worklist,
+    group_card_of,
+    named_facts,
+    plain_head,
+)
+
+GROUP_CHARS = 9000
+_SEEN_SECONDS = 3600.0
+_ITEM_UNITS = 900
+_ACTIONS = {Act.GROUP_APPROVE: Action.APPROVE, Act.GROUP_DENY: Action.DENY}
+
+
+class Groups:
+    """Shows the group of a request, and answers all of it at once."""
+
+    def __init__(self, desk: Desk, rights: Rights, worklist: Worklist) -> None:
+        self._desk = desk
+        self._rights = rights
+        self._worklist = worklist
+
+    async def count(self, workspace: Workspace, did: Interaction, request_id: str) -> int:
+        """Return how many requests of this group wait for the person."""
+        identity = await self._rights.identify_caller(workspace, did.actor)
+        record = await self._desk.requests.get(request_id)
+        return len(await self._worklist.list_group(identity, record))
+
+    async def build(
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata, told: str = ""
+    ) -> Json:
+        """Return the modal of the group, as it stands now, below what came of the last tap."""
+        identity = await self._rights.identify_caller(workspace, did.actor)
+        record = await self._desk.requests.get(form.request_id)
+        found = await self._worklist.list_group(identity, record)
+        if not found:
+            return build_notice("Several", told or "None of them waits any more.")
+        person = await self._desk.requests.person(identity)
+        reader = person.name if person else identity.written
+        group = group_card_of(found, chars=GROUP_CHARS, each=CARD_CHARS, reader=reader)
+        seen = [[card.request_id, card.revision] for card in group.items]
+        kept = {"seen": seen, "together": group.together}
+        await self._desk.notes.put(_key(did.nonce), json.dumps(kept), seconds=_SEEN_SECONDS)
+        return build_group(group, replace(form, kept=did.nonce), told)
+
+    async def decide(self, workspace: Workspace, did: Interaction, form: ModalMetadata) -> str:
+        """Answer all that the modal showed, or none of it; return what came of it."""
+        text = await self._desk.notes.get(_key(form.kept))
+        if text is None:
+            raise Conflict("this was left open for too long; open it again")
+        kept: dict[str, Any] = json.loads(text)
+        if not kept["together"]:
+            raise InvalidRequest("not all of them can be read here: answer each")
+        identity = await self._rights.identify_caller(workspace, did.actor)
+        clicks = [
+            Click(
+                request_id=request_id,
+                revision=revision,
+                identity=identity,
+                action=_ACTIONS[Act(did.act)],
+                nonce=did.nonce,
+            )
+            for request_id, revision in kept["seen"]
+        ]
+        try:
+            done = await self._desk.requests.decide_all(clicks)
+        except BatchRefused as refused:
+            return str(refused)
+        return f"All {len(done)} are {done[0].status.value}."
+
+
+def build_group(group: GroupCard, form: ModalMetadata, told: str = "") -> Json:
+    """Return the modal of a group."""
+    blocks: list[Json] = [rich("title", [line(words(one_line(group.title.text), bold=True))])]
+    if told:
+        blocks.append(section(plain(told[:1].upper() + told[1:])))
+    for number, card in enumerate(group.items):
+        blocks += _render_item(card, number)
+    if group.more:
+        blocks.append(context(plain(f"{group.more} more do not fit here: open each alone.")))
+    if group.together:
+        count, value = len(group.items), form.button.encode()
+        heads = "; ".join(plain_head(card.head) for card in group.items)
+        blocks.append({"type": "divider"})
+        blocks.append(
+            row(
+                "all",
+                button(
+                    f"Approve all {count}",
+                    Act.GROUP_APPROVE,
+                    value,
+                    style="primary",
+                    confirm=(heads, "Approve all"),
+                ),
+                button(f"Deny all {count}", Act.GROUP_DENY, value, style="danger"),
+            )
+        )
+    elif len(group.items) > 1:
+        blocks.append(context(plain("Each is answered alone: not all may be approved at once.")))
+    return build_modal("Several", blocks, form=form, kind=GROUP_VIEW)
+
+
+def _render_item(card: Card, number: int) -> Iterator[Json]:
+    """Yield one request: its head, exactly what runs, what was found, its answers."""
+    budget = TextBudget(_ITEM_UNITS)
+    yield {"type": "divider"}
+    yield {**render_head(card, budget), "block_id": f"head {number}"}
+    facts = [(fact.label, one_line(fact.text.text)) for fact in named_facts(card)]
+    yield rich(f"body {number}", [*render_blocks(card), label_pairs(facts)])
+    yield from render_findings(card, budget)
+    told = [one_line(reason.text) for reason in card.reasons] + list(card.notices)
+    if card.risk is RiskLevel.HIGH:
+        told.insert(0, "🔴 High risk")
+    if told:
+        yield context(*(plain(budget.take(one, _ITEM_UNITS)) for one in told[:8]))
+    yield build_actions(card, NO_COPY, block_id=f"actions {number}")
+
+
+def _key(name: str) -> str:
+    return f"group {name}"

@@ -1,0 +1,175 @@
+"""Devices that are told by web push: subscribe, list, test, remove, quiet hours, and the answers
+that are given on a notification."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from adapters.web.security import (
+    Guard,
+    Handler,
+    Refused,
+    Visitor,
+    build_problem,
+    build_write_handler,
+    check_members,
+)
+from gateway.errors import Unconfirmed
+from gateway.models import Action
+from gateway.ports import (
+    Click,
+    Desk,
+    DeviceCalls,
+    JsonObject,
+    PushDevice,
+    QuietHours,
+    Subscription,
+    name_device,
+    plain,
+)
+
+_DECISION: dict[str, type] = {
+    "id": str,
+    "revision": int,
+    "digest": str,
+    "action": str,
+    "nonce": str,
+}
+_QUIET: dict[str, type] = {"begin": str, "end": str, "zone": str, "high": bool}
+_SUBSCRIPTION: dict[str, type] = {"endpoint": str, "keys": dict, "expirationTime": object}
+_KEYS: dict[str, type] = {"p256dh": str, "auth": str}
+_OFFERED = (Action.APPROVE, Action.DENY)
+
+
+class PushHandlers:
+    """HTTP handlers of devices and their answers."""
+
+    def __init__(self, desk: Desk, guard: Guard) -> None:
+        self._desk = desk
+        self._guard = guard
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        guard, one = self._guard, "/inbox/api/push/devices/{device}"
+        wish: dict[str, type] = {"subscription": dict}
+        return [
+            ("GET", "/inbox/api/push", self._list),
+            (
+                "POST",
+                "/inbox/api/push/subscribe",
+                build_write_handler(guard, self._subscribe, wish, tuple(wish)),
+            ),
+            (
+                "POST",
+                f"{one}/discreet",
+                build_write_handler(guard, self._set_discreet, {"on": bool}, ("on",)),
+            ),
+            ("POST", f"{one}/remove", build_write_handler(guard, self._remove, {})),
+            ("POST", f"{one}/test", build_write_handler(guard, self._test, {})),
+            (
+                "POST",
+                "/inbox/api/push/quiet",
+                build_write_handler(guard, self._set_quiet, {"hours": object}, ("hours",)),
+            ),
+            (
+                "POST",
+                "/inbox/api/push/decide",
+                build_write_handler(guard, self._decide, _DECISION, tuple(_DECISION)),
+            ),
+        ]
+
+    @property
+    def _calls(self) -> DeviceCalls:
+        if self._desk.devices is None:
+            raise Refused(404, "not_found", "nothing is pushed here")
+        return self._desk.devices
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        """Return the person's devices and quiet hours, and what a browser needs to subscribe."""
+        visitor = await self._guard.check_reader(request)
+        calls = self._calls
+        hours = await calls.quiet(visitor.identity)
+        devices = await calls.devices(visitor.identity)
+        told = {
+            "missing": calls.missing,
+            "key": "" if calls.missing else calls.server_key(),
+            "quiet": None if hours is None else plain(hours),
+            "devices": [self._build_row(device, visitor) for device in devices],
+        }
+        return web.json_response(told)
+
+    def _build_row(self, device: PushDevice, visitor: Visitor) -> JsonObject:
+        """Return a device without its address and keys, which are secrets of the browser."""
+        return {
+            "id": device.id,
+            "label": device.label,
+            "added": device.added,
+            "discreet": device.discreet,
+            "failure": device.failure,
+            "failed_at": device.failed_at,
+            "here": self._calls.is_of(device, visitor.session),
+        }
+
+    async def _subscribe(
+        self, request: web.Request, visitor: Visitor, body: JsonObject
+    ) -> web.Response:
+        given = check_members(body["subscription"], _SUBSCRIPTION, ("endpoint", "keys"))
+        keys = check_members(given["keys"], _KEYS, tuple(_KEYS))
+        wish = Subscription(
+            endpoint=given["endpoint"],
+            key=keys["p256dh"],
+            auth=keys["auth"],
+            label=name_device(request.headers.get("User-Agent", "")),
+        )
+        device = await self._calls.subscribe(visitor.identity, visitor.session, wish)
+        return web.json_response(self._build_row(device, visitor))
+
+    async def _set_discreet(
+        self, request: web.Request, visitor: Visitor, body: JsonObject
+    ) -> web.Response:
+        device = request.match_info["device"]
+        await self._calls.set_discreet(visitor.identity, device, on=body["on"])
+        return web.json_response({"ok": True})
+
+    async def _remove(
+        self, request: web.Request, visitor: Visitor, body: JsonObject
+    ) -> web.Response:
+        await self._calls.remove(visitor.identity, request.match_info["device"])
+        return web.json_response({"ok": True})
+
+    async def _test(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        await self._calls.test(visitor.identity, request.match_info["device"])
+        return web.json_response({"ok": True})
+
+    async def _set_quiet(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        hours = body["hours"]
+        if hours is not None:
+            hours = QuietHours(**check_members(hours, _QUIET, tuple(_QUIET)))
+        await self._calls.set_quiet(visitor.identity, hours)
+        return web.json_response({"ok": True})
+
+    async def _decide(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        """Approve or deny what a notification showed: this revision and digest, nothing else."""
+        if body["action"] not in _OFFERED:
+            raise Refused(422, "invalid_request", "a notification offers to approve and to deny")
+        action = Action(body["action"])
+        await self._calls.check_answer(
+            visitor.identity,
+            visitor.session,
+            request_id=body["id"],
+            revision=body["revision"],
+            digest=body["digest"],
+            action=action,
+        )
+        click = Click(
+            request_id=body["id"],
+            revision=body["revision"],
+            identity=visitor.identity,
+            action=action,
+            nonce=body["nonce"],
+        )
+        try:
+            after = await self._desk.requests.decide(click)
+        except Unconfirmed as high:
+            return build_problem(high.status, "unconfirmed", str(high))
+        return web.json_response({"status": after.status.value})

@@ -1,0 +1,79 @@
+// The page of notifications: this device, all of the person's devices, and quiet hours.
+import { api, signIn } from "./api.js";
+import { clock, make } from "./dom.js";
+import { sure } from "./sure.js";
+import { current, lacking, turnOff, turnOn } from "./subscription.js";
+
+const byId = (id) => document.getElementById(id);
+const here = byId("here"), turn = byId("turn"), devices = byId("devices"), form = byId("quiet"), says = byId("quiet-says");
+
+async function show(problem = "") {
+  const { ok, value } = await api("push");
+  if (!ok) { here.textContent = value.detail; return; }
+  const subscribed = await current();
+  drawHere(value, subscribed, problem);
+  devices.replaceChildren(...(value.devices.length ? value.devices.map(row) : [make("p", { class: "quiet" }, "None is told yet.")]));
+}
+
+function drawHere({ missing, key, devices: known }, subscribed, problem) {
+  const mine = subscribed && known.find((one) => one.here);
+  const lacks = missing ? `Ask whoever runs the gateway: ${missing}.` : lacking();
+  here.textContent = lacks || (mine ? "This device is told of each request that you may answer." : "This device is not told of requests.");
+  const press = (kind, label, act) => make("button", { type: "button", class: kind, onclick: act }, label);
+  const on = press("approve", "Notify me here", async (event) => {
+    event.target.disabled = true;
+    await show(await turnOn(key, csrf).catch((error) => `It did not work: ${error.message}`));
+  });
+  const off = press("plain", "Stop on this device", async () => { await turnOff(mine.id); await show(); });
+  turn.replaceChildren(...(lacks ? [] : [mine ? off : on]), ...(problem ? [make("p", { class: "problem", role: "alert" }, problem)] : []));
+}
+
+function row(one) {
+  const told = make("p", { class: "quiet", role: "status" });
+  const test = make("button", { type: "button", class: "plain", onclick: async () => {
+    told.textContent = "Sending…";
+    const answer = await api(`push/devices/${one.id}/test`, {}).catch(() => null);
+    told.textContent = answer?.ok ? "Sent. It should appear in a moment." : answer?.value.detail ?? "The gateway did not answer.";
+  } }, "Send a test notification", make("span", { class: "unseen" }, ` to ${one.label}`));
+  const discreet = make("input", { type: "checkbox", id: `discreet-${one.id}`, checked: one.discreet, onchange: (event) =>
+    api(`push/devices/${one.id}/discreet`, { on: event.target.checked }).catch(() => { event.target.checked = one.discreet; }) });
+  return make("div", { class: "device" },
+    make("p", { class: "name" }, one.label, one.here ? " (this one)" : ""),
+    make("p", { class: "quiet" }, `Since ${clock(one.added)}`),
+    one.failure ? make("p", { class: "notice" }, `Last try, ${clock(one.failed_at)}: ${one.failure}.`) : null,
+    make("p", { class: "field tick" }, make("label", { for: discreet.id }, "Say nothing of what would run"), discreet),
+    make("div", { class: "acts" }, test, sure(`remove ${one.id}`, "Remove", ` ${one.label}`, () => api(`push/devices/${one.id}/remove`, {}), () => removed(one))),
+    told);
+}
+
+async function removed({ here: mine }) {
+  if (mine) await (await current())?.unsubscribe();
+  await show();
+}
+
+function drawQuiet(hours) {
+  byId("begin").value = hours?.begin ?? "22:00";
+  byId("end").value = hours?.end ?? "07:00";
+  byId("zone").value = hours?.zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
+  byId("high").checked = hours?.high ?? false;
+  byId("no-quiet").hidden = !hours;
+  says.className = "quiet";
+  says.textContent = hours ? `Quiet from ${hours.begin} to ${hours.end}, ${hours.zone}.` : "You have no quiet hours.";
+}
+
+async function keep(hours) {
+  const answer = await api("push/quiet", { hours });
+  if (answer.ok) return drawQuiet(hours);
+  says.className = "problem";
+  says.textContent = answer.value.detail;
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  keep({ begin: byId("begin").value, end: byId("end").value, zone: byId("zone").value, high: byId("high").checked });
+});
+byId("no-quiet").addEventListener("click", () => keep(null));
+
+const { csrf } = await signIn();
+drawQuiet((await api("push")).value.quiet);
+await show();

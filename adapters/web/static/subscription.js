@@ -1,0 +1,61 @@
+// This browser's subscription to pushes, and the gateway's knowledge of it.
+import { worker } from "./alerts.js";
+import { api } from "./api.js";
+
+// Why this browser cannot be pushed to, "" where it can.
+export function lacking() {
+  if (!isSecureContext) return "Notifications need HTTPS: open the inbox by an address that begins with https.";
+  if (!("serviceWorker" in navigator)) return "This browser has no service workers, or this window is private.";
+  if ("PushManager" in window && "Notification" in window) return "";
+  return /iPhone|iPad/.test(navigator.userAgent)
+    ? "First add this page to the home screen (Share, then Add to Home Screen), and open it from there."
+    : "This browser takes no pushes.";
+}
+
+export async function current() {
+  return lacking() ? null : (await worker())?.pushManager.getSubscription() ?? null;
+}
+
+// Ask for permission and subscribe. Returns "" or what went wrong, in a sentence.
+export async function turnOn(key, csrf) {
+  if ((await Notification.requestPermission()) !== "granted") return "This browser does not allow notifications here: change that in its settings for this page.";
+  const registration = await worker();
+  if (!registration) return "The inbox's service worker could not be started.";
+  const old = await registration.pushManager.getSubscription();
+  if (old && !isFor(old, key)) await old.unsubscribe();
+  const made = await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
+  return hand(made, csrf);
+}
+
+export async function turnOff(id) {
+  if (id) await api(`push/devices/${id}/remove`, {});
+  await (await current())?.unsubscribe();
+}
+
+// Signed in anew: the gateway forgot this device with the session before, or has another key by now. In the session that it was
+// handed in with it is missing only where somebody removed it, on whatever device.
+export async function renew({ csrf }) {
+  const subscription = await current();
+  if (!subscription || Notification.permission !== "granted") return;
+  const { ok, value } = await api("push");
+  if (!ok || !value.key) return;
+  if (!isFor(subscription, value.key)) await turnOn(value.key, csrf);
+  else if (value.devices.some((one) => one.here)) return;
+  else if (localStorage.getItem(HANDED) === mark(csrf)) await subscription.unsubscribe();
+  else await hand(subscription, csrf);
+}
+
+async function hand(subscription, csrf) {
+  const answer = await api("push/subscribe", { subscription: subscription.toJSON() });
+  if (answer.ok) localStorage.setItem(HANDED, mark(csrf));
+  return answer.ok ? "" : answer.value.detail;
+}
+
+// Tells sessions apart, and opens nothing.
+const HANDED = "pushed-in", mark = (csrf) => csrf.slice(0, 8);
+
+function isFor(subscription, key) {
+  const bytes = new Uint8Array(subscription.options?.applicationServerKey ?? []);
+  const text = btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+  return text === key;
+}

@@ -1,0 +1,73 @@
+// Shows what is pushed, and answers what is tapped there. It keeps nothing: no fetch is answered here, no cache is opened.
+const API = "/inbox/api/", HOME = "/inbox";
+const SAID = { approve: "Approve", deny: "Deny", open: "Open" };
+
+self.addEventListener("install", () => self.skipWaiting());
+self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
+self.addEventListener("push", (event) => event.waitUntil(show(event.data.json())));
+self.addEventListener("notificationclick", (event) => {
+  event.notification.close();
+  event.waitUntil(answer(event.notification.data ?? {}, event.action));
+});
+self.addEventListener("pushsubscriptionchange", (event) => event.waitUntil(subscribeAgain(event)));
+
+// One notification for each request: what comes later replaces what stands there.
+async function show(told) {
+  const tag = told.id || "test", stood = await standing(tag);
+  await self.registration.showNotification(told.title, {
+    body: told.body, tag, silent: Boolean(told.ended), renotify: !told.ended,
+    icon: "/inbox/static/icon-192.png", badge: "/inbox/static/badge.png", lang: "en", data: told,
+    actions: told.actions.map((action) => ({ action, title: SAID[action] })),
+  });
+  // The end is told in place of what it ends, and to nobody who looks at the inbox already.
+  if (told.ended && (!stood.length || await looking())) for (const one of await standing(tag)) one.close();
+}
+
+const place = ({ id }) => (id ? `${HOME}/r/${id}` : HOME);
+const standing = (tag) => self.registration.getNotifications({ tag });
+const windows = () => self.clients.matchAll({ type: "window" });
+const looking = async () => (await windows()).some((one) => one.visibilityState === "visible");
+
+async function answer(told, action) {
+  if (action !== "approve" && action !== "deny") return open(place(told));
+  const failed = await decide(told, action).catch(() => "The gateway did not answer.");
+  if (failed) await refused(told, failed);
+}
+
+async function decide({ id, revision, digest }, action) {
+  const me = await fetch(`${API}me`);
+  if (me.status === 401) return "You are signed out here.";
+  const { csrf } = await me.json();
+  const nonce = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const done = await fetch(`${API}push/decide`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf },
+    body: JSON.stringify({ id, revision, digest, action, nonce }),
+  });
+  return done.ok ? null : (await done.json()).detail;
+}
+
+// Whoever tapped must not believe that it counted.
+function refused(told, why) {
+  return self.registration.showNotification("Your answer did not count", {
+    body: `${why} ${told.body ?? ""}`, tag: told.id, renotify: true, icon: "/inbox/static/icon-192.png",
+    badge: "/inbox/static/badge.png", lang: "en", data: { id: told.id }, actions: [{ action: "open", title: SAID.open }],
+  });
+}
+
+async function open(url) {
+  const there = (await windows()).find((one) => new URL(one.url).pathname === url);
+  return there ? there.focus() : self.clients.openWindow(url);
+}
+
+// The browser gave the subscription another address: the gateway must know it.
+async function subscribeAgain() {
+  const me = await (await fetch(`${API}me`)).json();
+  const { key } = await (await fetch(`${API}push`)).json();
+  const made = await self.registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
+  await fetch(`${API}push/subscribe`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-CSRF-Token": me.csrf },
+    body: JSON.stringify({ subscription: made.toJSON() }),
+  });
+}

@@ -1,0 +1,92 @@
+"""Calls an address that the guard checked, and nothing else: no redirect, no proxy, no cookie, and
+no second look-up of the name."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from gateway.delivery.egress_guard import Address, Forbidden, Resolve, Target, pin_addresses
+
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+
+
+class Answer(NamedTuple):
+    """What came back; the body of an answer is never read."""
+
+    status: int
+    retry_after: str = ""
+
+
+class Unanswered(Exception):
+    """No answer came. Its text is the name of what happened, without addresses."""
+
+
+async def post(
+    target: Target, resolve: Resolve, *, body: bytes, headers: Mapping[str, str]
+) -> Answer:
+    """Resolve the target once, and post. Raises Forbidden, Unanswered."""
+    try:
+        async with (
+            open_session(target, resolve) as session,
+            session.post(target.url, data=body, headers=headers, allow_redirects=False) as answer,
+        ):
+            return Answer(answer.status, answer.headers.get("Retry-After", ""))
+    except (aiohttp.ClientError, OSError) as error:
+        raise Unanswered(type(error).__name__) from error
+
+
+@asynccontextmanager
+async def open_session(
+    target: Target, resolve: Resolve, *, seconds: float | None = None
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """Resolve the target once; what is called in the session goes to the checked addresses, without
+    a proxy from the environment or cookies, and takes so many seconds at most. Raises Forbidden."""
+    url = URL(target.url)
+    if (url.host, url.port) != (target.host, target.port):
+        raise Forbidden("two parsers read the address differently")
+    addresses = await pin_addresses(target, resolve)
+    connector = aiohttp.TCPConnector(
+        resolver=_Pinned(target, addresses), use_dns_cache=False, force_close=True
+    )
+    async with aiohttp.ClientSession(
+        connector=connector,
+        trust_env=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=seconds),
+    ) as session:
+        yield session
+
+
+class _Pinned(AbstractResolver):
+    """Answers with the checked addresses, so that nothing is resolved a second time."""
+
+    def __init__(self, target: Target, addresses: Sequence[Address]) -> None:
+        self._target = target
+        self._addresses = addresses
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        if host != self._target.host:
+            raise OSError("only the checked host is called")
+        return [
+            {
+                "hostname": host,
+                "host": str(address),
+                "port": port,
+                "family": _FAMILIES[address.version],
+                "proto": 0,
+                "flags": socket.AI_NUMERICHOST,
+            }
+            for address in self._addresses
+        ]
+
+    async def close(self) -> None:
+        """Nothing is held open."""

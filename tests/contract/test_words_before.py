@@ -1,0 +1,95 @@
+"""At most twelve words stand before the first character of what runs, on every surface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
+from adapters.slack import card_blocks
+from adapters.terminal.card_text import render_card
+from adapters.web.card_json import build_row
+from gateway.domain.records import Record
+from gateway.models import Context, Kind
+from gateway.ports.cards import card_of
+from tests.contract.surfaces import COPY, printed, sent
+from tests.discord.limits import TEXT, walk
+from tests.slack.office import words
+from tests.slack.states import FILE, OUTSIDE, PAYMENT, asked
+
+MOST = 12
+MARK = "marked-so-that-it-is-found"
+CALLS: dict[str, Record] = {
+    "command": asked(arguments={"command": f"{MARK} -rf build && make release"}),
+    "long": asked(arguments={"command": f"{MARK}\n" + "sudo rm -rf /srv/x\n" * 60}),
+    "file": FILE,
+    "outside": OUTSIDE,
+    "money": PAYMENT,
+    "message": asked(
+        kind=Kind.TOOL,
+        tool="send_email",
+        arguments={"to": ["kim@e.example", "a@e.example"], "subject": "Your order", "body": "x"},
+    ),
+    "tool": asked(kind=Kind.TOOL, tool="publish_page", arguments={"site": "docs", "v": "1.4"}),
+    "surrounded": asked(
+        arguments={"command": f"{MARK} --all"},
+        context=Context(cwd="/etc", host="ci-7", env={"PATH": "/tmp/x"}),
+        payload={"a": 1},
+    ),
+}
+
+
+def _slack(record: Record) -> str:
+    card = card_of(record, lines=card_blocks.CARD_LINES, chars=card_blocks.CARD_CHARS)
+    return " ".join(words(card_blocks.build_message(card, COPY)[1]))
+
+
+def _discord(record: Record) -> str:
+    card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+    message = sent(build_card_view(card, COPY))
+    return " ".join(
+        str(one["content"]) for one in walk(message["components"]) if one["type"] == TEXT
+    )
+
+
+def _inbox(record: Record) -> str:
+    row = build_row(record)
+    head = "".join(_text(text) for text, _ in row["head"])
+    blocks = [one["label"] + " " + "\n".join(map(_text, one["lines"])) for one in row["blocks"]]
+    return " ".join((head, *blocks))
+
+
+def _text(line: Any) -> str:
+    return line if isinstance(line, str) else "".join(text for text, _ in line)
+
+
+def _terminal(record: Record) -> str:
+    card = card_of(record, lines=30, chars=2000)
+    return printed(render_card(card, now_ms=record.created))
+
+
+SURFACES = {"Slack": _slack, "Discord": _discord, "inbox": _inbox, "terminal": _terminal}
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("kind", CALLS)
+def test_what_runs_begins_within_twelve_words(surface: str, kind: str) -> None:
+    """The head and the label of what runs, and nothing else but what was found, in a terminal: its
+    screen ends below."""
+    record = CALLS[kind]
+    card = card_of(record, lines=30, chars=2000)
+    first = card.blocks[0].text.text.split("\n", 1)[0]
+    shown = SURFACES[surface](record).replace("\\", "")
+    before = shown.partition(card.blocks[0].label)[0]
+    assert first in shown
+    if surface == "terminal":  # what was found, and that it was cut, stand above
+        rows = [row for row in before.split("\n") if "✂" not in row]
+        before = "\n".join(rows)
+        for one in (*card.reasons, *card.findings):
+            before = before.replace(one.text, "")
+        for said in (*card.notices, f"{card.risk.value} risk", card.word):
+            before = before.replace(said, "")
+    counted = [one for one in before.split() if any(char.isalnum() for char in one)]
+    more = 5 if kind == "surrounded" else 0  # folder, environment and payload, all unusual
+    assert len(counted) + len(card.blocks[0].label.split()) <= MOST + more

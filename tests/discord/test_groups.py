@@ -1,0 +1,110 @@
+"""Several requests of one group in one private message: each whole, answered alone, or at once."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.domain.records import Identity, Record
+from gateway.models import Action, Kind, Risk, RiskLevel, Status
+from tests.discord.interactions import Interaction
+from tests.discord.messages import buttons
+from tests.discord.stage import Stage, labels, private_text
+from tests.discord.town import Json
+from tests.world import click
+
+CALLS: tuple[dict[str, Any], ...] = (
+    {"kind": Kind.FILE_CHANGE, "tool": "write_file", "arguments": {"path": "a", "content": "1"}},
+    {"kind": Kind.FILE_CHANGE, "tool": "write_file", "arguments": {"path": "b", "content": "2"}},
+    {"kind": Kind.COMMAND, "arguments": {"command": "make release"}},
+)
+
+
+async def several(stage: Stage, *more: dict[str, Any]) -> list[tuple[Record, Json]]:
+    """Ask for all of it and return the requests with their cards."""
+    return [await stage.asked(**call) for call in (*CALLS, *more)]
+
+
+async def states(stage: Stage, asked: list[tuple[Record, Json]]) -> list[Status]:
+    """Return how the requests stand."""
+    return [(await stage.core.requests.get(record.id)).status for record, _ in asked]
+
+
+async def opened(stage: Stage, card: Json, count: int) -> Json:
+    """Open the group from one of its cards; return the private message."""
+    return (await tapped(stage, card, count))[0]
+
+
+async def tapped(stage: Stage, card: Json, count: int) -> tuple[Json, Interaction]:
+    """Open the group from one of its cards; return the private message and the tap."""
+    more = await stage.click(stage.server.ann, card, "More…")
+    return more.private[0], await stage.click(stage.server.ann, more.private[0], f"All {count}…")
+
+
+async def test_all_of_a_group_is_read_and_approved_at_once(stage: Stage) -> None:
+    """Each with its head and exactly what runs; one tap approves all; every card says so."""
+    asked = await several(stage)
+    group = await opened(stage, asked[0][1], 3)
+    text = await stage.shows(group, "3 calls of", "2 file changes, 1 command", "make release")
+    assert '"content": "2"' in text
+    await stage.click(stage.server.ann, group, "Approve all 3")
+    assert await states(stage, asked) == [Status.APPROVED] * 3
+    await stage.shows(group, "All 3 are approved")
+    for _, card in asked:
+        await stage.shows(card, "Approved by ann")
+
+
+async def test_one_of_a_group_is_answered_alone(stage: Stage) -> None:
+    """The others wait on; the message shows what is left of them."""
+    asked = await several(stage)
+    group = await opened(stage, asked[0][1], 3)
+    await stage.click(stage.server.ann, group, "Approve")
+    await stage.shows(group, "2 calls of")
+    found = sorted(await states(stage, asked))
+    assert found == [Status.APPROVED, Status.PENDING, Status.PENDING]
+    assert "Approve all 2" in labels(group)
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [
+        {"arguments": {"command": "drop"}, "risk": Risk(level=RiskLevel.HIGH)},
+        {"arguments": {"command": "x" * 5_000}},
+        {"arguments": {"command": "echo password=shutdown-now | sh"}},
+    ],
+    ids=["high risk", "cut", "hiding"],
+)
+async def test_what_is_decided_alone_is_never_approved_with_others(
+    stage: Stage, alone: dict[str, Any]
+) -> None:
+    """High risk, what does not fit, and a mask that could act: no button for all of them, and a
+    forged press decides nothing."""
+    asked = await several(stage, alone)
+    group, tap = await tapped(stage, asked[0][1], 4)
+    await stage.shows(group, "4 calls of")
+    assert not [one for one in labels(group) if "all" in one]
+    server = stage.server
+    kept = base64.urlsafe_b64encode(int(tap.id).to_bytes(8, "big")).decode().rstrip("=")
+    deny = buttons(group)["Deny"]["custom_id"].split(":")
+    forged = ":".join([deny[0], "all", *deny[2:6], kept])
+    data = {"custom_id": forged, "component_type": 2, "id": 1}
+    made = await server.discord.raw(
+        server.app, server.ann.user, server.channel, data, message=group
+    )
+    assert "Not all of them" in private_text(await server.ann.outcome(made))
+    assert await states(stage, asked) == [Status.PENDING] * 4
+
+
+async def test_a_group_of_which_one_changed_is_not_decided(stage: Stage) -> None:
+    """What was read is another text now: nothing is decided, and why is said."""
+    asked = await several(stage)
+    group = await opened(stage, asked[0][1], 3)
+    record = await stage.core.requests.get(asked[1][0].id)
+    bob = Identity(platform="discord", id=stage.server.bob.id)
+    await stage.core.requests.decide(replace(click(record, Action.DENY), identity=bob))
+    await stage.click(stage.server.ann, group, "Approve all 3")
+    await stage.shows(group, "othing was decided")
+    assert await states(stage, asked) == [Status.PENDING, Status.DENIED, Status.PENDING]

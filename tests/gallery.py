@@ -1,0 +1,168 @@
+"""Draws every state of a card on a phone, light and dark: `python -m tests.gallery [slack …]`.
+
+Each surface by its own renderer, of the same requests, into build/pictures/gallery: artefacts to be
+looked at, not committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from adapters.discord import card_views
+from adapters.discord.card_views import MessageContent, build_card_view, build_more_view
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.groups import GROUP_CHARS, build_group, list_drawn
+from adapters.web.card_json import Viewer, add_viewer, build_row, build_whole
+from gateway.domain.records import Record
+from gateway.ports.cards import card_of
+from gateway.ports.group_cards import group_card_of
+from gateway.ports.remember_options import LIFETIME_WORDS, PASS_LIFETIME_WORDS
+from gateway.ports.words import ANOTHER_PLAN, DENIALS
+from tests.discord.pictures import NARROW, photographed
+from tests.picture_files import BUILT
+from tests.slack import render, states
+from tests.slack.pictures import PHONE, shot
+from tests.web.chromium import Page, chromium
+
+FOLDER = BUILT / "gallery"
+STATIC = Path(__file__).resolve().parents[1] / "adapters" / "web" / "static"
+_LOOKS = (("light", False), ("dark", True))
+_PANELS = ("reason", "edit", "respond", "abort", "remember")
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>card</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="stylesheet" href="/static/inbox.css"><main><div id="list"></div></main>
+<script type="module">
+import { card } from "/static/card.js";
+const { item, facts, panel } = await (await fetch("/item")).json();
+const acts = new Proxy({}, { get: () => () => "" });
+const draft = { panel, more: Boolean(panel), text: {}, reaches: new Map() };
+const view = { draft, online: true, busy: false, acts, ...facts };
+document.getElementById("list").append(card(item, view));
+document.title = "drawn";
+</script></html>"""
+
+
+async def draw_slack(page: Page) -> None:
+    """Draw every card, modal and the Home tab."""
+    pages = {name: render.message(*one) for name, one in states.messages().items()}
+    pages |= {f"modal-{name}": render.modal(view) for name, view in states.views().items()}
+    for name, html in pages.items():
+        for look, dark in _LOOKS:
+            path = FOLDER / f"slack-{name}-{look}.png"
+            await shot(page, render.page(html), path, PHONE, dark=dark)
+
+
+async def draw_discord(page: Page) -> None:
+    """Draw every card, what is behind More…, and a group."""
+    for name, make in _discord_scenes().items():
+        for look, dark in _LOOKS:
+            # Each anew: sending uses a view up.
+            path = FOLDER / f"discord-{name}-{look}.png"
+            await photographed(page, make(), path, NARROW, word="", dark=dark)
+
+
+def _discord_scenes() -> dict[str, Any]:
+    made: dict[str, Any] = {
+        name: lambda record=record: _discord_card(record) for name, record in states.RECORDS.items()
+    }
+    pending = states.RECORDS["pending"]
+    button = DiscordButton(verb="more", request_id=pending.id, revision=1, copy="0" * 22)
+    made["more"] = lambda: build_more_view(_discord_sized(pending), button, group=3)
+    made["group"] = lambda: _discord_group(states.GROUP, button)
+    made["group-alone"] = lambda: _discord_group(
+        (*states.GROUP, states.known_as(states.PAYMENT, "3a")), button
+    )
+    return made
+
+
+def _discord_sized(record: Record) -> Any:
+    return card_of(record, lines=card_views.CARD_LINES, chars=card_views.CARD_CHARS)
+
+
+def _discord_card(record: Record) -> MessageContent:
+    return build_card_view(_discord_sized(record), "0" * 22)
+
+
+def _discord_group(records: tuple[Record, ...], button: DiscordButton) -> MessageContent:
+    group = group_card_of(records, chars=GROUP_CHARS, each=1500)
+    shown = list_drawn(group)
+    together = group.together and len(shown) == len(group.items)
+    return build_group(group, shown, button, "k" * 11, together=together)
+
+
+async def draw_inbox(page: Page) -> None:
+    """Draw every card by the page's own script, and the panels of one that waits."""
+    scenes: list[tuple[str, Record, str | None]] = [
+        (name, record, None) for name, record in states.RECORDS.items()
+    ]
+    scenes += [(f"panel-{one}", states.RECORDS["pending-git"], one) for one in _PANELS]
+    scenes.append(("panel-edit-money", states.PAYMENT, "edit"))
+    async with _serving() as (address, shown):
+        for name, record, panel in scenes:
+            view = (build_whole if panel else build_row)(record)
+            shown["item"] = add_viewer(view, record, Viewer(name="ann", may_pass=True))
+            shown["panel"] = panel
+            for look, dark in _LOOKS:
+                await page.size((PHONE, 100), dark=dark, still=True)
+                await page.goto(address)
+                await page.until("document.title === 'drawn'")
+                high = await page.evaluate("document.documentElement.scrollHeight")
+                path = FOLDER / f"inbox-{name}-{look}.png"
+                path.write_bytes(await page.picture(max(int(high), 100)))
+
+
+@asynccontextmanager
+async def _serving() -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    """Serve the page with one card at a time; yield its address, and what it shows."""
+    shown: dict[str, Any] = {
+        "facts": {
+            "lifetimes": LIFETIME_WORDS,
+            "passLifetimes": PASS_LIFETIME_WORDS,
+            "roles": [],
+            "denials": DENIALS,
+            "anotherPlan": ANOTHER_PLAN,
+            "admin": False,
+        }
+    }
+
+    async def item(_: web.Request) -> web.Response:
+        return web.Response(text=json.dumps(shown), content_type="application/json")
+
+    async def start(_: web.Request) -> web.Response:
+        return web.Response(text=_PAGE, content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/", start)
+    app.router.add_get("/item", item)
+    app.router.add_static("/static", STATIC)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/", shown
+    finally:
+        await runner.cleanup()
+
+
+SURFACES = {"slack": draw_slack, "discord": draw_discord, "inbox": draw_inbox}
+
+
+async def main() -> None:
+    """Draw the surfaces that were named, or all."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    async with chromium() as page:
+        for name in sys.argv[1:] or SURFACES:
+            await SURFACES[name](page)
+    sys.stdout.write(f"{len(list(FOLDER.glob('*.png')))} pictures in {FOLDER}\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

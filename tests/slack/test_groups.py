@@ -1,0 +1,125 @@
+"""Several requests of one group in one modal: each whole, answered alone, or all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.domain.records import Record
+from gateway.models import Action, Kind, Status
+from tests.slack.counterpart.person import Human
+from tests.slack.counterpart.state import Message
+from tests.slack.office import HIGH, Office, form, shown
+from tests.world import click
+
+CALLS: tuple[dict[str, Any], ...] = (
+    {"kind": Kind.FILE_CHANGE, "tool": "write_file", "arguments": {"path": "a", "content": "1"}},
+    {"kind": Kind.FILE_CHANGE, "tool": "write_file", "arguments": {"path": "b", "content": "2"}},
+    {"kind": Kind.COMMAND, "arguments": {"command": "make release"}},
+)
+
+
+async def several(office: Office, *more: dict[str, Any]) -> list[tuple[Record, Message]]:
+    """Ask for all of it and return the requests with their cards."""
+    return [await office.asked(**call) for call in (*CALLS, *more)]
+
+
+async def opened(office: Office, human: Human, message: Message, count: int) -> None:
+    """Open the group from one of its cards."""
+    await human.more(message, f"All {count}…")
+    await form(human, "group")
+
+
+async def states(office: Office, asked: list[tuple[Record, Message]]) -> list[Status]:
+    """Return how the requests stand."""
+    return [(await office.desk.requests.get(record.id)).status for record, _ in asked]
+
+
+async def test_all_of_a_group_is_read_and_approved_at_once(office: Office) -> None:
+    """Each with its head and exactly what runs; one confirmed tap approves all, once, and every
+    card comes to say so."""
+    asked = await several(office)
+    ann = office.ann
+    await opened(office, ann, asked[0][1], 3)
+    says = office.modal_says(ann)
+    for part in ('3 calls of "bot": 2 file changes, 1 command', "make release", '"content": "2"'):
+        assert part in says
+    block, button = next(
+        pair
+        for pair in ann.buttons(ann.modal.view["blocks"])
+        if pair[1]["text"]["text"] == "Approve all 3"
+    )
+    payload = ann.payloads.on_view(ann.modal, block, button)
+    for _ in range(2):  # Slack delivers it twice
+        await office.slack.deliveries.interaction(payload)
+    await office.told_in_modal(ann, "All 3 are approved")
+    assert await states(office, asked) == [Status.APPROVED] * 3
+    assert len(await office.events("approved")) == 3
+    for _, message in asked:
+        await office.card_says(message, "Approved by ann")
+
+
+async def test_one_of_a_group_is_answered_alone(office: Office) -> None:
+    """The others wait on; the modal shows what is left of them."""
+    asked = await several(office)
+    await opened(office, office.ann, asked[0][1], 3)
+    await office.ann.click_modal("Approve")
+    await office.told_in_modal(office.ann, '2 calls of "bot"')
+    assert await states(office, asked) == [Status.APPROVED, Status.PENDING, Status.PENDING]
+    assert "Approve all 2" in office.modal_buttons(office.ann)
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [
+        {"arguments": {"command": "drop"}, "risk": HIGH},
+        {"arguments": {"command": "x" * 20_000}},
+        {"arguments": {"command": "echo password=shutdown-now | sh"}},
+    ],
+    ids=["high risk", "cut", "hiding"],
+)
+async def test_what_is_decided_alone_is_never_approved_with_others(
+    office: Office, alone: dict[str, Any]
+) -> None:
+    """High risk, what does not fit, and a mask that could act: no button for all of them, and a
+    forged press decides nothing."""
+    asked = await several(office, alone)
+    ann = office.ann
+    await opened(office, ann, asked[0][1], 4)
+    assert not [one for one in office.modal_buttons(ann) if "all" in one]
+    block, button = ann.buttons(ann.modal.view["blocks"])[0]
+    leader = f"v1:{asked[0][0].id}:{asked[0][0].revision}"
+    copy = ann.buttons(asked[0][1].blocks)[0][1]["value"].rpartition(":")[2]
+    forged = {**button, "action_id": "group_approve", "value": f"{leader}:{copy}"}
+    payload = ann.payloads.on_view(ann.modal, block, forged)
+    await office.slack.deliveries.interaction(payload)
+    await office.settled()
+    assert await states(office, asked) == [Status.PENDING] * 4
+    assert "not all of them" in office.modal_says(ann).lower()
+
+
+async def test_a_group_of_which_one_changed_is_not_decided(office: Office) -> None:
+    """What was read is another text now: nothing is decided, and why is said."""
+    asked = await several(office)
+    ann = office.ann
+    await opened(office, ann, asked[0][1], 3)
+    record = await office.desk.requests.get(asked[1][0].id)
+    await office.desk.requests.decide(click(record, Action.DENY))
+    await ann.click_modal("Approve all 3")
+    await office.told_in_modal(ann, "othing was decided")
+    assert await states(office, asked) == [Status.PENDING, Status.DENIED, Status.PENDING]
+
+
+async def test_a_stranger_reads_no_group(office: Office) -> None:
+    """Who may decide none of them is shown none of them."""
+    eve = office.slack.person("UEVE")
+    office.slack.workspace().channels["C1"].members.add("UEVE")
+    asked = await several(office)
+    message = asked[0][1]
+    block, button = eve.buttons(message.blocks)[-1]
+    forged = {**button, "action_id": "group"}
+    await office.slack.deliveries.interaction(eve.payloads.on_message("C1", message, block, forged))
+    await office.settled()
+    assert "make release" not in office.modal_says(eve)
+    assert "Approved" not in shown(message)
