@@ -4,11 +4,9 @@ and `install`."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from gateway.client.ask import main as ask
 from gateway.errors import InvalidRequest
-from gateway.integrations.hook_process import main as hook
 
 _COMMANDS = ("ask", "wait", "hook", "bridge", "install")
 
@@ -22,15 +20,26 @@ def run(argv: Sequence[str] | None = None) -> int:
             f"run `gateway {words[0]}` where the gateway is installed\n"
         )
         return InvalidRequest.exit_code
+    return _command(words)(words)
+
+
+def _command(words: Sequence[str]) -> Callable[[Sequence[str]], int]:
+    """Return what runs these words. A hook runs once per tool call, so nothing else is loaded."""
+    if words[:1] == ["hook"]:
+        from gateway.integrations import hook_process  # noqa: PLC0415 (see above)
+
+        return hook_process.main
     if words[:1] == ["bridge"]:
-        from gateway.integrations import bridge  # noqa: PLC0415 (a hook runs once per tool call)
+        from gateway.integrations import bridge  # noqa: PLC0415 (see above)
 
-        return bridge.main(words[1:])
+        return lambda given: bridge.main(given[1:])
     if words[:1] == ["install"]:
-        from gateway.integrations import install  # noqa: PLC0415 (as above)
+        from gateway.integrations import install  # noqa: PLC0415 (see above)
 
-        return install.main(words[1:])
-    return hook(words) if words[:1] == ["hook"] else ask(words)
+        return lambda given: install.main(given[1:])
+    from gateway.client import ask  # noqa: PLC0415 (see above)
+
+    return ask.main
 
 
 if __name__ == "__main__":
