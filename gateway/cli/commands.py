@@ -135,7 +135,7 @@ def _add_server_commands(verbs: Verbs) -> None:
         ("ask", "ask for approval; the exit code is the answer"),
         ("wait", "wait for what was asked with --no-wait"),
         ("hook", "be the hook of a host that starts it, such as claude-code"),
-        ("bridge", "ask for a host beside it: dexto, gptme-server, opencode, acp"),
+        ("bridge", "ask for a host beside it: dexto, gptme-server, opencode"),
         ("install", "have a host ask: claude-code, codex, gemini, cursor, copilot, opencode"),
     ):
         verbs.add_parser(name, help=words, add_help=False)

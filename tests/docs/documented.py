@@ -230,7 +230,19 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway agent add NAME": Line("(?s)token +agw_.*redis user"),
     **{
         f"gateway agent add {name}": Line(rf"(?s)token +agw_.*GATEWAY_AGENT={name}")
-        for name in ("ci", "claude-code", "dexto", "go", "gptme", "picoclaw", "udspy")
+        for name in (
+            "ci",
+            "claude-code",
+            "codex",
+            "copilot",
+            "cursor",
+            "dexto",
+            "gemini",
+            "go",
+            "gptme",
+            "picoclaw",
+            "udspy",
+        )
     },
     "gateway agent add NAME --owner PERSON": Line("token +agw_"),
     "gateway agent rotate NAME": Line("token +agw_", first=("gateway agent add NAME",)),
@@ -382,9 +394,11 @@ ELSEWHERE = {
             "[--agent NAME] [--defer] [--yes]",
             "gateway install HOST --check",
             "gateway install HOST --undo [--yes]",
-            "gateway install claude-code",
-            "gateway install claude-code --undo",
-            "gateway install claude-code --check",
+            *(
+                f"gateway install {host}{more}"
+                for host in ("claude-code", "codex", "gemini", "cursor", "copilot", "opencode")
+                for more in ("", " --check", " --undo")
+            ),
         ),
         "hosts/test_install.py::test_in_both_directions_it_leaves_a_home_as_it_was",
     ),
@@ -436,6 +450,12 @@ ELSEWHERE = {
     "gateway bridge dexto --url http://127.0.0.1:3000": (
         "hosts/test_dexto.py::test_remembering_is_the_gateways"
     ),
+    "gateway bridge opencode": (
+        "hosts/test_bridges.py::test_a_bridge_names_the_host_that_does_not_answer"
+    ),
+    "gateway bridge opencode --url http://127.0.0.1:4096": (
+        "hosts/test_bridges.py::test_a_bridge_names_the_host_that_does_not_answer"
+    ),
     "gateway bridge gptme-server": (
         "hosts/test_bridges.py::test_a_bridge_names_the_host_that_does_not_answer"
     ),
@@ -479,7 +499,7 @@ NOT_HERE = {
         "make test-emulate",
         "make test-hosts",
         "make test-hosts HOSTS=gptme",
-        "make test-hosts HOSTS=claude-code",
+        *(f"make test-hosts HOSTS={host}" for host in ("claude-code", "codex", "gemini")),
         "make test-hosts HOSTS=udspy",
         "pip install 'gptme[server]'",
         "pipx inject gptme dist/approval_gateway_agent-*.whl",
