@@ -71,15 +71,15 @@ stream_max_retries = 0
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
         )
-        into, out = process.stdin, process.stdout
-        assert into is not None
-        assert out is not None
+        to, back = process.stdin, process.stdout
+        assert to is not None
+        assert back is not None
 
         async def call(number: int, method: str, params: Any) -> Any:
             said = {"id": number, "method": method, "params": params}
-            into.write(json.dumps(said).encode() + b"\n")
+            to.write(json.dumps(said).encode() + b"\n")
             while True:
-                told = json.loads(await out.readline())
+                told = json.loads(await back.readline())
                 if told.get("id") == number:
                     return told["result"]
 
