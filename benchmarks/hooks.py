@@ -36,10 +36,16 @@ async def hooks() -> list[Row]:
             _row("picoclaw_hook_ratio", await _time(scene, here, "picoclaw"), trips),
             _row("mcp_proxy_ratio", await _time(scene, here, "mcp"), trips),
         ]
-        for host in ("gptme", "udspy"):
+        for host in ("gptme", "pydantic-ai", "udspy"):
             if (_HOSTS / host / "installed").exists():
                 python = _HOSTS / host / "bin" / "python"
-                rows.append(_row(f"{host}_hook_ratio", await _time(scene, python, host), trips))
+                rows.append(
+                    _row(
+                        f"{host.replace('-', '_')}_hook_ratio",
+                        await _time(scene, python, host),
+                        trips,
+                    )
+                )
             else:
                 sys.stderr.write(_NOTE.format(host))
     return rows
