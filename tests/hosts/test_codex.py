@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,7 @@ stream_max_retries = 0
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
         )
         to, back = process.stdin, process.stdout
         assert to is not None
@@ -91,7 +94,7 @@ stream_max_retries = 0
         }
         edit = {"keyPath": "hooks.state", "value": state, "mergeStrategy": "upsert"}
         await call(3, "config/batchWrite", {"edits": [edit]})
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)  # the script, and the program that it starts
         await process.wait()
 
     async def start(self, model: CodingModel, *words: str, **env: str) -> tuple[int, str]:
