@@ -19,6 +19,7 @@ from gateway.domain.redaction import start_of
 from gateway.domain.risk_rules import GUARDRAILS, RaisedRisk, lift
 from gateway.models import RiskLevel
 from gateway.policy.calls.changed_paths import find_changed_paths
+from gateway.policy.calls.environment import steers
 from gateway.policy.calls.paths import components, delicate_word, lies_outside
 from gateway.policy.calls.tables import rows
 from gateway.policy.calls.touches import PathEffect, Touches, touches_of
@@ -138,6 +139,11 @@ def _in_commands(call: Touches) -> Iterator[Sign]:
 def _in_surroundings(call: Touches) -> Iterator[Sign]:
     for leaf in call.rights:
         yield Sign("asks for more rights", leaf.place, False)
+    named = [(name, "") for name in call.call.context.env]
+    named += [(leaf.name, leaf.place) for leaf in call.environment]
+    for name, place in named:
+        if steers(name):
+            yield Sign(f"sets {_quoted(name)}, by which other code may run", place, False)
     for leaf in call.users:
         if str(leaf.value).strip().lower() in _ROOT:
             yield Sign("runs as root", leaf.place, False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -28,6 +29,8 @@ from gateway.policy.calls.changed_paths import (
     list_deleted,
     rank_command,
 )
+from gateway.policy.calls.environment import steers
+from gateway.policy.calls.leaves import Leaf
 from gateway.policy.calls.patches import count_lines
 from gateway.policy.calls.path_uses import PathEffect, PathUse
 from gateway.policy.calls.paths import MAX_PATH, components, is_root, is_systems, lies_outside
@@ -63,12 +66,6 @@ _REPLACED = (
 )  # fmt: skip
 _MOST_COMPARED = 4_000  # characters of a text and what stands for it
 _TITLES = ("subject", "title")
-# Variables by which other code runs, or the same code elsewhere.
-_STEERING = re.compile(
-    r"PATH|IFS|HOME|SHELL|ENV|BASH_.*|LD_.*|DYLD_.*|PYTHON.*|NODE_.*|PERL.*|RUBY.*|JAVA_.*|GIT_.*"
-    r"|.*_PROXY|.*_OPTIONS|.*_OPTS",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +282,15 @@ def _has_second(paths: Sequence[PathUse]) -> bool:
 
 
 def _addresses(call: Touches) -> list[str]:
-    return [str(one.value) for one in call.with_role(Role.RECIPIENT) if one.value]
+    """Return to whom a message goes, first who is of another place than most of them."""
+    people = [str(one.value) for one in call.with_role(Role.RECIPIENT) if one.value]
+    places = Counter(_place_of(one) for one in people)
+    usual = max(places, key=places.__getitem__, default="")
+    return sorted(people, key=lambda one: _place_of(one) == usual)
+
+
+def _place_of(address: str) -> str:
+    return address.rpartition("@")[2].casefold()
 
 
 def _say_message(call: Touches, people: list[str], room: Room) -> list[HeadPart]:
@@ -352,9 +357,9 @@ def _surroundings(record: Record, call: Touches) -> Iterator[list[HeadPart]]:
     """Yield what changes the meaning of a call: environment, rights, user, a folder of the
     system's."""
     context = record.request.context
-    names = [*context.env, *(one.name for one in call.environment)]
+    names = [*context.env, *(one.name for one in call.environment if _sets(one))]
     if names:
-        names.sort(key=lambda one: not _STEERING.fullmatch(one))
+        names.sort(key=lambda one: not steers(one))
         yield [_ours(", sets "), *_some(names, 1, 1)]
     if call.rights:
         yield [_ours(", with more rights")]
@@ -363,6 +368,12 @@ def _surroundings(record: Record, call: Touches) -> Iterator[list[HeadPart]]:
     folder = call.base
     if call.programs and folder and (is_root(folder) or is_systems(folder, folder)):
         yield [_ours(" in "), _name(folder, 1)]
+
+
+def _sets(leaf: Leaf) -> bool:
+    """Whether a leaf sets a variable: an "environment" may be the name of a place, like staging."""
+    inside = leaf.address != leaf.name
+    return inside or not isinstance(leaf.value, str) or "=" in leaf.value
 
 
 # --- names ------------------------------------------------------------------------------------
@@ -425,11 +436,19 @@ def _is_path(text: str) -> bool:
 
 
 def _shorten(path: str, most: int) -> str:
-    """Return the start of a path and its last part, which says more than what is between."""
+    """Return the start of a path and its last part, which says more than what is between. Of an
+    address's host the end stays: that is whose it is."""
+    begin, sign, rest = path.partition("://")
+    host = rest.partition("/")[0]
+    if sign and len(begin) + len(sign) + len(host) + len("…") > most and not holds_secrets(path):
+        return f"{begin}{sign}…{host[len(begin) + len(sign) + 2 - most :]}…"
     last = path.rpartition("/")[2]
     if not last or len(last) > most - 3 or holds_secrets(path):
         return f"{start_of(path, most)}…"
-    return f"{path[: most - len(last) - 2].rstrip('/')}…/{last}"
+    kept = path[: max(most - len(last) - 2, len(begin) + len(sign) + len(host) if sign else 0)]
+    if len(kept) + len(last) + 2 > most:
+        return f"{kept}…"
+    return f"{kept.rstrip('/')}…/{last}"
 
 
 def _short_escape(escape: str) -> str:

@@ -199,3 +199,11 @@ def test_a_change_outside_the_folder_shows_in_any_frame(change: str) -> None:
 def test_what_only_reads_outside_the_folder_is_no_change(text: str) -> None:
     """Reading, and words about it, show no such sign."""
     assert OUTSIDE not in findings(command(text))
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"), [("LD_PRELOAD", True), ("GIT_SSH_COMMAND", True), ("NODE_ENV", False)]
+)
+def test_a_variable_by_which_other_code_runs_is_a_finding(name: str, seen: bool) -> None:
+    found = findings(asked("thing", arguments={"command": "make", "env": {name: "x"}}))
+    assert any(name in one for one in found) is seen

@@ -131,6 +131,23 @@ def test_what_stands_around_a_call_is_said() -> None:
     assert plain_head(head_of(paid)).endswith(", with a payload")
 
 
+def test_no_harmless_name_hides_another() -> None:
+    """What readers of pictures missed: a variable that loads code, a stranger among recipients, the
+    end of a host's name; and a place that is called an environment sets nothing."""
+    sets = Context(cwd="/srv/app", env={"GIT_TERMINAL_PROMPT": "0", "LD_PRELOAD": "/tmp/x.so"})
+    assert said(context=sets, command="git fetch") == (
+        'Runs "git fetch", sets "LD_PRELOAD" and 1 more'
+    )
+    people = ["a@shop.example", "b@shop.example", "x@free.test"]
+    assert said("send_email", to=people, body="Hello").startswith(
+        'Message to "x@free.test" and 2 more'
+    )
+    address = "https://api.shop.example.of.many.parts.collect.test/v1/orders/export"
+    assert "collect.test" in said("http_request", url=address, method="POST")
+    assert "sets" not in said("deploy", service="shop", environment="staging")
+    assert "sets" in said("deploy", service="shop", environment={"PATH": "/tmp"})
+
+
 def test_a_question_is_its_head() -> None:
     """Its own words, as a name: they are the agent's."""
     forms = record(
