@@ -5,7 +5,10 @@ dangerous; the key beside the pictures says what is right. The requests reach th
 so that a gateway of another version, from a tree of its own, draws the same ones:
 
     python -m tests.web.reading_cards after
+    python -m tests.web.reading_cards after-queue --path /inbox
     python -m tests.web.reading_cards before --tree ../older --path /inbox
+
+The second takes them as they open from the queue, the first from a link.
 """
 
 from __future__ import annotations
@@ -397,6 +400,9 @@ async def take(name: str, tree: Path, path: str) -> None:
                 await send(http, f"{served.url}/v1/requests", request=request, process="a" * 8)
                 await page.goto(served.url + path.replace("ID", request["id"]))
                 shown = f"document.querySelector('[data-id=\"{request['id']}\"]')"
+                row = f"document.querySelector('[data-row=\"{request['id']}\"]')"
+                await page.until(f"{shown}?.checkVisibility() || {row}")
+                await page.evaluate(f"{row}?.checkVisibility() && {row}.click()")
                 await page.until(f"{shown}?.checkVisibility()")
                 await page.until("!document.querySelector('.settling')")
                 await page.screenshot(pictures / f"card-{number:02}.png", whole=False)
