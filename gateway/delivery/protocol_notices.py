@@ -30,7 +30,7 @@ from gateway.domain.protocol_instances import (
     notice_of,
 )
 from gateway.domain.records import AuditEvent, Record
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.tasks import cancel_and_wait, check_wanted
 from gateway.errors import Unreachable
 from gateway.models import ENDINGS
 from gateway.ports import Feed
@@ -143,10 +143,13 @@ class ProtocolNotices:
                 try:
                     async with self._feed.changes() as changes:
                         await self.catch_up()
+                        check_wanted()
                         async for _ in changes:
                             await self.catch_up()
+                            check_wanted()
                 except self._down as error:
                     self._log_again(error)
+                check_wanted()
                 await asyncio.sleep(_AGAIN_SECONDS)
         finally:
             await cancel_and_wait(sending, *self._sending.values())
@@ -157,6 +160,7 @@ class ProtocolNotices:
             return
         last = await self._notices.load_cursor()
         while events := await self._past.history(last, _BATCH):
+            check_wanted()
             for event in events:
                 if event.type in ENDINGS and event.request_id:
                     await self._note(event)
@@ -185,6 +189,7 @@ class ProtocolNotices:
             except self._down as error:
                 self._log_again(error)
             with suppress(TimeoutError):
+                check_wanted()
                 async with asyncio.timeout(self._rhythm.nap):
                     await self._due.wait()
             self._due.clear()
