@@ -407,8 +407,9 @@ async def test_an_update_is_applied_once(desk: Desk, place: Place, other: Place)
     for body in ({"instance_name": "c"}, {"delivery": place.delivery(url=other.url)}):
         changed = await desk.patch(made, body, "1")
         assert refusal(changed) == (409, "conflict", "idempotency_conflict")
-    for body in ({}, {"instance_name": ""}, {"delivery": {}}, {"more": 1}):
-        assert (await desk.patch(made, body, "3")).status == 400, body
+    bad: list[Any] = [{}, {"instance_name": ""}, {"delivery": {}}, {"more": 1}]
+    for wrong in bad:
+        assert (await desk.patch(made, wrong, "3")).status == 400, wrong
     foreign = await desk.patch(made, {"instance_name": "c"}, "4", token=desk.second)
     assert refusal(foreign) == (404, "not_found", "not_found")
     agent = await desk.patch(
@@ -450,7 +451,8 @@ async def test_a_failure_is_tried_again_with_the_same_words(desk: Desk, place: P
     await desk.end(asked, made)
     async with telling(desk, place, clock=clock):
         for attempts, pause in ((1, 5), (2, 10)):
-            await until(lambda n=attempts: len(place.notices) == n)
+            while len(place.notices) != attempts:
+                await moment()
             await settled(desk, left=1)
             await put_off(desk, attempts)
             clock.ahead += pause * 1000 - 1500
@@ -674,7 +676,9 @@ async def test_a_host_is_called_a_few_times_at_once(desk: Desk, place: Place) ->
             await moment()
         assert place.most_open == 4
         place.held.set()
-        await until(lambda: len(place.notices) == 7 or setattr(clock, "ahead", clock.ahead + 6000))
+        while len({one["id"] for one in place.notices}) != 7:
+            clock.ahead += 6000
+            await moment()
         await settled(desk)
 
 
