@@ -105,6 +105,31 @@ def udspy() -> Calls:
     return confirmed, lambda: call_blocking(asking, _COMMAND)
 
 
+def pydantic_ai() -> Calls:
+    """Return a run of Pydantic AI with a call that needs no approval, and with one that does."""
+    from pydantic_ai import Agent, ModelResponse, TextPart, ToolCallPart  # noqa: PLC0415 (as above)
+    from pydantic_ai.models.function import FunctionModel  # noqa: PLC0415 (as above)
+
+    from gateway.integrations.pydantic_ai import DeferredTools  # noqa: PLC0415 (as above)
+
+    def say(messages: list[Any], info: Any) -> ModelResponse:
+        if len(messages) > 1:
+            return ModelResponse(parts=[TextPart("done")])
+        return ModelResponse(parts=[ToolCallPart("shell", {"command": _COMMAND})])
+
+    def agent(gated: bool) -> Callable[[], Any]:
+        capabilities = [DeferredTools().inline()] if gated else []
+        made = Agent(FunctionModel(say), capabilities=capabilities)
+
+        @made.tool_plain(requires_approval=gated)  # type: ignore[untyped-decorator]  # the host's
+        def shell(command: str) -> str:
+            return "ran"
+
+        return lambda: made.run_sync("run it")
+
+    return agent(gated=False), agent(gated=True)
+
+
 def picoclaw() -> Calls:
     """Return a process hook that approves everything, and `gateway hook picoclaw`."""
     return (
@@ -173,6 +198,7 @@ _HOSTS: dict[str, Callable[[], Calls]] = {
     "hook": hook,
     "decorated": decorated,
     "gptme": gptme,
+    "pydantic-ai": pydantic_ai,
     "udspy": udspy,
     "picoclaw": picoclaw,
     "mcp": mcp,

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.floor import echo_entries
+from benchmarks.processes import hook_process
 from benchmarks.stage import Stage, stage
 from benchmarks.table import Row, p50, percentile
 from benchmarks.wake import agent
@@ -31,13 +32,20 @@ async def hooks() -> list[Row]:
             _row("hook_over_redis_ratio", await _time(scene, here, "hook"), trips, "<= 1.5"),
             _row("hook_over_http_ratio", await _time(scene, here, "hook", **http), trips),
             _row("decorated_over_redis_ratio", await _time(scene, here, "decorated"), trips),
+            await hook_process(scene),
             _row("picoclaw_hook_ratio", await _time(scene, here, "picoclaw"), trips),
             _row("mcp_proxy_ratio", await _time(scene, here, "mcp"), trips),
         ]
-        for host in ("gptme", "udspy"):
+        for host in ("gptme", "pydantic-ai", "udspy"):
             if (_HOSTS / host / "installed").exists():
                 python = _HOSTS / host / "bin" / "python"
-                rows.append(_row(f"{host}_hook_ratio", await _time(scene, python, host), trips))
+                rows.append(
+                    _row(
+                        f"{host.replace('-', '_')}_hook_ratio",
+                        await _time(scene, python, host),
+                        trips,
+                    )
+                )
             else:
                 sys.stderr.write(_NOTE.format(host))
     return rows

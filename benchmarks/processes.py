@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic_ns
 
-from benchmarks.stage import stage
+from benchmarks.stage import Stage, stage
 from benchmarks.table import Row, p50
 
 _ROUNDS = 25
@@ -19,6 +20,7 @@ _MS = 1_000_000
 NOTHING = (sys.executable, "-c", "pass")
 IMPORT = (sys.executable, "-c", "import gateway.client; gateway.client.AsyncClient")
 _ASK = ("ask", "shell", "--", "true")
+HOOK = (str(Path(sys.executable).with_name("gateway")), "hook", "claude-code", "--agent", "local")
 SCRIPT = (str(Path(sys.executable).with_name("gateway")), *_ASK)
 MODULE = (sys.executable, "-m", "gateway.cli", *_ASK)
 
@@ -43,10 +45,30 @@ async def start_up() -> list[Row]:
     ]
 
 
-def _run(command: Sequence[str], environment: dict[str, str]) -> int:
+async def hook_process(scene: Stage) -> Row:
+    """Time `gateway hook claude-code` for a call that a rule answers, in turns with nothing."""
+    environment = {**os.environ, "GATEWAY_DATA_DIR": str(scene.folder)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as above
+    times: dict[str, list[int]] = {"nothing": [], "hook": []}
+    for number in range(_ROUNDS + 2):
+        call = {
+            "hook_event_name": "PreToolUse", "session_id": "bench", "cwd": "/srv",
+            "tool_name": "shell", "tool_input": {"command": "true"}, "tool_use_id": f"t{number}",
+        }  # fmt: skip
+        for name, command in (("nothing", NOTHING), ("hook", HOOK)):
+            said = json.dumps(call).encode() if command is HOOK else None
+            elapsed = await asyncio.to_thread(_run, command, environment, said)
+            if number >= 2:
+                times[name].append(elapsed)
+    return _ratio("hook_process_ratio", times, "hook", "")
+
+
+def _run(command: Sequence[str], environment: dict[str, str], said: bytes | None = None) -> int:
     """Run a command that must succeed; return its ns."""
     began = monotonic_ns()
-    subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+    done = subprocess.run(command, env=environment, check=True, input=said, capture_output=True)
+    if said is not None and b'"allow"' not in done.stdout:
+        raise RuntimeError(f"the hook did not approve: {done.stdout!r} {done.stderr!r}")
     return monotonic_ns() - began
 
 

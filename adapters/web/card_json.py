@@ -81,6 +81,8 @@ def explain_exclusion(record: Record) -> str | None:
     """Return why a request is decided alone, None where it may be reviewed with others."""
     if record.risk.level is RiskLevel.HIGH:
         return "high risk is decided alone"
+    if record.approvers is not None and record.approvers.step_up:
+        return "it takes a step-up, which is done alone"
     if Action.APPROVE not in record.request.allowed or record.request.questions:
         return "it asks for an answer of its own"
     return None

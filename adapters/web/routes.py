@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import hdrs, web
+from rjsmin import jsmin
 
 from adapters.web.batches import BatchHandlers
 from adapters.web.compression import compress, pack, takes_gzip
@@ -51,12 +52,17 @@ class Asset:
 
 
 def read_assets(folder: str) -> dict[str, Asset]:
-    """Return the files of `static` or `templates` by name."""
+    """Return the files of `static` or `templates` by name; scripts without comments and blanks."""
     return {
-        path.name: Asset(body := path.read_bytes(), pack(body), _CONTENT_TYPES[path.suffix])
+        path.name: Asset(body := _read(path), pack(body), _CONTENT_TYPES[path.suffix])
         for path in sorted((_FOLDER / folder).iterdir())
         if path.suffix in _CONTENT_TYPES
     }
+
+
+def _read(path: Path) -> bytes:
+    body = path.read_bytes()
+    return bytes(jsmin(body)) if path.suffix == ".js" else body
 
 
 class Inbox:

@@ -154,9 +154,11 @@ class ClickJudge:
             raise Conflict(f"this was decided already: {told_outcome(record)}")
         await self._refuse_hidden(record, click)
         counted = with_valid_votes(policy, who.route, record)
+        click = _confirm_by_number(policy, counted, click)
         check_action(counted, click)
         edited = await self._edit(counted, click, by, policy)
         if edited is not None:
+            click = _confirm_by_number(policy, edited, click)
             if not may_approve(policy, edited, click.identity):
                 return Judged(_step(record, hand_on(edited, by), policy))
             who = _check_edited(edited, click, policy)
@@ -324,6 +326,13 @@ def _waits_for(policy: PolicyDocument, record: Record, name: str) -> str:
     return standing_of(seen, name).words
 
 
+def _confirm_by_number(policy: PolicyDocument, record: Record, click: Click) -> Click:
+    """Return a click as confirmed that brings the number which its request is asked for: that is
+    compared before anything comes of it. Any other number confirms nothing."""
+    asked = StepUp.NUMBER in policy.step_up_of(record).able
+    return replace(click, confirmed=True) if click.number and asked else click
+
+
 def _once(prove: Prove) -> Prove:
     """Return what checks each subject once, however often the click is judged anew: an assertion is
     good for one look, and stays refused when it was."""
@@ -394,7 +403,7 @@ def _step(
 def _check_edited(after: Record, click: Click, policy: PolicyDocument) -> Approver:
     """Return who edits, by the rules for what would run then. Raises Unconfirmed or Unauthorized
     where it is of high risk, and this click not enough for that."""
-    if after.risk.level is RiskLevel.HIGH and not (click.confirmed or click.number):
+    if after.risk.level is RiskLevel.HIGH and not click.confirmed:
         raise Unconfirmed("the edited arguments are high risk: confirm them")
     return approver(policy, after, click.identity)
 

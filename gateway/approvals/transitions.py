@@ -281,7 +281,7 @@ def check_action(record: Record, click: Click) -> None:
     a pending record."""
     if (
         record.risk.level is RiskLevel.HIGH
-        and not (click.confirmed or click.number)
+        and not click.confirmed
         and click.action not in (Action.DENY, Action.ABORT)
     ):
         raise Unconfirmed("this is high risk: confirm that you have read all of it")

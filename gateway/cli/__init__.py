@@ -4,21 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
-_LIGHT = {
-    "ask": "gateway.client.ask",
-    "wait": "gateway.client.ask",
-    "run": "gateway.client.run_command",
-    "hook": "gateway.integrations.hook_process",
-}
-"""The modules of the commands that run once per tool call of an agent, with all words."""
-_AGENT_SIDE = {
-    "bridge": "gateway.integrations.bridge",
-    "install": "gateway.integrations.install",
-    "mcp": "gateway.integrations.mcp_command",
-}
-"""Those that load the agent's side alone, with the words after their name."""
+from gateway.integrations.agent_commands import find_command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,15 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except InvalidRequest as error:
             print(f"gateway: {error}", file=sys.stderr)
             return error.exit_code
-    return _run(words)
+    if command := find_command(words):
+        return command()
+    from gateway.cli.commands import run  # noqa: PLC0415 (see above)
 
-
-def _run(words: list[str]) -> int:
-    name = words[0] if words else ""
-    if name in _LIGHT:
-        code: int = import_module(_LIGHT[name]).main(words)
-    elif name in _AGENT_SIDE:
-        code = import_module(_AGENT_SIDE[name]).main(words[1:])
-    else:
-        code = import_module("gateway.cli.commands").run(words)
-    return code
+    return run(words)

@@ -136,7 +136,7 @@ def _add_server_commands(verbs: Verbs) -> None:
         ("wait", "wait for what was asked with --no-wait"),
         ("run", "ask for a command, and run exactly what was approved"),
         ("hook", "be the hook of a host that starts it, such as claude-code"),
-        ("bridge", "ask for a host beside it: dexto, gptme-server, opencode, acp"),
+        ("bridge", "ask for a host beside it: dexto, gptme-server, opencode"),
         ("install", "have a host ask: claude-code, codex, gemini, cursor, copilot, opencode"),
         ("mcp", "stand before an MCP server, or be one that people answer"),
     ):

@@ -115,10 +115,7 @@ class PushSender:
         if self._hosts:
             return target_of(endpoint, allowed=self._hosts, production=self._production)
         host = endpoint.removeprefix("https://").partition("/")[0].partition(":")[0]
-        target = target_of(endpoint, allowed=(host,), production=True)
-        if target.port != _USUAL_PORT:
-            raise Forbidden("the address must have the usual port")
-        return target
+        return target_of(endpoint, allowed=(host,), production=True)
 
     def _headers(self, target: Target, push: Push) -> dict[str, str]:
         scheme = target.url.partition(":")[0]

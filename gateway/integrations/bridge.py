@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from gateway.integrations import dexto, gptme_server
+from gateway.integrations import dexto, gptme_server, opencode
 
-_BRIDGES = {"dexto": dexto.main, "gptme-server": gptme_server.main}
+_BRIDGES = {"dexto": dexto.main, "gptme-server": gptme_server.main, "opencode": opencode.main}
 
 
 def main(argv: Sequence[str]) -> int:

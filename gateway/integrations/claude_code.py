@@ -67,7 +67,7 @@ class ClaudeCode(Dialect):
     def offer(self, found: HookCall) -> None:
         """Ask what the model asks of a person as a question."""
         if found.tool == QUESTION_TOOL:
-            found.ask(_read_questions(found.arguments))
+            found.ask(read_questions(found.arguments))
 
     def answer(self, call: HookCall, verdict: Verdict) -> Said:
         """Return what tells the host."""
@@ -77,7 +77,7 @@ class ClaudeCode(Dialect):
 def _answer_gate(call: HookCall, verdict: Verdict) -> Said:
     """Answer PreToolUse, where everything but an approval blocks."""
     if verdict.kind == "approved":
-        return Said(0, _decide("allow", verdict.sentence, _changed_input(call, verdict)))
+        return Said(0, _decide("allow", verdict.sentence, changed_input(call, verdict)))
     if verdict.kind == "deferred":
         return Said(0, _decide("defer", verdict.sentence, None))
     if verdict.kind == "aborted":
@@ -95,7 +95,7 @@ def _answer_request(call: HookCall, verdict: Verdict) -> Said:
     """Answer PermissionRequest. What is no answer leaves it to the terminal, which asks too."""
     if verdict.kind == "approved":
         decision: dict[str, Any] = {"behavior": "allow"}
-        changed = _changed_input(call, verdict)
+        changed = changed_input(call, verdict)
         if changed is not None:
             decision["updatedInput"] = changed
     elif verdict.is_a_no:
@@ -107,7 +107,7 @@ def _answer_request(call: HookCall, verdict: Verdict) -> Said:
     return Said(0, {"hookSpecificOutput": {"hookEventName": REQUEST, "decision": decision}})
 
 
-def _changed_input(call: HookCall, verdict: Verdict) -> dict[str, Any] | None:
+def changed_input(call: HookCall, verdict: Verdict) -> dict[str, Any] | None:
     """Return the whole input that runs instead, None where nobody changed it."""
     if not call.questions:
         return verdict.arguments
@@ -120,7 +120,7 @@ def _changed_input(call: HookCall, verdict: Verdict) -> dict[str, Any] | None:
     return {**call.arguments, "answers": answers}
 
 
-def _read_questions(given: dict[str, Any]) -> list[dict[str, Any]]:
+def read_questions(given: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the fields of a question that Claude asks of a person. Raises InvalidRequest."""
     asked = given.get("questions")
     if not isinstance(asked, list):

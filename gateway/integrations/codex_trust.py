@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import threading
+from contextlib import suppress
 from typing import Any
 
 _SECONDS = 20.0
@@ -23,8 +25,14 @@ def read_trust(program: str, folder: str) -> dict[str, str]:
         text=True,
         cwd=folder,
         env=os.environ,
+        start_new_session=True,
     )
-    ending = threading.Timer(_SECONDS, process.kill)
+
+    def end() -> None:  # `codex` is a script that starts the program, which would go on alone
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    ending = threading.Timer(_SECONDS, end)
     ending.start()
     try:
         known = {"clientInfo": {"name": "approval-gateway", "title": "check", "version": "1"}}
@@ -32,7 +40,7 @@ def read_trust(program: str, folder: str) -> dict[str, str]:
         listed = _call(process, 2, "hooks/list", {"cwds": [folder]})
     finally:
         ending.cancel()
-        process.kill()
+        end()
         process.communicate()
     found = {}
     for place in listed.get("data", ()):

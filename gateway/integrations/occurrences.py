@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from contextlib import suppress
 
 from gateway.errors import InvalidRequest
@@ -109,6 +108,8 @@ def _number(name: str) -> int:
 
 def _forget_old(new: str) -> None:
     """Remove the sessions in which nothing was asked for a week before `new`, which just began."""
+    import shutil  # noqa: PLC0415 (takes 5 ms, and is needed once per session)
+
     above = os.path.dirname(new)
     began = os.stat(new).st_mtime
     for name in os.listdir(above):

@@ -19,6 +19,7 @@ from gateway.errors import (
     InvalidRequest,
     StepUpNeeded,
     Unauthorized,
+    Unconfirmed,
     WasCanary,
     WrongNumber,
 )
@@ -183,6 +184,16 @@ async def test_nobody_but_an_approver_can_use_up_the_tries(world: World) -> None
     record, number = await asked(world, replace(NUMBER, approvers=("ann",)))
     tap = click(record, number=other_than(number), identity=identity("bob"))
     assert (await refused(world, tap, Unauthorized)).guesses == 0
+
+
+async def test_a_number_that_nobody_asked_for_confirms_nothing(world: World) -> None:
+    """High risk without a step-up is confirmed as ever; so is an edit into it."""
+    await in_force(world, Route(approvers=("ann",)))
+    record, usual = await world.submit(arguments=DANGEROUS), await world.submit()
+    await refused(world, click(record, number="123"), Unconfirmed)
+    edit = click(usual, Action.EDIT, arguments=DANGEROUS, number="123")
+    await refused(world, edit, Unconfirmed)
+    assert (await world.core.requests.decide(click(record, confirmed=True))).final
 
 
 async def test_a_second_person_is_a_step_up(world: World) -> None:

@@ -34,6 +34,7 @@ _HELPED = (
     "install",
     "bridge dexto",
     "bridge gptme-server",
+    "bridge opencode",
     "convert saiki",
     "manifest slack",
     "mcp proxy",

@@ -237,7 +237,11 @@ COMMANDS: dict[str, Line | list[Line]] = {
         for name in (
             "ci",
             "claude-code",
+            "codex",
+            "copilot",
+            "cursor",
             "dexto",
+            "gemini",
             "go",
             "gptme",
             "mcp",
@@ -411,9 +415,11 @@ ELSEWHERE = {
             "[--agent NAME] [--defer] [--yes]",
             "gateway install HOST --check",
             "gateway install HOST --undo [--yes]",
-            "gateway install claude-code",
-            "gateway install claude-code --undo",
-            "gateway install claude-code --check",
+            *(
+                f"gateway install {host}{more}"
+                for host in ("claude-code", "codex", "gemini", "cursor", "copilot", "opencode")
+                for more in ("", " --check", " --undo")
+            ),
         ),
         "hosts/test_install.py::test_in_both_directions_it_leaves_a_home_as_it_was",
     ),
@@ -481,6 +487,12 @@ ELSEWHERE = {
     "gateway bridge dexto --url http://127.0.0.1:3000": (
         "hosts/test_dexto.py::test_remembering_is_the_gateways"
     ),
+    "gateway bridge opencode": (
+        "hosts/test_bridges.py::test_a_bridge_names_the_host_that_does_not_answer"
+    ),
+    "gateway bridge opencode --url http://127.0.0.1:4096": (
+        "hosts/test_bridges.py::test_a_bridge_names_the_host_that_does_not_answer"
+    ),
     "gateway bridge gptme-server": (
         "hosts/test_bridges.py::test_a_bridge_names_the_host_that_does_not_answer"
     ),
@@ -525,17 +537,24 @@ NOT_HERE = {
         "make test-hosts",
         "make test-hosts HOSTS=aap",
         "make test-hosts HOSTS=gptme",
-        "make test-hosts HOSTS=claude-code",
-        "make test-hosts HOSTS=ag2",
-        "make test-hosts HOSTS=agent-framework",
-        "make test-hosts HOSTS=crewai",
-        "make test-hosts HOSTS=google-adk",
-        "make test-hosts HOSTS=langchain",
-        "make test-hosts HOSTS=mcp",
-        "make test-hosts HOSTS=openai-agents",
-        "make test-hosts HOSTS=pydantic-ai",
-        "make test-hosts HOSTS=typescript",
-        "make test-hosts HOSTS=smolagents",
+        *(
+            f"make test-hosts HOSTS={host}"
+            for host in (
+                "ag2",
+                "agent-framework",
+                "claude-code",
+                "codex",
+                "crewai",
+                "gemini",
+                "google-adk",
+                "langchain",
+                "mcp",
+                "openai-agents",
+                "pydantic-ai",
+                "smolagents",
+                "typescript",
+            )
+        ),
         "make test-hosts HOSTS=udspy",
         "pip install '.[mcp]'",
         "pip install 'gptme[server]'",

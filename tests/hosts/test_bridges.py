@@ -42,7 +42,7 @@ async def test_a_bridge_that_the_gateway_refuses_ends(gate: Replica, tmp_path: P
         assert (code, dexto.webhooks) == (Unauthorized.exit_code, {})
 
 
-@pytest.mark.parametrize("host", ["dexto", "gptme-server"])
+@pytest.mark.parametrize("host", ["dexto", "gptme-server", "opencode"])
 async def test_a_bridge_names_the_host_that_does_not_answer(host: str, tmp_path: Path) -> None:
     """Whoever started the two in the wrong order reads which one is missing, and where."""
     url = f"http://127.0.0.1:{free_port()}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -70,16 +72,17 @@ stream_max_retries = 0
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
         )
-        into, out = process.stdin, process.stdout
-        assert into is not None
-        assert out is not None
+        to, back = process.stdin, process.stdout
+        assert to is not None
+        assert back is not None
 
         async def call(number: int, method: str, params: Any) -> Any:
             said = {"id": number, "method": method, "params": params}
-            into.write(json.dumps(said).encode() + b"\n")
+            to.write(json.dumps(said).encode() + b"\n")
             while True:
-                told = json.loads(await out.readline())
+                told = json.loads(await back.readline())
                 if told.get("id") == number:
                     return told["result"]
 
@@ -91,7 +94,7 @@ stream_max_retries = 0
         }
         edit = {"keyPath": "hooks.state", "value": state, "mergeStrategy": "upsert"}
         await call(3, "config/batchWrite", {"edits": [edit]})
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)  # the script, and the program that it starts
         await process.wait()
 
     async def start(self, model: CodingModel, *words: str, **env: str) -> tuple[int, str]:

@@ -265,7 +265,8 @@ def test_an_error_of_our_own_blocks(hook: Hook, host: str, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr("sys.stdout", SimpleNamespace(write=broken, flush=broken))
         patch.setattr("sys.stderr", SimpleNamespace(write=broken))
-        assert hook(host, deciding())[0] == BLOCKED
+        edit = deciding(action=Action.EDIT, arguments=EDITED)  # which every host is told
+        assert hook(host, edit)[0] == BLOCKED
 
 
 @pytest.mark.parametrize("host", ["claude-code", "codex", "cursor"])

@@ -24,9 +24,11 @@ window.AudioContext = class {
 window.Notification = class {
   static permission = "granted";
   static requestPermission() { return Promise.resolve("granted"); }
-  constructor(title, options) { window.shown.push([title, options.body]); }
-  close() {}
 };
+navigator.serviceWorker.getRegistration = async () => ({
+  pushManager: { getSubscription: async () => null },
+  showNotification: async (title, options) => { window.shown.push([title, options.body]); },
+});
 Object.defineProperty(document, "hidden", { get: () => true });
 """
 CHOSEN = "localStorage.setItem('sound', 'on'), localStorage.setItem('notify', 'on'), true"

@@ -75,6 +75,7 @@ async def test_an_edit_into_danger_asks_for_the_number(box: Inbox, page: Page) -
     """When the gateway says that the edited call takes it, the field stands beside the changes."""
     record, number = await asked(box, page, StepUp.NUMBER)
     await page.press("Edit", card(record))
+    await page.press("As JSON")
     await page.fill("[data-key=edit]", '{"command": "make deploy"}')
     await page.press("Show the changes")
     await page.fill(FIELD, number)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from adapters.web.routes import read_assets
+from tests.frame.tree import ROOT
 from tests.web.inbox import COMMAND, Inbox
 from tests.web.visitor import visitor
 
@@ -31,7 +32,7 @@ def imported(name: str, found: set[str]) -> Iterator[str]:
         return
     found.add(name)
     yield name
-    body = read_assets("static")[name].body.decode()
+    body = (ROOT / "adapters" / "web" / "static" / name).read_text(encoding="utf-8")
     for other in re.findall(r'^import (?:.* from )?"\./([a-z-]+\.js)";$', body, re.MULTILINE):
         yield from imported(other, found)
 
@@ -69,4 +70,4 @@ async def test_answers_are_compressed_but_for_the_token(
             async with ann.http.get(f"{box.gateway.url}{path}", headers=headers) as answer:
                 assert answer.status == 200
                 assert (answer.headers.get("Content-Encoding") == "gzip") == wanted
-                assert (await answer.read())[:1] in (b"<", b"/", b":", b"{")
+                assert (await answer.read())[:1] in (b"<", b"i", b":", b"{")
