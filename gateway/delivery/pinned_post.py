@@ -6,6 +6,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 import aiohttp
@@ -18,10 +19,11 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class Answer(NamedTuple):
-    """What came back; the body of an answer is never read."""
+    """What came back; of its body no more than was asked for."""
 
     status: int
     retry_after: str = ""
+    body: bytes = b""
 
 
 class Unanswered(Exception):
@@ -29,17 +31,31 @@ class Unanswered(Exception):
 
 
 async def post(
-    target: Target, resolve: Resolve, *, body: bytes, headers: Mapping[str, str]
+    target: Target, resolve: Resolve, *, body: bytes, headers: Mapping[str, str], most: int = 0
 ) -> Answer:
-    """Resolve the target once, and post. Raises Forbidden, Unanswered."""
+    """Resolve the target once, and post; read `most` bytes of the answer, and one more where it is
+    longer. Raises Forbidden, Unanswered."""
     try:
         async with (
             open_session(target, resolve) as session,
             session.post(target.url, data=body, headers=headers, allow_redirects=False) as answer,
         ):
-            return Answer(answer.status, answer.headers.get("Retry-After", ""))
+            said = b""
+            while most and len(said) <= most and (more := await answer.content.read(most + 1)):
+                said += more
+            return Answer(answer.status, answer.headers.get("Retry-After", ""), said[: most + 1])
     except (aiohttp.ClientError, OSError) as error:
         raise Unanswered(type(error).__name__) from error
+
+
+def read_pause(text: str, now_ms: int) -> float:
+    """Return the seconds that an answer asks to wait: a number, or a date."""
+    try:
+        if text.isdecimal():
+            return float(text)
+        return max(parsedate_to_datetime(text).timestamp() - now_ms / 1000, 0.0)
+    except ValueError:
+        return 0.0
 
 
 @asynccontextmanager

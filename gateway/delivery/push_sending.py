@@ -7,7 +7,6 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 
 from gateway.delivery.egress_guard import (
     Forbidden,
@@ -17,7 +16,7 @@ from gateway.delivery.egress_guard import (
     resolve_by_system,
     target_of,
 )
-from gateway.delivery.pinned_post import Answer, Unanswered, post
+from gateway.delivery.pinned_post import Answer, Unanswered, post, read_pause
 from gateway.delivery.push_encryption import PushKey, encrypt
 from gateway.domain.clock import Clock
 from gateway.domain.devices import PushDevice
@@ -106,19 +105,9 @@ class PushSender:
         if status in _GONE:
             raise CopyGone(f"{said}: the device is not there any more", deleted=True)
         if status in _LATER:
-            raise RetryLater(self._read_pause(answer.retry_after), said)
+            seconds = read_pause(answer.retry_after, self._clock.now_ms())
+            raise RetryLater(min(seconds, _MOST_RETRY_SECONDS), said)
         raise DeliveryFailed(f"{said}: {_SAYS[status]}" if status in _SAYS else said)
-
-    def _read_pause(self, text: str) -> float:
-        """Return the seconds that an answer asks to wait: a number, or a date."""
-        try:
-            if text.isdecimal():
-                seconds = float(text)
-            else:
-                seconds = parsedate_to_datetime(text).timestamp() - self._clock.now_ms() / 1000
-        except ValueError:
-            return 0.0
-        return min(max(seconds, 0.0), _MOST_RETRY_SECONDS)
 
     def _target(self, endpoint: str) -> Target:
         """Return what an endpoint names. Where no host is written down any is taken, at the usual

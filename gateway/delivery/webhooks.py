@@ -169,15 +169,15 @@ class Webhooks:
         try:
             async with asyncio.timeout(self._hook.timeout):
                 headers = self._headers(event.id, body)
-                status, _ = await post(self._target, self._resolve, body=body, headers=headers)
+                answer = await post(self._target, self._resolve, body=body, headers=headers)
         except (Forbidden, Unanswered) as error:
             why = str(error)
         except TimeoutError as error:
             why = type(error).__name__
         else:
-            if 200 <= status < 300:  # noqa: PLR2004 (HTTP's own figures)
+            if 200 <= answer.status < 300:  # noqa: PLR2004 (HTTP's own figures)
                 return True
-            why = f"status {status}"
+            why = f"status {answer.status}"
         self._tally.webhook_failures += 1
         log.warning(
             "a webhook was not taken (attempt %d): %s",

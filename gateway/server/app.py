@@ -13,11 +13,8 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from gateway.api.app import Site, build_api, runner
-from gateway.api.approval_protocol.instances import Provisioning
-from gateway.api.approval_protocol.requests import ProtocolRequests
 from gateway.api.call import Enrolment
 from gateway.api.redis_intake import Intake
-from gateway.approvals.agent_removal import dismiss
 from gateway.approvals.core import Core
 from gateway.approvals.deadlines import Sweeper
 from gateway.delivery.hook_events import HookEvents
@@ -26,7 +23,6 @@ from gateway.delivery.webhooks import Webhook, Webhooks
 from gateway.domain.clock import SystemClock
 from gateway.domain.figures import Tally
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.records import Identity
 from gateway.errors import Conflict, GatewayError, InvalidRequest
 from gateway.policy.hooks.host import HookHost, host_hooks
 from gateway.ports import (
@@ -40,6 +36,7 @@ from gateway.ports import (
     Posts,
 )
 from gateway.ports.outgoing import OutboxFigures
+from gateway.server.approval_protocol import notices_of, protocol_of, receivers_of
 from gateway.server.background import (
     desk_of,
     follow_policy,
@@ -57,10 +54,9 @@ from gateway.server.policy_reload import POLICY_FILE, apply_at_start
 from gateway.server.production_checks import refuse_unsafe
 from gateway.server.push import PushParts
 from gateway.server.settings import BadSettings, Settings
-from gateway.stores.approval_protocol import RedisInstances, RedisProtocolNotes
 from gateway.stores.archiver import Archiver, Trimming
 from gateway.stores.connect import connect, disconnect
-from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
+from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.embedded_server import running_engine
 from gateway.stores.event_feed import RedisCursor, RedisFeed
 from gateway.stores.figures import measure_store
@@ -69,13 +65,10 @@ from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
 from gateway.stores.scripts import At, ignore_step
 from gateway.stores.seals import Sealer
-from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.local_discovery import announce
 from gateway.wire.signatures import Signer
 
 log = logging.getLogger("gateway.app")
-
-_INSTANCES = b"tokens of the instances of the Agent Approval Protocol"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +119,8 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         watching = _watch_health(core, store, ingress, feed, tuple(adapters.values()))
         watch = await stack.enter_async_context(watching)
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
-        protocol = protocol_of(core, store, backend.credentials, signer)
+        receivers = receivers_of(settings)
+        protocol = protocol_of(core, store, backend.credentials, signer, receivers)
         site = replace(
             site_of(settings, adapters, desks, backend.logins),
             intercept=hooks.review_message,
@@ -161,25 +155,6 @@ def _announce(
 def _desk(name: str, settings: Settings, core: Core, store: RedisStore, push: PushParts) -> Desk:
     devices = push.desk_for(name)
     return desk_of(name, core, store, inbox=settings.inbox_url, devices=devices)
-
-
-def protocol_of(
-    core: Core, store: RedisStore, credentials: RedisCredentials, signer: Signer
-) -> tuple[ProtocolRequests, Provisioning]:
-    """Return what answers the clients of the Agent Approval Protocol."""
-
-    async def is_admin(name: str) -> bool:
-        return (await store.policy()).is_admin(Identity(platform="token", id=name))
-
-    secret = sha256_hex(signer.sign(_INSTANCES).encode()).encode()  # a signature nobody is given
-    return (
-        ProtocolRequests(RedisProtocolNotes(store), SystemClock()),
-        Provisioning(
-            RedisInstances(store, credentials, secret),
-            is_admin=is_admin,
-            dismiss=partial(dismiss, core, store),
-        ),
-    )
 
 
 def _with_figures(
@@ -261,7 +236,7 @@ async def _work_for_all(
     push: PushParts,
 ) -> AsyncIterator[None]:
     """Run what one replica does for all of them, see ADR 36: seals, reviews, reminders, targets,
-    pushes, webhooks, hook events."""
+    pushes, webhooks, notices, hook events."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(run_in_background("sealer", Sealer(store, feed).run))
         targets = partial(follow_targets, core.feed, store)
@@ -272,6 +247,8 @@ async def _work_for_all(
         if settings.webhook_url is not None:
             posting = _webhooks(settings, core.feed, store, core.tally)
             await stack.enter_async_context(run_in_background("webhooks", posting.run))
+        telling = notices_of(core, store, receivers_of(settings))
+        await stack.enter_async_context(run_in_background("protocol notices", telling.run))
         if settings.hooks_file is not None:
             hook_events = HookEvents(hooks, store, feed)
             await stack.enter_async_context(run_in_background("hook events", hook_events.run))

@@ -119,7 +119,9 @@ class Settings(BaseSettings):
     )
     webhook_secret: SecretStr | None = Field(None, description="signs what is posted there")
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="JSON list of the host names that may be posted to"
+        (),
+        description="JSON list of the host names that may be posted to, also for agents' own "
+        "receivers",
     )
     push_key: SecretStr | None = Field(
         None,

@@ -8,11 +8,18 @@ import json
 
 from gateway.errors import Conflict, NotFound
 from gateway.stores.credentials import RedisCredentials
+from gateway.stores.protocol_notices import last_event
+from gateway.stores.record_codec import dumps
 from gateway.stores.requests import RedisStore
+from gateway.stores.scripts import Script
 from gateway.wire.codec import JsonObject
 
 _KEPT_SECONDS = 40 * 24 * 3600
 """Longer than the longest life of a request and the week that the protocol asks for after it."""
+_VERIFYING_MS = 30_000
+"""Longer than a receiver may take to answer."""
+_MS_A_REGISTRATION, _MOST_REGISTRATIONS = 2_000, 30
+"""Thirty receivers at once, and thirty a minute, for an admin and for a host."""
 
 
 class RedisProtocolNotes:
@@ -43,7 +50,9 @@ class RedisInstances:
     """The protocol's instances of one namespace. `secret` is what their tokens are derived from."""
 
     def __init__(self, store: RedisStore, credentials: RedisCredentials, secret: bytes) -> None:
-        self._redis, self._key = store.redis, store.keys.of("aap", "instances")
+        self._store, self._redis, self._keys = store, store.redis, store.keys
+        self._key, self._index = store.keys.of("aap", "instances"), store.keys.of("aap", "agents")
+        self._swap, self._rate = Script("put_copy", store.at), Script("rate_limit", store.at)
         self._credentials = credentials
         self._secret = secret
 
@@ -53,13 +62,38 @@ class RedisInstances:
         found: JsonObject | None = json.loads(row) if row else None
         return found
 
-    async def save(self, instance_id: str, row: JsonObject, *, new: bool) -> None:
-        """Keep an instance; with `new`, only if none is there."""
-        text = json.dumps(row)
-        if new:
-            await self._redis.hsetnx(self._key, instance_id, text)
-        else:
-            await self._redis.hset(self._key, instance_id, text)
+    async def save(self, instance_id: str, row: JsonObject, before: JsonObject | None) -> bool:
+        """Keep an instance if what is kept of it is `before`; return whether it was."""
+        if row.get("receiver"):
+            # First: an index that leads nowhere does nothing.
+            await self._redis.hset(self._index, row["agent"], instance_id)
+        text = dumps(row)
+        if before is None:
+            return bool(await self._redis.hsetnx(self._key, instance_id, text))
+        kept = await self._redis.hget(self._key, instance_id)
+        if kept is None or json.loads(kept) != before:
+            return False
+        arguments = [instance_id, kept, text]
+        return bool(await self._swap.run(self._redis, [self._key, self._key], arguments))
+
+    async def last_event(self) -> str:
+        """Return the id of the last event there is."""
+        return await last_event(self._store)
+
+    async def claim(self, instance_id: str) -> bool:
+        """Be the one that verifies a receiver of an instance; False while another is."""
+        key = self._keys.of("aap", "verifying", instance_id)
+        return bool(await self._redis.set(key, "1", nx=True, px=_VERIFYING_MS))
+
+    async def release(self, instance_id: str) -> None:
+        """Let others verify a receiver of an instance."""
+        await self._redis.delete(self._keys.of("aap", "verifying", instance_id))
+
+    async def spend(self, account: str) -> float:
+        """Spend one registration of an account or a host; return the seconds to wait first."""
+        key = self._keys.of("aap", "registrations", account)
+        wait = await self._rate.run(self._redis, [key], [_MS_A_REGISTRATION, _MOST_REGISTRATIONS])
+        return int(wait) / 1000
 
     async def add_agent(self, instance_id: str, agent: str) -> str:
         """Make the agent of an instance unless it is there; return its token. Raises Conflict when

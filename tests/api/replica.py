@@ -17,6 +17,7 @@ from gateway.api.app import SERVICES, Site, build_api, runner
 from gateway.api.call import Enrolment, Limits
 from gateway.approvals.core import Core
 from gateway.approvals.service import Approvals
+from gateway.delivery.protocol_receivers import ProtocolReceivers
 from gateway.domain.clock import SystemClock
 from gateway.domain.health import Readiness
 from gateway.domain.policy_document import PolicyDocument, Route
@@ -25,7 +26,7 @@ from gateway.errors import Unauthorized
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy.chain import ModeDecider
 from gateway.ports import Credential
-from gateway.server.app import protocol_of
+from gateway.server.approval_protocol import protocol_of
 from gateway.server.connections import core_over
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.event_feed import RedisFeed
@@ -218,6 +219,7 @@ async def replica(
     pages: Sequence[web.AbstractRouteDef] = (),
     secure: bool = False,
     registered: bool = False,
+    receivers: ProtocolReceivers | None = None,
 ) -> AsyncIterator[Replica]:
     """Run one replica on the namespace of a server, with the list of tokens, or the registry."""
     keys, problems, credentials = Keys(namespace), list[str](), TokenList()
@@ -240,6 +242,7 @@ async def replica(
         await stack.enter_async_context(feed.running())
         core = core_over(store, feed, [ModeDecider()], SystemClock(), Signer(SEED))
         registry = RedisCredentials(store, SystemClock())
+        called = receivers or ProtocolReceivers(SystemClock(), hosts=(), production=False)
         app = build_api(
             core=core,
             reads=store,
@@ -250,7 +253,7 @@ async def replica(
                 hosts=frozenset({"gateway.example"}),
                 secure=secure,
                 pages=tuple(pages),
-                protocol=protocol_of(core, store, registry, Signer(SEED)),
+                protocol=protocol_of(core, store, registry, Signer(SEED), called),
                 measure=partial(measure_store, store),
             ),
             enrolment=Enrolment(secret=ENROL_SECRET, enroll=enroll_anyone) if enrolment else None,

@@ -282,7 +282,7 @@ async def test_an_instance_is_made_once_and_asks(registry: tuple[Replica, str]) 
     assert refusal(other) == (409, "conflict", "idempotency_conflict")
     path = f"/aap/v1/instances/{made.json['instance']['id']}"
     assert (await gate.call("GET", path, token=admin)).json == made.json["instance"]
-    delivery = await provision(gate, admin, {"delivery": {"type": "webhook"}}, "d")
+    delivery = await provision(gate, admin, {"delivery": {"type": "socket"}}, "d")
     assert refusal(delivery) == (400, "invalid_request", "unsupported_delivery_type")
 
 

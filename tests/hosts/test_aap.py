@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.cli.audit_forms import write_form
+from gateway.delivery.protocol_receivers import ProtocolReceivers
+from gateway.domain.clock import SystemClock
+from gateway.domain.records import Query
+from gateway.domain.tasks import cancel_and_wait
 from gateway.models import Execution
-from tests.api.replica import Replica
+from gateway.server.approval_protocol import notices_of
+from gateway.stores.credentials import RedisCredentials
+from tests.api.replica import Replica, replica
 from tests.hosts.conftest import Answer, environment, run
+from tests.waiting import moment
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 
@@ -121,6 +129,91 @@ def start(gate: Replica, installed: Path, tmp_path: Path) -> Any:
 PROGRAMS = pytest.mark.parametrize(
     "program", [GATE, LANGGRAPH, PYDANTIC, OPENAI], ids=["gate", "langgraph", "pydantic", "openai"]
 )
+
+WOKEN = """
+import asyncio
+from agentapprovalprotocol.langgraph import ApprovalMiddleware, resumer
+from agentapprovalprotocol.receiver import Receiver
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import MemorySaver
+
+class Fake(GenericFakeChatModel):
+    def bind_tools(self, tools, **more):
+        return self
+
+async def main():
+    port, receiver, came = int(os.environ["PORT"]), Receiver(resumers={}), []
+
+    async def serve(reader, writer):
+        lines = (await reader.readuntil(b"\\r\\n\\r\\n")).decode().split("\\r\\n")
+        headers = dict(line.split(": ", 1) for line in lines[1:] if line)
+        sizes = {name.lower(): value for name, value in headers.items()}
+        body = await reader.readexactly(int(sizes["content-length"]))
+        came.append((headers, body))
+        status, said = await receiver.handle(headers, body)
+        head = f"HTTP/1.1 {status} X\\r\\nContent-Length: {len(said)}\\r\\nConnection: close"
+        writer.write(head.encode() + b"\\r\\n\\r\\n" + said)
+        await writer.drain()
+        writer.close()
+
+    await asyncio.start_server(serve, "127.0.0.1", port)
+    made = await receiver.provision(provider_url=URL, provisioner_token=TOKEN,
+                                    url=f"http://localhost:{port}/events", instance_name="run")
+    call = {"name": "remove", "args": {"path": "a"}, "id": "c1"}
+    model = Fake(messages=iter([AIMessage("It is old.", tool_calls=[call]), AIMessage("done")]))
+    agent = create_agent(model, tools=[remove], checkpointer=MemorySaver(),
+                         middleware=[ApprovalMiddleware(URL, made.token, mode="async")])
+    receiver.resumers["langgraph"] = resumer(agent)
+    thread = {"configurable": {"thread_id": "t1"}}
+    await agent.ainvoke({"messages": [("user", "remove a")]}, thread)
+    print("paused", ran, len((await agent.aget_state(thread)).interrupts), flush=True)
+    while (state := await agent.aget_state(thread)).next:
+        await asyncio.sleep(0.02)
+    print(json.dumps([one.content for one in state.values["messages"]]))
+    status, _ = await receiver.handle(*came[-1])
+    await asyncio.gather(*receiver._tasks)
+    print("again", status, len(came))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("action", "ran"), [("approve", 'ran ["a"]'), ("deny", "ran []")])
+async def test_a_paused_run_is_woken_by_our_webhook(
+    start: Any, server_url: str, namespace: str, action: str, ran: str
+) -> None:
+    """The published receiver is provisioned and verified; the decision wakes the run, which runs
+    its tool once, or reads that it was denied; the same notice again wakes nothing."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    receivers = ProtocolReceivers(
+        SystemClock(), hosts=(f"localhost:{port}",), production=False, resolve=_at_home
+    )
+    async with replica(server_url, namespace, registered=True, receivers=receivers) as one:
+        credentials = RedisCredentials(one.store, SystemClock())
+        admin = await credentials.add_approver("ops", admin=True)
+        ann = await credentials.add_approver("ann")
+        telling = asyncio.create_task(notices_of(one.core, one.store, receivers).run())
+        program = start(WOKEN, GATEWAY_URL=one.url, GATEWAY_TOKEN=admin.token, PORT=str(port))
+        while not (waiting := (await one.core.requests.page(Query())).items):
+            assert not program.done(), program.result()
+            await moment()
+        body = {"revision": 1, "action": action}
+        path = f"/v1/requests/{waiting[0].id}/decide"
+        assert (await one.call("POST", path, body, token=ann.token)).status == 200
+        code, said = await program
+        await cancel_and_wait(telling)
+    assert code == 0, said
+    assert ran in said
+    assert "paused [] 1" in said
+    assert "again 204 2" in said, "one verification, one notice"
+
+
+async def _at_home(host: str, port: int) -> list[str]:
+    return ["127.0.0.1"]
 
 
 @PROGRAMS

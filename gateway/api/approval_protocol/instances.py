@@ -2,27 +2,44 @@
 
 The credential is derived from the instance's id, so a repeated call returns it again and nothing
 keeps it. Deleting an instance revokes the agent, and leaves a mark so that no call restores it.
+Whatever changes an instance is written over what was read, or not at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import Protocol
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from aiohttp import web
 
 from gateway.api.approval_protocol.messages import idempotency_key
+from gateway.api.approval_protocol.receivers import (
+    UNCHANGED,
+    CheckAddress,
+    Update,
+    VerifyReceiver,
+    receiver_of,
+    told_of,
+    verify_receiver,
+)
 from gateway.api.approval_protocol.refusals import ProtocolRefusal
 from gateway.api.call import ApiCall, reply
+from gateway.domain.clock import Clock
+from gateway.domain.protocol_instances import Instance, ReceiverAddress, TooManyRegistrations
 from gateway.errors import InvalidRequest, NotFound, Unauthorized
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, Wire, build, plain
 
 _LONGEST_NAME = 128
-_CONFLICT, _BAD_REQUEST = 409, 400
+_CONFLICT = 409
 _CREATED, _OK, _NO_CONTENT = 201, 200, 204
+_UPDATES_KEPT_MS = 8 * 24 * 3600 * 1000
+_MOST_UPDATES = 500
+_SOON = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,24 +47,7 @@ class Provision(Wire):
     """What a new instance is called, and where it hears of decisions."""
 
     instance_name: str | None = None
-    delivery: JsonObject | None = None
-
-    def __post_init__(self) -> None:
-        if self.instance_name is not None and not 0 < len(self.instance_name) <= _LONGEST_NAME:
-            raise InvalidRequest(f"instance_name has 1 to {_LONGEST_NAME} characters")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instance(Wire):
-    """One instance, as it is kept. `agent` is the agent that it is here, `made_by` the admin whose
-    token made it; `submitted` is the digest of what was asked for."""
-
-    id: str
-    name: str
-    agent: str
-    made_by: str
-    submitted: str
-    deleted: bool = False
+    delivery: JsonObject | None = field(default=None, repr=False)
 
 
 class Instances(Protocol):
@@ -56,8 +56,20 @@ class Instances(Protocol):
     async def load(self, instance_id: str) -> JsonObject | None:
         """Return what is kept of an instance, also of one that was deleted."""
 
-    async def save(self, instance_id: str, row: JsonObject, *, new: bool) -> None:
-        """Keep an instance; with `new`, only if none is there."""
+    async def save(self, instance_id: str, row: JsonObject, before: JsonObject | None) -> bool:
+        """Keep an instance if what is kept of it is `before`; return whether it was."""
+
+    async def last_event(self) -> str:
+        """Return the id of the last event there is."""
+
+    async def claim(self, instance_id: str) -> bool:
+        """Be the one that verifies a receiver of an instance; False while another is."""
+
+    async def release(self, instance_id: str) -> None:
+        """Let others verify a receiver of an instance."""
+
+    async def spend(self, account: str) -> float:
+        """Spend one registration of an account or a host; return the seconds to wait first."""
 
     async def add_agent(self, instance_id: str, agent: str) -> str:
         """Make the agent of an instance unless it is there; return its token."""
@@ -66,18 +78,30 @@ class Instances(Protocol):
         """Revoke the agent of an instance, if it is there."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """How the address of a receiver is checked, and how a receiver is."""
+
+    check: CheckAddress
+    verify: VerifyReceiver
+
+
 class Provisioning:
     """Answers the calls about instances."""
 
     def __init__(
         self,
         instances: Instances,
+        clock: Clock,
+        registration: Registration,
         *,
         is_admin: Callable[[str], Awaitable[bool]],
         dismiss: Callable[[str], Awaitable[object]],
     ) -> None:
         """`dismiss` cancels what a removed agent waits for."""
         self._instances = instances
+        self._clock = clock
+        self._registration = registration
         self._is_admin = is_admin
         self._dismiss = dismiss
 
@@ -85,47 +109,133 @@ class Provisioning:
         """Make an instance, or find the one that was made with the same key."""
         await self._check_admin(call)
         body: Provision = call.body
-        if body.delivery is not None:
-            words = "this gateway sends the protocol no webhooks: leave delivery out"
-            raise ProtocolRefusal(_BAD_REQUEST, "unsupported_delivery_type", words)
         key = idempotency_key(call.request)
         instance_id = sha256_hex(canonical(["instance", call.caller.name, key]))[:32]
         wanted = Instance(
             id=instance_id,
-            name=body.instance_name or f"instance-{instance_id[:8]}",
+            name=_name(body.instance_name) or f"instance-{instance_id[:8]}",
             agent=f"aap-{instance_id[:16]}",
             made_by=call.caller.name,
             submitted=sha256_hex(canonical(plain(body))),
         )
         known = await self._load(instance_id)
         if known is None:
-            await self._instances.save(instance_id, plain(wanted), new=True)
+            known = await self._add(wanted, body.delivery)
+            new = known is None
+        else:
+            new = False
         kept = known or await self._load(instance_id) or wanted
         if kept.submitted != wanted.submitted:
-            raise ProtocolRefusal(
-                _CONFLICT, "idempotency_conflict", "the key was used for another instance"
-            )
+            raise _conflict("the key was used for another instance")
         token = "" if kept.deleted else await self._instances.add_agent(kept.id, kept.agent)
         now = await self._load(instance_id)
         if now is None or now.deleted:  # perhaps meanwhile: then its agent must not stay
             await self._remove(kept)
             raise ProtocolRefusal(_CONFLICT, "instance_deleted", "the instance was deleted")
-        told = {"instance": _told(kept), "credential": {"token": token}}
-        return reply(told, _CREATED if known is None else _OK)
+        told = {"instance": told_of(now), "credential": {"token": token}}
+        return reply(told, _CREATED if new else _OK)
 
     async def look(self, call: ApiCall) -> web.Response:
         """Return an instance."""
-        return reply(_told(await self._find(call)))
+        return reply(told_of(await self._find(call)))
+
+    async def update(self, call: ApiCall) -> web.Response:
+        """Change an instance's name or receiver, all of it or nothing; a repeated call is answered
+        as the first, and changes nothing."""
+        instance = await self._find(call)
+        body: Update = call.body
+        name = _name(body.instance_name)
+        if name is None and body.delivery is UNCHANGED:
+            raise InvalidRequest("say instance_name, delivery or both")
+        key = sha256_hex(idempotency_key(call.request).encode())
+        submitted = sha256_hex(
+            canonical(["update", name, body.delivery is UNCHANGED, body.delivery])
+        )
+        if (told := _answered(instance, key, submitted)) is not None:
+            return reply(told)
+        if body.delivery is UNCHANGED or body.delivery is None:
+            return reply(await self._commit(call, body, (key, submitted), None))
+        receiver = receiver_of(body.delivery, self._registration.check)
+        async with self._registering(instance, receiver):
+            now = await self._find(call)  # another call with this key may have been first
+            if (told := _answered(now, key, submitted)) is not None:
+                return reply(told)
+            await verify_receiver(receiver, instance.id, self._registration.verify)
+            return reply(await self._commit(call, body, (key, submitted), receiver))
 
     async def delete(self, call: ApiCall) -> web.Response:
         """Revoke an instance's credential and cancel what it waits for, also when asked again."""
         instance = await self._find(call, deleted=True)
-        if not instance.deleted:
-            # The mark first: nothing that happens meanwhile makes the agent anew.
-            gone = replace(instance, deleted=True)
-            await self._instances.save(instance.id, plain(gone), new=False)
+        while not instance.deleted:
+            # The mark first: nothing that happens meanwhile makes the agent anew, and nobody is
+            # told of what is cancelled.
+            gone = replace(instance, deleted=True, receiver=None)
+            if await self._instances.save(instance.id, plain(gone), plain(instance)):
+                break
+            instance = await self._find(call, deleted=True)
         await self._remove(instance)
         return web.Response(status=_NO_CONTENT)
+
+    async def _add(self, wanted: Instance, delivery: JsonObject | None) -> Instance | None:
+        """Keep a new instance, once its receiver is verified. Returns the one that was first."""
+        if delivery is None:
+            await self._instances.save(wanted.id, plain(wanted), None)
+            return None
+        receiver = receiver_of(delivery, self._registration.check)
+        async with self._registering(wanted, receiver):
+            if (known := await self._load(wanted.id)) is not None:
+                return known
+            await verify_receiver(receiver, wanted.id, self._registration.verify)
+            receiver = replace(receiver, since=await self._instances.last_event())
+            row = plain(replace(wanted, receiver=receiver))
+            await self._instances.save(wanted.id, row, None)
+        return None
+
+    async def _commit(
+        self, call: ApiCall, body: Update, made: tuple[str, str], receiver: ReceiverAddress | None
+    ) -> JsonObject:
+        """Write an update over what the instance is by now; return what the call is answered."""
+        key, submitted = made
+        while True:
+            last = await self._instances.last_event()
+            before = await self._find(call)
+            if (told := _answered(before, key, submitted)) is not None:
+                return told
+            after = replace(before, name=_name(body.instance_name) or before.name)
+            if receiver is not None:
+                since = before.receiver.since if before.receiver else last
+                after = replace(after, receiver=replace(receiver, since=since))
+            elif body.delivery is None:
+                after = replace(after, receiver=None)
+            now = self._clock.now_ms()
+            recent = {
+                one: row
+                for one, row in before.updates.items()
+                if now - row["at"] < _UPDATES_KEPT_MS
+            }
+            if len(recent) >= _MOST_UPDATES:
+                raise TooManyRegistrations("the instance was changed too often this week", 3600)
+            told = told_of(after)
+            row = {"submitted": submitted, "told": told, "at": now}
+            after = replace(after, updates={**recent, key: row})
+            if await self._instances.save(before.id, plain(after), plain(before)):
+                return told
+
+    @asynccontextmanager
+    async def _registering(
+        self, instance: Instance, receiver: ReceiverAddress
+    ) -> AsyncIterator[None]:
+        """Be the one that verifies a receiver of the instance, within what an admin and a host may
+        be registered. Raises TooManyRegistrations."""
+        if not await self._instances.claim(instance.id):
+            raise TooManyRegistrations("a receiver of this instance is being verified", _SOON)
+        try:
+            for account in (f"admin {instance.made_by}", f"host {urlsplit(receiver.url).netloc}"):
+                if wait := await self._instances.spend(account):
+                    raise TooManyRegistrations("too many receivers at once", int(wait) + 1)
+            yield
+        finally:
+            await self._instances.release(instance.id)
 
     async def _remove(self, instance: Instance) -> None:
         await self._instances.remove_agent(instance.agent)
@@ -151,5 +261,22 @@ class Provisioning:
         return found
 
 
-def _told(instance: Instance) -> JsonObject:
-    return {"id": str(UUID(instance.id)), "name": instance.name}
+def _name(given: str | None) -> str | None:
+    if given is not None and not 0 < len(given) <= _LONGEST_NAME:
+        raise InvalidRequest(f"instance_name has 1 to {_LONGEST_NAME} characters")
+    return given
+
+
+def _answered(instance: Instance, key: str, submitted: str) -> JsonObject | None:
+    """Return what an update with this key was answered, None when there was none."""
+    row = instance.updates.get(key)
+    if row is None:
+        return None
+    if row["submitted"] != submitted:
+        raise _conflict("the key was used for another update")
+    told: JsonObject = row["told"]
+    return told
+
+
+def _conflict(words: str) -> ProtocolRefusal:
+    return ProtocolRefusal(_CONFLICT, "idempotency_conflict", words)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
 from aiohttp import web
 
 from gateway.api.approval_protocol.refusals import ProtocolRefusal
+from gateway.domain.protocol_instances import format_time
 from gateway.domain.records import Record
 from gateway.errors import InvalidRequest
 from gateway.models import Status
@@ -21,7 +21,6 @@ _LONGEST_NOTE = 2000
 _LONGEST_KEY = 512
 _DURATION = re.compile(r"([1-9][0-9]{0,8})([smhd])")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +107,3 @@ def _why(record: Record) -> str:
     """Return who or what denied, so that no agent takes a rule for a person; "" for other ends."""
     assert record.decision is not None
     return record.decision.sentence() if record.status is Status.DENIED else ""
-
-
-def format_time(ms: int) -> str:
-    """Return a moment in UTC as the protocol writes it."""
-    moment = _EPOCH + timedelta(milliseconds=ms)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"

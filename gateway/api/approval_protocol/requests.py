@@ -18,7 +18,6 @@ from gateway.api.approval_protocol.messages import (
     LONGEST_WAIT_SECONDS,
     OutcomeReport,
     Submission,
-    format_time,
     idempotency_key,
     resource,
     seconds_of,
@@ -26,6 +25,7 @@ from gateway.api.approval_protocol.messages import (
 from gateway.api.approval_protocol.refusals import ProtocolRefusal
 from gateway.api.call import ApiCall, long_poll, reply
 from gateway.domain.clock import Clock
+from gateway.domain.protocol_instances import format_time
 from gateway.domain.records import Record
 from gateway.domain.tasks import check_wanted
 from gateway.errors import Conflict, InvalidRequest, NotFound, Used

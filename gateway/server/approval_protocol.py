@@ -1,0 +1,77 @@
+"""Puts the Agent Approval Protocol together: what answers its clients, and what tells instances
+that their requests ended."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gateway.api.approval_protocol.instances import Provisioning, Registration
+from gateway.api.approval_protocol.requests import ProtocolRequests
+from gateway.approvals.agent_removal import dismiss
+from gateway.approvals.core import Core
+from gateway.delivery.protocol_notices import ProtocolNotices, Rhythm
+from gateway.delivery.protocol_receivers import ProtocolReceivers
+from gateway.domain.clock import Clock, SystemClock
+from gateway.domain.records import Identity
+from gateway.server.settings import Settings
+from gateway.stores.approval_protocol import RedisInstances, RedisProtocolNotes
+from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
+from gateway.stores.protocol_notices import RedisNotices
+from gateway.stores.requests import RedisStore
+from gateway.wire.canonical_json import sha256_hex
+from gateway.wire.signatures import Signer
+
+_INSTANCES = b"tokens of the instances of the Agent Approval Protocol"
+
+
+def receivers_of(settings: Settings) -> ProtocolReceivers:
+    """Return what calls the receivers of instances."""
+    return ProtocolReceivers(
+        SystemClock(), hosts=settings.webhook_hosts, production=settings.production
+    )
+
+
+def protocol_of(
+    core: Core,
+    store: RedisStore,
+    credentials: RedisCredentials,
+    signer: Signer,
+    receivers: ProtocolReceivers,
+) -> tuple[ProtocolRequests, Provisioning]:
+    """Return what answers the clients of the Agent Approval Protocol."""
+
+    async def is_admin(name: str) -> bool:
+        return (await store.policy()).is_admin(Identity(platform="token", id=name))
+
+    secret = sha256_hex(signer.sign(_INSTANCES).encode()).encode()  # a signature nobody is given
+    return (
+        ProtocolRequests(RedisProtocolNotes(store), SystemClock()),
+        Provisioning(
+            RedisInstances(store, credentials, secret),
+            SystemClock(),
+            Registration(check=receivers.check, verify=receivers.verify),
+            is_admin=is_admin,
+            dismiss=partial(dismiss, core, store),
+        ),
+    )
+
+
+def notices_of(
+    core: Core,
+    store: RedisStore,
+    receivers: ProtocolReceivers,
+    *,
+    clock: Clock | None = None,
+    rhythm: Rhythm | None = None,
+) -> ProtocolNotices:
+    """Return what tells instances that their requests ended."""
+    return ProtocolNotices(
+        RedisNotices(store),
+        store,
+        core.feed,
+        receivers,
+        clock or SystemClock(),
+        core.tally,
+        store_errors=REDIS_ERRORS,
+        rhythm=rhythm,
+    )
