@@ -412,7 +412,7 @@ ELSEWHERE = {
         (
             "gateway install",
             "gateway install HOST [--profile relay] [--scope project] [--matcher REGEX] [--wait S] "
-            "[--agent NAME] [--defer] [--yes]",
+            "[--agent NAME] [--defer] [--http] [--yes]",
             "gateway install HOST --check",
             "gateway install HOST --undo [--yes]",
             *(
@@ -425,6 +425,9 @@ ELSEWHERE = {
     ),
     "gateway install claude-code --defer": (
         "hosts/test_claude_code.py::test_a_run_in_ci_ends_and_goes_on_when_it_was_answered"
+    ),
+    "gateway install claude-code --http": (
+        "hosts/test_install.py::test_by_http_the_check_makes_the_hosts_own_call"
     ),
     "gateway hook codex || exit 2": (
         "hosts/test_hook_process.py::test_an_approval_is_told_in_the_hosts_words"
