@@ -50,6 +50,7 @@ OUTCOMES = (
     Row(Status.DENIED, Reason.HOOK, HOOK, Denied, 1, "scanner; no person was asked"),
     Row(Status.DENIED, Reason.UNDELIVERABLE, SYSTEM, Denied, 1, "could not be shown"),
     Row(Status.DENIED, Reason.STOPPED, SYSTEM, Denied, 1, "kill switch"),
+    Row(Status.DENIED, Reason.WRONG_NUMBER, SYSTEM, Denied, 1, "wrong number"),
     Row(Status.DENIED, Reason.BREAKER, SYSTEM, Denied, 1, "denied unasked"),
     Row(Status.EXPIRED, Reason.TIMEOUT, SYSTEM, Expired, 3, "nobody answered in time"),
     Row(Status.CANCELLED, Reason.CANCELLED_BY_AGENT, SYSTEM, Cancelled, 4, "by the agent"),

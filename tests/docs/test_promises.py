@@ -182,6 +182,16 @@ def test_every_surface_of_every_row_has_a_test_or_a_reason() -> None:
     assert used == known
 
 
+def test_every_way_in_of_its_own_has_tests() -> None:
+    """Each row names tests that are there and run."""
+    _, _, own = read_page().partition("## Ways in of their own\n")
+    rows = re.findall(r"^\| [^|`]+ \| (`.+`) \|$", own, re.MULTILINE)
+    assert len(rows) == own.count("\n| ") - 1 > 0
+    for tests in rows:
+        for name in re.findall(r"`([^`]+)`", tests):
+            check(name)
+
+
 def test_every_feature_of_the_compatibility_page_has_a_test() -> None:
     """Each row of its tables, or says why not: a file alone would say nothing."""
     page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")

@@ -16,6 +16,8 @@ DOTTED = re.compile(r"(?<![\w./-])gateway(?:\.(?!json\b|lock\b)\w+)+")
 MODULE_PATH = re.compile(r"`(\w+/[\w/]+(?:\.\w+)?)`")
 PACKAGES = {path.name for path in (ROOT / "gateway").iterdir() if path.is_dir()}
 MAKE_TARGET = re.compile(r"(?:`|^)make ([a-z][a-z-]*)", re.MULTILINE)
+MOST_PICTURES = 30
+MOST_PICTURE_BYTES = 3_000_000
 
 
 def _documents() -> list[Path]:
@@ -104,3 +106,13 @@ def test_the_changelog_has_a_place_for_the_next_change() -> None:
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert headings[0] == "[Unreleased]"
     assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", name) for name in headings[1:])
+
+
+def test_pictures_are_few_and_all_of_them_are_shown() -> None:
+    """Thirty at most, 3 MB together; what no page shows is a build artefact."""
+    pictures = sorted((ROOT / "docs" / "images").iterdir())
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    assert len(pictures) <= MOST_PICTURES
+    assert sum(one.stat().st_size for one in pictures) <= MOST_PICTURE_BYTES
+    assert [one.name for one in pictures if f"images/{one.name}" not in text] == []

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -63,7 +64,9 @@ async def test_it_can_be_installed(box: Inbox, tab: Page) -> None:
 async def test_without_a_manifest_it_could_not(box: Inbox, tab: Page) -> None:
     """The browser does say so: the check above proves something."""
     await tab.evaluate("document.querySelector('link[rel=manifest]').remove()")
-    errors = (await tab.send("Page.getInstallabilityErrors"))["installabilityErrors"]
+    errors: list[Any] = []
+    while not errors:  # the browser notices a moment later
+        errors = (await tab.send("Page.getInstallabilityErrors"))["installabilityErrors"]
     assert [one["errorId"] for one in errors] == ["no-manifest"]
 
 

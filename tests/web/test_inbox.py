@@ -351,7 +351,8 @@ async def test_what_is_copied_is_what_is_shown(box: Inbox, browser: Browser, pag
     record = await box.ask(**{**COMMAND, "arguments": {"command": "ls\u200b -la"}})
     await see(page, record)
     await page.evaluate(f"window.focus(); {card(record)}.querySelector('.copy').click()")
-    await page.until("document.getElementById('announce').textContent.length")
+    # That a request came is announced there, too.
+    await page.until("/Copied|Marked/.test(document.getElementById('announce').textContent)")
     said = await page.evaluate("document.getElementById('announce').textContent")
     if said == "Copied.":
         assert await page.evaluate("navigator.clipboard.readText()") == "ls⟨U+200B⟩ -la"
