@@ -490,6 +490,15 @@ ELSEWHERE = {
     "gateway bridge dexto --url http://127.0.0.1:3000": (
         "hosts/test_dexto.py::test_remembering_is_the_gateways"
     ),
+    **dict.fromkeys(
+        (
+            "gateway bridge acp -- COMMAND",
+            "gateway bridge acp -- gemini --acp",
+            "gateway bridge codex-app-server -- COMMAND",
+            "gateway bridge codex-app-server -- codex app-server",
+        ),
+        "hosts/test_rpc_bridges.py::test_each_answer_is_told_in_the_protocols_words",
+    ),
     "gateway bridge opencode": (
         "hosts/test_bridges.py::test_a_bridge_names_the_host_that_does_not_answer"
     ),
