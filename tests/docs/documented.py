@@ -555,6 +555,7 @@ NOT_HERE = {
                 "ag2",
                 "agent-framework",
                 "claude-code",
+                "claude-sdk",
                 "codex",
                 "crewai",
                 "gemini",
