@@ -30,7 +30,7 @@ from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, NotFound, Unauthorized
 from gateway.models import ApprovalRequest, State, digest_of, id_of_call, new_id
 from gateway.wire.canonical_json import canonical
-from gateway.wire.codec import build
+from gateway.wire.codec import JsonObject, build
 from gateway.wire.identifiers import SESSION_NAME
 
 _NO_DIGEST = "0" * 64
@@ -51,16 +51,25 @@ async def prepare(call: ApiCall) -> web.Response:
     given = {"agent": call.caller.name, "id": new_id(), **call.body.request}
     if "digest" in given:
         raise InvalidRequest("a request that has its digest is submitted, not prepared")
+    request = await complete(given)
+    if request.agent != call.caller.name:
+        raise Unauthorized(f"this credential is {call.caller.name}'s")
+    told = canonical(request.arguments).decode()
+    return reply(Prepared(request=request, arguments=told))
+
+
+async def complete(given: JsonObject) -> ApprovalRequest:
+    """Return the request with its digest, and with the id of its call where that has one.
+
+    Raises InvalidRequest.
+    """
     raw = canonical({**given, "digest": _NO_DIGEST})
     draft = await parse_off_loop(partial(parse_message, ApprovalRequest), raw)
-    if draft.agent != call.caller.name:
-        raise Unauthorized(f"this credential is {call.caller.name}'s")
     request = replace(draft, digest=digest_of(draft))
     if request.call_id is not None:
         request = replace(request, id=id_of_call(request))
     check_request(request)
-    told = canonical(request.arguments).decode()
-    return reply(Prepared(request=request, arguments=told))
+    return request
 
 
 @operation("verbs.cancel", {200: State}, 404, body=Cancel)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from gateway.api.call import (
     read_body,
     read_query,
 )
+from gateway.api.host_hooks import HostHook, hook_routes
 from gateway.api.metrics import AdapterProblems, Measure, Metrics, Outboxes, no_outboxes
 from gateway.api.middleware import (
     Handler,
@@ -65,8 +66,8 @@ class Site:
 
     `pages` are the web pages of adapters, served beside the API under the same guards; `closing`
     ends what they keep open. `protocol` answers the clients of the Agent Approval Protocol.
-    `intercept` passes agents' messages through policy hooks. The metrics
-    read `measure`, `outboxes` and `adapters`.
+    `intercept` passes agents' messages through policy hooks; `host_hooks` are agents' hosts that
+    call their hook by HTTP. The metrics read `measure`, `outboxes` and `adapters`.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -76,6 +77,7 @@ class Site:
     closing: tuple[Callable[[], None], ...] = ()
     protocol: tuple[ProtocolRequests, Provisioning] | None = None
     intercept: Intercept = _without_hooks
+    host_hooks: Mapping[str, HostHook] = field(default_factory=dict)
     measure: Measure | None = None
     outboxes: Outboxes = no_outboxes
     adapters: AdapterProblems = dict
@@ -134,6 +136,7 @@ def build_api(
         app.router.add_route(one.method, path, _serve(one, services))
     if site.protocol is not None:
         app.add_routes(protocol_routes(services, *site.protocol, store_errors=store_errors))
+    app.add_routes(hook_routes(services, site.host_hooks, store_errors=store_errors))
     app.add_routes(site.pages)
     app.on_response_prepare.append(security_headers(site.secure))
     app.on_response_prepare.append(count_responses(metrics))

@@ -224,15 +224,19 @@ async def masked_reply(value: Any, status: int = 200) -> web.Response:
 
 
 async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
-    """Return the body as a `cls`; an empty one, or none at all, counts as an empty object.
+    """Return the body as a `cls`. Raises as `read_json` does, and InvalidRequest."""
+    return await parse_off_loop(partial(parse_message, cls), await read_json(request, limits))
 
-    Raises TooLarge (before reading where the length is told), TooSlow, WrongMediaType and
-    InvalidRequest.
+
+async def read_json(request: web.Request, limits: Limits) -> bytes:
+    """Return the body; an empty one, or none at all, counts as an empty object.
+
+    Raises TooLarge (before reading where the length is told), TooSlow and WrongMediaType.
     """
     if (request.content_length or 0) > limits.body_bytes:
         raise TooLarge(f"the body is larger than {limits.body_bytes} bytes")
     if not request.can_read_body:
-        return parse_message(cls, b"{}")
+        return b"{}"
     if request.headers.get("Content-Encoding") or _media_type(request) != "application/json":
         raise WrongMediaType("send the body as Content-Type: application/json, not compressed")
     most, seconds = limits.body_bytes, limits.body_seconds
@@ -242,7 +246,7 @@ async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
         raise TooLarge(f"the body is larger than {most} bytes") from None
     except BodyTooSlow:
         raise TooSlow(f"the body took longer than {seconds:g} s") from None
-    return await parse_off_loop(partial(parse_message, cls), raw or b"{}")
+    return raw or b"{}"
 
 
 def read_query(cls: type[T], query: Mapping[str, str]) -> T:

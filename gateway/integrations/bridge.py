@@ -5,9 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from gateway.integrations import dexto, gptme_server, opencode
+from gateway.integrations import acp, codex_app_server, dexto, gptme_server, opencode
 
-_BRIDGES = {"dexto": dexto.main, "gptme-server": gptme_server.main, "opencode": opencode.main}
+_BRIDGES = {
+    "acp": acp.main,
+    "codex-app-server": codex_app_server.main,
+    "dexto": dexto.main,
+    "gptme-server": gptme_server.main,
+    "opencode": opencode.main,
+}
 
 
 def main(argv: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from gateway.client.http_connection import HttpConnection
 from gateway.errors import GatewayError
 from gateway.integrations.claude_code import PRE
 from gateway.integrations.codex_trust import read_trust
-from gateway.integrations.host_plans import Entry, Plan
+from gateway.integrations.host_plans import HOOK_PATH, TOKEN_NAME, Entry, Plan
 from gateway.integrations.host_settings import Values
 from gateway.wire.local_discovery import (
     FILE_NAME,
@@ -35,7 +35,7 @@ _DENIED = "denied by `gateway install --check`"
 _SECONDS = 30.0
 _PROGRAMS = {"claude-code": "claude", "codex": "codex", "gemini": "gemini", "opencode": "opencode"}
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
-_TIMEOUT = re.compile(r"--timeout (\d+)")
+_TIMEOUT = re.compile(r"(?:--timeout |[?&]timeout=)(\d+)")
 
 
 def check_all(plan: Plan, values: Values, agent: str | None) -> int:
@@ -86,9 +86,16 @@ def _find_problems_of(plan: Plan, entry: Entry) -> Iterator[str]:
             f"{entry.event}: a failure of the hook would not block: "
             f"write it anew with `gateway install {plan.host}`"
         )
+    if _is_address(entry):
+        return
     program = shlex.split(entry.command)[0]
     if shutil.which(program) is None:
         yield f"{entry.event}: {program} is not found, so the hook cannot start"
+
+
+def _is_address(entry: Entry) -> bool:
+    """Whether the host calls the gateway itself, and starts no process."""
+    return entry.command.startswith(("http://", "https://"))
 
 
 def _is_gate(entry: Entry) -> bool:
@@ -138,6 +145,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def prove(plan: Plan, entry: Entry, agent: str | None) -> tuple[bool, str]:
     """Run the hook with a harmless call, deny it, and return whether it was held and blocked."""
+    if _is_address(entry):
+        return _prove_address(plan, entry)
     try:
         found = config.load(agent or os.environ.get("GATEWAY_AGENT") or plan.host)
     except GatewayError as error:
@@ -152,7 +161,9 @@ def prove(plan: Plan, entry: Entry, agent: str | None) -> tuple[bool, str]:
         start_new_session=True,
     )
     held: list[str] = []
-    denying = threading.Thread(target=_deny, args=(found, marker, process, held))
+    denying = threading.Thread(
+        target=_deny, args=(found, marker, lambda: process.poll() is not None, held)
+    )
     denying.start()
     try:
         out, err = process.communicate(json.dumps(_call(plan, entry, marker)), timeout=_SECONDS)
@@ -170,6 +181,34 @@ def prove(plan: Plan, entry: Entry, agent: str | None) -> tuple[bool, str]:
     if _is_refusal(plan, entry, process.returncode, out):
         return True, f"a harmless call was held, {held[0]}, and blocked"
     return False, f"the call was denied, and the hook did not block: {process.returncode} {out}"
+
+
+def _prove_address(plan: Plan, entry: Entry) -> tuple[bool, str]:
+    """As `prove`, by the call that the host makes: with the token that the environment has."""
+    token, marker = os.environ.get(TOKEN_NAME), os.urandom(8).hex()
+    if not token:
+        return False, f"{TOKEN_NAME} is not set here: {plan.host} would send no token"
+    base, _, query = entry.command.partition("?")
+    url, path = base.removesuffix(HOOK_PATH), HOOK_PATH + (f"?{query}" if query else "")
+    found = config.AgentConfig(agent=plan.host, url=url, token=token)
+    held: list[str] = []
+    over = threading.Event()
+    denying = threading.Thread(target=_deny, args=(found, marker, over.is_set, held))
+    denying.start()
+    try:
+        with HttpConnection(url, token) as gateway:
+            body = _call(plan, entry, marker)
+            told = json.dumps(gateway.call("POST", path, body, timeout=_SECONDS))
+    except GatewayError as error:
+        return False, f"the gateway cannot be asked: {error}"
+    finally:
+        over.set()
+        denying.join()
+    blocked = '"allow"' not in told and (entry.event != PRE or '"deny"' in told)
+    if held and blocked:
+        return True, f"a harmless call was held, {held[0]}, and blocked"
+    how = "denied, and the hook did not block" if held else "not held"
+    return False, f"the call was {how}: {told}"
 
 
 def _call(plan: Plan, entry: Entry, marker: str) -> dict[str, Any]:
@@ -197,13 +236,13 @@ def _is_refusal(plan: Plan, entry: Entry, code: int, out: str) -> bool:
 
 
 def _deny(
-    found: config.AgentConfig, marker: str, process: subprocess.Popen[str], held: list[str]
+    found: config.AgentConfig, marker: str, is_over: Callable[[], bool], held: list[str]
 ) -> None:
     """Wait until the call is asked about, and deny it: as this machine's owner where that is
     possible, otherwise by withdrawing it."""
     session = f"gateway-check-{marker}"
     with suppress(GatewayError), HttpConnection(found.url or "", found.token or "") as gateway:
-        while process.poll() is None:
+        while not is_over():
             listed = gateway.call("GET", "/v1/requests?limit=200")
             for one in listed.get("items", ()):
                 request = one.get("request", {})

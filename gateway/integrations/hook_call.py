@@ -59,6 +59,24 @@ class HookCall:
         """The same for the same tool with the same arguments."""
         return sha256_hex(canonical([self.tool, self.arguments]))[:_KEY_CHARS]
 
+    def fields(self, framework: str) -> dict[str, Any]:
+        """Return the members of the request that asks about it, but its id and whose it is."""
+        origin = {
+            "framework": framework,
+            "tool_call_id": self.call_id,
+            "parent_agent": self.agent_type,
+        }
+        more = {"turn": self.turn, "questions": self.questions}
+        return {
+            "tool": self.tool,
+            "arguments": self.arguments,
+            "kind": self.kind,
+            "session": self.session,
+            "origin": {name: said for name, said in origin.items() if said},
+            "allowed": self.allowed,
+            **{name: said for name, said in more.items() if said},
+        }
+
     def ask(self, questions: list[dict[str, Any]]) -> None:
         """Make it a question. Raises InvalidRequest for more than a card carries."""
         if not 0 < len(questions) <= _MOST_QUESTIONS:

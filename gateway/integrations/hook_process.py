@@ -265,26 +265,14 @@ class _HookRequest(OneRequest):
             questions=call.questions,
         )
         call_id = call.call_id or self._number()
-        origin = {
-            "framework": self._host,
-            "tool_call_id": call.call_id,
-            "parent_agent": call.agent_type,
-        }
-        more = {"turn": call.turn, "questions": call.questions}
         request = {
             "id": call_request_id(agent, call.session, call_id, "", digest),
+            **call.fields(self._host),
             "agent": agent,
-            "tool": call.tool,
-            "arguments": call.arguments,
             "digest": digest,
-            "kind": call.kind,
-            "session": call.session,
             "context": context,
-            "origin": {name: said for name, said in origin.items() if said},
-            "allowed": call.allowed,
             "timeout": self._named,
             "call_id": call_id,
-            **{name: said for name, said in more.items() if said},
         }
         if self._occurrence is not None:
             self._occurrence.note(str(request["id"]))

@@ -19,6 +19,7 @@ from gateway.integrations.host_settings import Values
 MARGIN = 60
 """Seconds by which the host's limit is longer than ours."""
 
+HOOK_PATH, TOKEN_NAME = "/v1/hooks/claude-code", "GATEWAY_TOKEN"
 ENFORCE, RELAY = "enforce", "relay"
 _OURS = r"(?:^|[\s/'\"])(?:gateway|gateway\.cli|gateway\.integrations)['\"]? hook {host}(?:\s|$)"
 OR_BLOCK = "|| { echo 'the approval hook failed' >&2; exit 2; }"  # without words Gemini CLI runs it
@@ -38,11 +39,14 @@ class Wish:
     matcher: str | None = None
     agent: str | None = None
     defer: bool = False
+    url: str | None = None
+    """The gateway that the host calls itself, where it is to start no process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One hook of ours as it stands in a host's settings: `timeout` is the host's, in seconds."""
+    """One hook of ours as it stands in a host's settings: `timeout` is the host's, in seconds.
+    `command` is an address where the host calls the gateway itself."""
 
     event: str
     command: str
@@ -115,15 +119,19 @@ class Grouped(Plan):
     def wanted(self, wish: Wish) -> Iterator[tuple[str, str, Values]]:
         """Yield event, matcher and hook of each entry."""
         limit = (wish.wait + MARGIN) * self.per_second
-        gate = {"type": "command", "command": self.gate(wish), "timeout": limit, **self.extra}
         if wish.profile == ENFORCE:
+            gate = {**self.start(wish, self.gate(wish), wish.wait), "timeout": limit, **self.extra}
             yield self.gate_event, wish.matcher or self.matcher, gate
             return
-        asked = self.command(wish, "--timeout", str(wish.wait))
-        yield REQUEST, wish.matcher or "*", {"type": "command", "command": asked, "timeout": limit}
-        closing = {"type": "command", "command": self.command(wish), "timeout": 10}
+        asked = self.start(wish, self.command(wish, "--timeout", str(wish.wait)), wish.wait)
+        yield REQUEST, wish.matcher or "*", {**asked, "timeout": limit}
+        closing = {**self.start(wish, self.command(wish), None), "timeout": 10}
         for event in self.closing:
             yield event, wish.matcher or "*" if event in AFTER_CALL else "", closing
+
+    def start(self, wish: Wish, command: str, wait: int | None) -> Values:
+        """Return what the host is to start, or to call; `wait` is how long people have."""
+        return {"type": "command", "command": command}
 
     closing: tuple[str, ...] = ()
 
@@ -163,7 +171,13 @@ class Grouped(Plan):
         return {**group, "hooks": left} if left else None
 
     def _is_our_hook(self, hook: Any) -> bool:
-        return isinstance(hook, dict) and self.is_ours(hook.get("command"))
+        return isinstance(hook, dict) and (
+            self.is_ours(hook.get("command")) or self.is_our_address(hook.get("url"))
+        )
+
+    def is_our_address(self, url: Any) -> bool:
+        """Whether an address is a hook that we wrote."""
+        return False
 
     def entries(self, values: Values) -> Iterator[Entry]:
         """Yield our hooks."""
@@ -176,7 +190,7 @@ class Grouped(Plan):
                         limit = hook.get("timeout")
                         yield Entry(
                             event=event,
-                            command=hook["command"],
+                            command=hook.get("url") or hook["command"],
                             timeout=limit / self.per_second if _is_number(limit) else None,
                             blocks=self.blocks(hook),
                             matcher=str(group.get("matcher", "")),
@@ -214,7 +228,23 @@ class ClaudeCodePlan(Grouped):
 
     def blocks(self, hook: Values) -> bool:
         """Whether a failure of the hook itself blocks the tool."""
-        return super().blocks(hook) and hook.get("onFailure") == "block"
+        safe = hook.get("type") == "http" or super().blocks(hook)
+        return safe and hook.get("onFailure") == "block"
+
+    def start(self, wish: Wish, command: str, wait: int | None) -> Values:
+        """Return what Claude Code is to start, or to call with the token of its environment."""
+        if wish.url is None:
+            return super().start(wish, command, wait)
+        return {
+            "type": "http",
+            "url": f"{wish.url}{HOOK_PATH}{'' if wait is None else f'?timeout={wait}'}",
+            "headers": {"Authorization": f"Bearer ${TOKEN_NAME}"},
+            "allowedEnvVars": [TOKEN_NAME],
+        }
+
+    def is_our_address(self, url: Any) -> bool:
+        """Whether an address is a hook that we wrote."""
+        return isinstance(url, str) and url.partition("?")[0].endswith(HOOK_PATH)
 
 
 class CodexPlan(Grouped):

@@ -46,6 +46,10 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     add("--wait", type=_seconds, default=840, metavar="SECONDS", help="how long people have")
     add("--agent", metavar="NAME", help="ask as this agent (default: the host's name)")
     add("--defer", action="store_true", help="Claude Code: end the run with the call (for CI)")
+    http = (
+        "Claude Code: it calls the gateway itself and starts no process; its token is that of the "
+    )
+    add("--http", action="store_true", help=f"{http}variable GATEWAY_TOKEN where it runs")
     add("--yes", action="store_true", help="write without asking")
     add("--undo", action="store_true", help="take it out again")
     add("--check", action="store_true", help="prove that the hook gates, or say why it does not")
@@ -71,6 +75,8 @@ def _run(options: argparse.Namespace) -> int:
         raise InvalidRequest(f"{plan.host} has no profile {options.profile}")
     if options.defer and plan.host != "claude-code":
         raise InvalidRequest("--defer is Claude Code's alone")
+    if options.http and (plan.host != "claude-code" or options.defer):
+        raise InvalidRequest("--http is Claude Code's alone, and never with --defer")
     wish = Wish(
         program=find_program(portable=scope == "project"),
         profile=options.profile,
@@ -78,6 +84,7 @@ def _run(options: argparse.Namespace) -> int:
         matcher=options.matcher,
         agent=options.agent,
         defer=options.defer,
+        url=_find_gateway(options.agent or plan.host) if options.http else None,
     )
     after = file.change(lambda values: plan.add(values, wish))
     untouched = not any(plan.entries(file.values))
@@ -88,11 +95,22 @@ def _run(options: argparse.Namespace) -> int:
     else:
         file.write(after, untouched=untouched)
         _say(f"written: {file.path}")
-    _say_credential(plan, options.agent)
+    if options.http:
+        _say(f"Set GATEWAY_TOKEN where {plan.host} runs: it sends that, and asks as its agent")
+    else:
+        _say_credential(plan, options.agent)
     if plan.after:
         _say(plan.after)
     _say(f"Then see that it gates: gateway install {plan.host} --check")
     return 0
+
+
+def _find_gateway(agent: str) -> str:
+    """Return the address of the gateway. Raises InvalidRequest where none is known."""
+    url = os.environ.get("GATEWAY_URL") or config.load(agent, check=False).url
+    if not url:
+        raise InvalidRequest("which gateway? set GATEWAY_URL")
+    return url.rstrip("/")
 
 
 def _undo(plan: Plan, file: SettingsFile, *, yes: bool) -> int:

@@ -24,6 +24,7 @@ from gateway.domain.clock import SystemClock
 from gateway.domain.figures import Tally
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.errors import Conflict, GatewayError, InvalidRequest
+from gateway.integrations.hook_http import HTTP_HOOKS
 from gateway.policy.hooks.host import HookHost, host_hooks
 from gateway.ports import (
     Adapter,
@@ -125,6 +126,7 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
             site_of(settings, adapters, desks, backend.logins),
             intercept=hooks.review_message,
             protocol=protocol,
+            host_hooks=HTTP_HOOKS,
         )
         app = build_api(
             core=core,

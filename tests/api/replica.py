@@ -23,6 +23,7 @@ from gateway.domain.health import Readiness
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Person
 from gateway.errors import Unauthorized
+from gateway.integrations.hook_http import HTTP_HOOKS
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy.chain import ModeDecider
 from gateway.ports import Credential
@@ -254,6 +255,7 @@ async def replica(
                 secure=secure,
                 pages=tuple(pages),
                 protocol=protocol_of(core, store, registry, Signer(SEED), called),
+                host_hooks=HTTP_HOOKS,
                 measure=partial(measure_store, store),
             ),
             enrolment=Enrolment(secret=ENROL_SECRET, enroll=enroll_anyone) if enrolment else None,

@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.api.approval_protocol.routes import BASE
+from gateway.api.host_hooks import BASE as HOOKS
 from gateway.api.openapi import document_of, encode
 from gateway.api.routes_and_access import ROUTES, routes
 from gateway.api.schema_names import SCHEMA_NAMES
@@ -140,7 +141,7 @@ async def test_the_document_and_the_routes_are_the_same(
     server_url: str, namespace: str, enrolment: bool
 ) -> None:
     """Each served route is documented, and each documented one is served; but for those of the
-    Agent Approval Protocol, whose document is the protocol's own."""
+    Agent Approval Protocol and of hosts' hooks, whose documents are their own."""
     async with replica(server_url, namespace, enrolment=enrolment) as gate:
         document = (await gate.call("GET", "/v1/openapi.json", token=None)).json
         documented = {
@@ -149,7 +150,8 @@ async def test_the_document_and_the_routes_are_the_same(
             for method in methods
         }
         served = await served_routes(gate)
-        assert documented == {one for one in served if not one[1].startswith(f"{BASE}/")}
+        others = (f"{BASE}/", f"{HOOKS}/")
+        assert documented == {one for one in served if not one[1].startswith(others)}
         assert len(served) > len(documented)
         assert ("/v1/enroll" in document["paths"]) is enrolment
 

@@ -34,6 +34,8 @@ _HELPED = (
     "install",
     "bridge dexto",
     "bridge gptme-server",
+    "bridge acp",
+    "bridge codex-app-server",
     "bridge opencode",
     "convert saiki",
     "manifest slack",

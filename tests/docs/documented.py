@@ -412,7 +412,7 @@ ELSEWHERE = {
         (
             "gateway install",
             "gateway install HOST [--profile relay] [--scope project] [--matcher REGEX] [--wait S] "
-            "[--agent NAME] [--defer] [--yes]",
+            "[--agent NAME] [--defer] [--http] [--yes]",
             "gateway install HOST --check",
             "gateway install HOST --undo [--yes]",
             *(
@@ -425,6 +425,9 @@ ELSEWHERE = {
     ),
     "gateway install claude-code --defer": (
         "hosts/test_claude_code.py::test_a_run_in_ci_ends_and_goes_on_when_it_was_answered"
+    ),
+    "gateway install claude-code --http": (
+        "hosts/test_install.py::test_by_http_the_check_makes_the_hosts_own_call"
     ),
     "gateway hook codex || exit 2": (
         "hosts/test_hook_process.py::test_an_approval_is_told_in_the_hosts_words"
@@ -487,6 +490,15 @@ ELSEWHERE = {
     "gateway bridge dexto --url http://127.0.0.1:3000": (
         "hosts/test_dexto.py::test_remembering_is_the_gateways"
     ),
+    **dict.fromkeys(
+        (
+            "gateway bridge acp -- COMMAND",
+            "gateway bridge acp -- gemini --acp",
+            "gateway bridge codex-app-server -- COMMAND",
+            "gateway bridge codex-app-server -- codex app-server",
+        ),
+        "hosts/test_rpc_bridges.py::test_each_answer_is_told_in_the_protocols_words",
+    ),
     "gateway bridge opencode": (
         "hosts/test_bridges.py::test_a_bridge_names_the_host_that_does_not_answer"
     ),
@@ -543,6 +555,7 @@ NOT_HERE = {
                 "ag2",
                 "agent-framework",
                 "claude-code",
+                "claude-sdk",
                 "codex",
                 "crewai",
                 "gemini",

@@ -242,6 +242,79 @@ async def test_what_install_writes_gates_and_what_undo_leaves_does_not(
     assert (claude.work / "made").exists()
 
 
+def address(gate: Replica, query: str = "?timeout=50") -> dict[str, Any]:
+    """Return the hook by HTTP as settings have it."""
+    return {
+        "type": "http",
+        "url": f"{gate.url}/v1/hooks/claude-code{query}",
+        "headers": {"Authorization": "Bearer $GATEWAY_TOKEN"},
+        "allowedEnvVars": ["GATEWAY_TOKEN"],
+        "timeout": 60,
+        "onFailure": "block",
+    }
+
+
+async def test_by_http_each_answer_is_what_happens(
+    claude: Claude, gate: Replica, answer: Answer
+) -> None:
+    """Approve, edit, deny with words: no process of ours is started."""
+    claude.settings(PreToolUse=address(gate))
+    edited = {"command": "touch other", "description": "make a file"}
+    calls = [Use("Bash", TOUCH.arguments, f"toolu_{number}") for number in range(3)]
+    async with coding_model(*calls) as model:
+        _, record, *_ = await claude_run(
+            claude.start(model, SKIP),
+            answer("deny", message="not on a Friday"),
+            answer("edit", arguments=edited),
+            answer(),
+        )
+        assert "not on a Friday" in model.heard
+    assert sorted(one.name for one in claude.work.iterdir()) == ["made", "other"]
+    assert record.request.call_id == "toolu_0"
+
+
+@pytest.mark.parametrize("wrong", ["token", "none", "query", "down"])
+async def test_by_http_what_goes_wrong_runs_nothing(
+    claude: Claude, gate: Replica, wrong: str
+) -> None:
+    """A token nobody knows, none, settings that make no sense, and no gateway at all."""
+    hook = address(gate, "?timeout=soon" if wrong == "query" else "?timeout=50")
+    if wrong == "down":
+        hook["url"] = "http://127.0.0.1:9/v1/hooks/claude-code"
+    else:
+        del hook["onFailure"]  # the gateway's own answer is enough
+    claude.settings(PreToolUse=hook)
+    token = {"token": "agw_agent1_wrongwrongwrong", "none": ""}.get(wrong)
+    more = {} if token is None else {"GATEWAY_TOKEN": token}
+    async with coding_model(TOUCH) as model:
+        await claude_run(claude.start(model, SKIP, **more))
+        assert wrong == "down" or "nobody was asked" in model.heard
+    assert not (claude.work / "made").exists()
+
+
+async def test_by_http_what_install_writes_gates(claude: Claude, answer: Answer) -> None:
+    """In a scratch home, and back."""
+    async with coding_model() as model:
+        env = claude.environment(model)
+
+    async def install(*words: str) -> tuple[int, str]:
+        program = (sys.executable, "-m", "gateway.integrations", "install", "claude-code")
+        return await run(*program, *words, env=env, cwd=claude.work)
+
+    claude.settings()
+    before = claude.settings_file.read_text()
+    code, said = await install("--http", "--yes")
+    assert code == 0, said
+    code, said = await install("--check")
+    assert code == 0, said
+    async with coding_model(TOUCH) as model:
+        await claude_run(claude.start(model, SKIP), answer("deny", message="not on a Friday"))
+        assert "not on a Friday" in model.heard
+    assert not (claude.work / "made").exists()
+    assert (await install("--undo", "--yes"))[0] == 0
+    assert claude.settings_file.read_text() == before
+
+
 class Screen:
     """Claude Code at a terminal of its own, and what a person does there."""
 
@@ -325,6 +398,30 @@ async def test_relay_the_card_is_answered_first(relayed: Claude, answer: Answer)
     """Nobody touches the terminal, which asks as well."""
     async with coding_model(TOUCH) as model, at_a_terminal(relayed, model) as screen:
         await screen.shows("want to proceed")
+        await answer()
+        await until_told(model, 2)
+    assert (relayed.work / "made").exists()
+
+
+async def test_relay_by_http_closes_the_card_too(relayed: Claude, gate: Replica) -> None:
+    """The terminal was answered first."""
+    after = dict.fromkeys((*AFTER_CALL, *AFTER_TURN), address(gate, ""))
+    relayed.settings(PermissionRequest=address(gate), **after)
+    async with coding_model(TOUCH) as model, at_a_terminal(relayed, model) as screen:
+        await screen.shows("want to proceed")
+        screen.type(b"1")
+        record = await ended(gate)
+    assert record.decision is not None
+    assert record.decision.reason is Reason.RESOLVED_ELSEWHERE
+    assert (relayed.work / "made").exists()
+
+
+async def test_relay_by_http_the_card_is_answered_first(
+    relayed: Claude, gate: Replica, answer: Answer
+) -> None:
+    """Nobody touches the terminal."""
+    relayed.settings(PermissionRequest=address(gate))
+    async with coding_model(TOUCH) as model, at_a_terminal(relayed, model):
         await answer()
         await until_told(model, 2)
     assert (relayed.work / "made").exists()

@@ -190,9 +190,64 @@ def test_what_is_shared_names_no_path_of_this_machine(run: Run, home: Path) -> N
     assert "no settings of scope user" in err
 
 
+@pytest.mark.parametrize("profile", ["enforce", "relay"])
+def test_by_http_the_settings_hold_an_address_and_no_token(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    """The token stays in the environment; a call that fails blocks, after a limit of our own."""
+    assert run("claude-code", "--http", "--yes")[0] == 5  # which gateway?
+    monkeypatch.setenv("GATEWAY_URL", "https://gateway.example/")
+    monkeypatch.setenv("GATEWAY_TOKEN", AGENT_TOKEN)
+    words = ("--http", "--profile", profile, "--wait", "30", "--yes")
+    assert run("claude-code", *words)[0] == 0
+    text = settings("claude-code", home).read_text()
+    assert AGENT_TOKEN not in text
+    plan, values = PLANS["claude-code"], json.loads(text)
+    event = "PreToolUse" if profile == "enforce" else "PermissionRequest"
+    assert values["hooks"][event][0]["hooks"] == [
+        {
+            "type": "http",
+            "url": "https://gateway.example/v1/hooks/claude-code?timeout=30",
+            "headers": {"Authorization": "Bearer $GATEWAY_TOKEN"},
+            "allowedEnvVars": ["GATEWAY_TOKEN"],
+            "timeout": 90,
+            **({"onFailure": "block"} if profile == "enforce" else {}),
+        }
+    ]
+    assert list(check_installed.find_problems(plan, values)) == []
+    for hook in (one["hooks"][0] for groups in values["hooks"].values() for one in groups):
+        hook.pop("onFailure", None)
+    wrong = list(check_installed.find_problems(plan, values))
+    assert any("would not block" in one for one in wrong) is (profile == "enforce")
+    assert run("claude-code", "--http", "--yes")[0] == 0  # in place of what was there
+    assert list(json.loads(settings("claude-code", home).read_text())["hooks"]) == ["PreToolUse"]
+    assert run("claude-code", "--undo", "--yes")[0] == 0
+
+
+async def test_by_http_the_check_makes_the_hosts_own_call(
+    gate: Replica, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is held and blocked; without the token, or with one nobody knows, it does not gate."""
+    monkeypatch.setenv("GATEWAY_URL", gate.url)
+    assert run("claude-code", "--http", "--yes")[0] == 0
+    code, out, _ = await asyncio.to_thread(run, "claude-code", "--check")
+    assert (code, "GATEWAY_TOKEN is not set here" in out) == (1, True)
+    monkeypatch.setenv("GATEWAY_TOKEN", "agw_agent1_wrongwrongwrong")
+    code, out, _ = await asyncio.to_thread(run, "claude-code", "--check")
+    assert (code, "the call was not held" in out) == (1, True)
+    monkeypatch.setenv("GATEWAY_TOKEN", AGENT_TOKEN)
+    code, out, _ = await asyncio.to_thread(run, "claude-code", "--check")
+    assert (code, "was held, withdrawn, and blocked" in out) == (0, True), out
+
+
 @pytest.mark.parametrize(
     ("host", "words"),
-    [("gemini", ("--profile", "relay")), ("codex", ("--defer",))],
+    [
+        ("gemini", ("--profile", "relay")),
+        ("codex", ("--defer",)),
+        ("codex", ("--http",)),
+        ("claude-code", ("--http", "--defer")),
+    ],
 )
 def test_what_a_host_cannot_do_is_refused(run: Run, host: str, words: tuple[str, ...]) -> None:
     """It would stand there, and gate nothing."""

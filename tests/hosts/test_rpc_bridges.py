@@ -1,0 +1,351 @@
+"""`gateway bridge acp` and `codex-app-server`, between a program and a strict stub of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.domain.records import Query, Record
+from gateway.errors import InvalidRequest
+from gateway.models import Reason
+from tests.api.replica import Replica
+from tests.frame.tree import ROOT
+from tests.hosts.conftest import NO_GATEWAY, Answer, environment
+from tests.waiting import moment
+
+OPTIONS = [
+    {"optionId": "always", "name": "Always", "kind": "allow_always"},
+    {"optionId": "once", "name": "Once", "kind": "allow_once"},
+    {"optionId": "no", "name": "No", "kind": "reject_once"},
+]
+CALL = {
+    "toolCallId": "call_1",
+    "title": "remove x",
+    "kind": "execute",
+    "rawInput": {"command": "rm x"},
+}
+PERMISSION: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "session/request_permission",
+    "params": {"sessionId": "s-1", "toolCall": CALL, "options": OPTIONS},
+}
+COMMAND: dict[str, Any] = {
+    "id": 0,
+    "method": "item/commandExecution/requestApproval",
+    "params": {
+        "threadId": "s-1", "turnId": "t-1", "itemId": "call_1", "startedAtMs": 1,
+        "command": "rm x", "cwd": "/srv/app", "reason": "It is old.",
+        "availableDecisions": ["accept", {"acceptWithExecpolicyAmendment": {}}, "cancel"],
+    },
+}  # fmt: skip
+STARTED = {
+    "method": "item/started",
+    "params": {
+        "threadId": "s-1", "turnId": "t-1",
+        "item": {"type": "fileChange", "id": "call_1", "changes": [{"path": "a", "diff": "+b"}]},
+    },
+}  # fmt: skip
+CHANGE = {
+    "id": 1,
+    "method": "item/fileChange/requestApproval",
+    "params": {"threadId": "s-1", "turnId": "t-1", "itemId": "call_1", "startedAtMs": 1},
+}
+ASKED: dict[str, dict[str, Any]] = {"acp": PERMISSION, "codex-app-server": COMMAND}
+BOTH = sorted(ASKED)
+YES: dict[str, Any] = {
+    "acp": {"outcome": {"outcome": "selected", "optionId": "once"}},
+    "codex-app-server": {"decision": "accept"},
+}
+NO: dict[str, Any] = {
+    "acp": {"outcome": {"outcome": "selected", "optionId": "no"}},
+    "codex-app-server": {"decision": "decline"},
+}
+STOP: dict[str, Any] = {
+    "acp": {"outcome": {"outcome": "cancelled"}},
+    "codex-app-server": {"decision": "cancel"},
+}
+CANCELS = {
+    "acp": {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s-1"}},
+    "codex-app-server": {"method": "turn/interrupt", "params": {"threadId": "s-1"}, "id": 5},
+}
+
+
+class Program:
+    """The program that starts the bridge in its agent's place."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    def say(self, method: str, params: Any = None) -> None:
+        """Have the agent do something."""
+        self.write({"method": method, "params": params})
+
+    def write(self, message: Any) -> None:
+        """Write a line to what stands for the agent."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+
+    async def read(self) -> Any:
+        """Return the next line."""
+        assert self.process.stdout is not None
+        return json.loads(await self.process.stdout.readline())
+
+    async def answered(self, number: Any = 0) -> Any:
+        """Return the result that the agent was given, which must come next."""
+        told = await self.read()
+        assert (told["method"], told["params"]["id"]) == ("answered", number)
+        return told["params"]["result"]
+
+
+@asynccontextmanager
+async def bridged(host: str, gate: Replica, home: Path, **more: str) -> AsyncIterator[Program]:
+    """Run the bridge before the stub inside the block."""
+    agent = (sys.executable, str(ROOT / "tests" / "hosts" / "rpc_agent.py"), host)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway.integrations", "bridge", host, "--", *agent),
+        cwd=ROOT,
+        env=environment(gate, home, **more),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        limit=2**20,
+    )
+    try:
+        yield Program(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def ended(gate: Replica) -> Record:
+    """Return the one request, once it has ended."""
+    while not (items := (await gate.core.requests.page(Query(final=True))).items):
+        await moment()
+    return items[0]
+
+
+async def waiting(gate: Replica, number: int = 1) -> list[Record]:
+    """Return what waits, once there is so much."""
+    while len(items := (await gate.core.requests.page(Query())).items) < number:
+        await moment()
+    return list(items)
+
+
+@pytest.mark.parametrize("host", BOTH)
+async def test_each_answer_is_told_in_the_protocols_words(
+    host: str, gate: Replica, answer: Answer, tmp_path: Path
+) -> None:
+    """Approve once, deny, abort; the card has the command, and offers nothing that is not told."""
+    asked = ASKED[host]
+    async with bridged(host, gate, tmp_path) as program:
+        program.say("ask", [asked])
+        record = await answer()
+        assert await program.answered() == YES[host]
+        request = record.request
+        assert request.arguments["command"] == "rm x"
+        assert (request.kind, request.session, request.call_id) == ("command", "s-1", "call_1")
+        assert request.allowed == ("approve", "deny", "abort")
+        assert request.origin.framework == host
+        program.say("ask", [{**asked, "id": "one"}])
+        await answer("deny", message="no")
+        assert await program.answered("one") == NO[host]
+        program.say("ask", [{**asked, "id": 2}])
+        await answer("abort")
+        assert await program.answered(2) == STOP[host]
+        if host == "acp":  # which has no answer that stops the turn
+            assert (await program.read())["params"] == CANCELS["acp"]
+
+
+async def test_everything_else_passes_both_ways(gate: Replica, tmp_path: Path) -> None:
+    """Byte by byte, also answers and what nobody here knows."""
+    async with bridged("acp", gate, tmp_path) as program:
+        for message in (
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"é": [1.0, None]}},
+            {"jsonrpc": "2.0", "id": 9, "result": {"content": "x" * 200_000}},
+            {"id": 9, "error": {"code": -32601, "message": "no"}},
+        ):
+            program.write(message)
+            assert await program.read() == {"method": "echo", "params": message}
+        program.say("say", '{"method": "fs/read_text_file",  "id": 4, "params": {}}')
+        assert program.process.stdout is not None
+        line = await program.process.stdout.readline()
+        assert line == b'{"method": "fs/read_text_file",  "id": 4, "params": {}}\n'
+
+
+@pytest.mark.parametrize("host", BOTH)
+async def test_what_the_program_cancels_is_withdrawn(
+    host: str, gate: Replica, tmp_path: Path
+) -> None:
+    """The agent is told at once, the message passes, and the card closes."""
+    async with bridged(host, gate, tmp_path) as program:
+        program.say("ask", [ASKED[host]])
+        await waiting(gate)
+        program.write(CANCELS[host])
+        told = [await program.read() for _ in range(2)]
+        assert {"method": "echo", "params": CANCELS[host]} in told
+        (result,) = [one["params"]["result"] for one in told if one["method"] == "answered"]
+        assert result == STOP[host]
+        record = await ended(gate)
+    assert record.decision is not None
+    assert record.decision.reason is Reason.ABANDONED
+
+
+@pytest.mark.parametrize("host", BOTH)
+async def test_what_the_agent_asks_no_longer_is_withdrawn(
+    host: str, gate: Replica, tmp_path: Path
+) -> None:
+    """By its own word for that."""
+    over = {"acp": "$/cancel_request", "codex-app-server": "serverRequest/resolved"}[host]
+    async with bridged(host, gate, tmp_path) as program:
+        program.say("ask", [ASKED[host]])
+        await waiting(gate)
+        program.say("ask", [{"method": over, "params": {"requestId": 0, "threadId": "s-1"}}])
+        record = await ended(gate)
+    assert record.decision is not None
+    assert record.decision.reason is Reason.RESOLVED_ELSEWHERE
+
+
+@pytest.mark.parametrize("host", BOTH)
+@pytest.mark.parametrize("who", ["program", "agent"])
+async def test_who_goes_away_ends_all_three(
+    host: str, who: str, gate: Replica, tmp_path: Path
+) -> None:
+    """The card closes; the exit code is the agent's own."""
+    async with bridged(host, gate, tmp_path) as program:
+        program.say("ask", [ASKED[host]])
+        await waiting(gate)
+        if who == "agent":
+            program.say("end")
+        else:
+            assert program.process.stdin is not None
+            program.process.stdin.close()
+        record = await ended(gate)
+        code = await program.process.wait()
+    assert code == (7 if who == "agent" else 0)
+    assert record.decision is not None
+    assert record.decision.reason is Reason.ABANDONED
+
+
+@pytest.mark.parametrize("host", BOTH)
+async def test_without_a_gateway_it_is_refused(host: str, gate: Replica, tmp_path: Path) -> None:
+    """And nobody was asked; what nobody is asked about goes on."""
+    async with bridged(host, gate, tmp_path, **NO_GATEWAY) as program:
+        program.say("ask", [ASKED[host]])
+        assert await program.answered() == NO[host]
+        program.write({"id": 3, "method": "more"})
+        assert (await program.read())["method"] == "echo"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"toolCall": None}, {"toolCall": {}}, {"toolCall": {"toolCallId": "c", "kind": "execute"}},
+        {"toolCall": {**CALL, "kind": "a\nb"}}, {"sessionId": 5}, {"options": []},
+        {"options": [OPTIONS[0], OPTIONS[2]]},
+    ],
+)  # fmt: skip
+async def test_an_acp_question_that_cannot_be_shown_is_refused(
+    changes: dict[str, Any], gate: Replica, tmp_path: Path
+) -> None:
+    """Nobody is asked what nobody could read, nor for what would hold for longer than once."""
+    asked = {**PERMISSION, "params": {**PERMISSION["params"], **changes}}
+    async with bridged("acp", gate, tmp_path) as program:
+        program.say("ask", [asked])
+        assert await program.answered() in (NO["acp"], STOP["acp"])
+    assert not (await gate.core.requests.page(Query())).items
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {**COMMAND, "params": {**COMMAND["params"], "command": None}},
+        {**COMMAND, "params": {**COMMAND["params"], "availableDecisions": ["cancel"]}},
+        {**COMMAND, "params": []},
+        {**CHANGE, "id": 0},
+    ],
+)
+async def test_a_codex_question_that_cannot_be_shown_is_declined(
+    asked: dict[str, Any], gate: Replica, tmp_path: Path
+) -> None:
+    """A change of files that were not named before, too."""
+    async with bridged("codex-app-server", gate, tmp_path) as program:
+        program.say("ask", [asked])
+        assert await program.answered() == NO["codex-app-server"]
+    assert not (await gate.core.requests.page(Query())).items
+
+
+async def test_lines_that_are_no_message_do_not_pass(
+    gate: Replica, answer: Answer, tmp_path: Path
+) -> None:
+    """A batch might hold a question that the program answers by itself; one without an id, and a
+    second one under the same id, are passed over."""
+    async with bridged("acp", gate, tmp_path) as program:
+        program.say("say", json.dumps([PERMISSION]))
+        program.say("say", "no json")
+        program.say("say", "[" * 100_000)
+        program.say("say", json.dumps({**PERMISSION, "id": None}))
+        program.say("ask", [PERMISSION, PERMISSION])
+        await answer()
+        told = await program.read()
+        assert told["params"]["result"] == YES["acp"]
+    assert len((await gate.core.requests.page(Query(final=True))).items) == 1
+
+
+async def test_the_card_has_what_the_agent_said_of_the_call_before(
+    gate: Replica, answer: Answer, tmp_path: Path
+) -> None:
+    """ACP: the folder of the session, and the members that the question leaves out."""
+    new = {"jsonrpc": "2.0", "id": 7, "method": "session/new", "params": {"cwd": "/srv/app"}}
+    update = {"sessionUpdate": "tool_call", **CALL, "kind": "edit", "content": [{"type": "diff"}]}
+    told = {"method": "session/update", "params": {"sessionId": "s-1", "update": update}}
+    asked = {**PERMISSION["params"], "toolCall": {"toolCallId": "call_1"}}
+    async with bridged("acp", gate, tmp_path) as program:
+        program.write(new)
+        assert (await program.read())["method"] == "echo"
+        opened = {"id": 7, "result": {"sessionId": "s-1"}}
+        program.say("ask", [opened, told, {**PERMISSION, "params": asked}])
+        record = await answer()
+    request = record.request
+    assert (request.tool, request.kind, request.context.cwd) == ("edit", "file_change", "/srv/app")
+    assert request.arguments["content"] == [{"type": "diff"}]
+
+
+async def test_codex_says_before_which_files_it_changes(
+    gate: Replica, answer: Answer, tmp_path: Path
+) -> None:
+    """The card has them; the question itself does not."""
+    async with bridged("codex-app-server", gate, tmp_path) as program:
+        program.say("ask", [STARTED, CHANGE])
+        assert await program.read() == STARTED
+        record = await answer()
+        assert await program.answered(1) == YES["codex-app-server"]
+    request = record.request
+    assert (request.tool, request.kind) == ("apply_patch", "file_change")
+    assert request.arguments == {"changes": [{"path": "a", "diff": "+b"}]}
+
+
+async def test_an_agent_that_cannot_be_started_is_said(gate: Replica, tmp_path: Path) -> None:
+    """And a bridge without one."""
+    for words in ((), ("--", "/nowhere/agent")):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway.integrations", "bridge", "acp", *words),
+            cwd=ROOT,
+            env={**environment(gate, tmp_path), "PATH": os.environ["PATH"]},
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+        _, said = await process.communicate()
+        assert process.returncode == InvalidRequest.exit_code
+        assert b"COMMAND" in said or b"/nowhere/agent" in said
