@@ -180,7 +180,7 @@ def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
         raise InvalidRequest("--file needs the wait: who asked checks the files, and must be there")
     if options.edit and options.no_wait:
         raise InvalidRequest("--edit needs the wait: `gateway wait` does not know what was asked")
-    context: dict[str, Any] = {"cwd": _folder(options), "host": socket.gethostname()}
+    context: dict[str, Any] = {"cwd": folder_of(options), "host": socket.gethostname()}
     if options.file:
         context["files"] = hash_files(options.file)
     digest = action_digest(agent=agent, kind=kind, tool=tool, arguments=arguments, context=context)
@@ -201,7 +201,7 @@ def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _folder(options: argparse.Namespace) -> str:
+def folder_of(options: argparse.Namespace) -> str:
     """Return the folder in which the command will run, which must exist."""
     if options.cwd is None:
         return os.getcwd()

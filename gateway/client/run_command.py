@@ -18,12 +18,13 @@ from gateway.client.ask import (
     AskCommand,
     Formatter,
     add_shared_options,
+    folder_of,
     format_arguments,
     run_until_ended,
     say,
 )
 from gateway.client.check_decision import CheckedDecision
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, Unverified
 
 NOT_RUN = 120
 """What is added to the exit code of `gateway ask` where the command did not run."""
@@ -31,6 +32,7 @@ NOT_RUN = 120
 _NO_GATEWAY = 125
 _CANNOT_RUN, _NOT_FOUND = 126, 127
 _KILLED = 128
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FORWARDED = (signal.SIGHUP, signal.SIGTERM)
 _REPORT_SECONDS = 2.0
 _CODES = """Exit codes: those of the command, or of `gateway ask` and 120 where it did not run:
@@ -43,6 +45,13 @@ class _RunCommand(AskCommand):
 
     ran = False
     """Whether the command was started, so that the exit code is its own."""
+    _held: int | None = None
+    """The open folder in which it will run, whatever takes its place meanwhile."""
+
+    def _ask(self) -> int:
+        if self._held is None:
+            self._held = os.open(folder_of(self.options), _FOLDER)
+        return super()._ask()
 
     def act_on(self, verdict: CheckedDecision, allowed: dict[str, Any] | None) -> int:
         """Run what was approved, and report what became of it; return its exit code."""
@@ -52,15 +61,27 @@ class _RunCommand(AskCommand):
         words = list(self.options.command)
         if verdict.arguments is not None:
             words = ["/bin/sh", "-c", format_arguments(verdict.arguments, self._request, None)]
+        self._enter(self._request["context"]["cwd"])
         self.ran = True
-        return self._run_words(words, self._request["context"]["cwd"])
+        return self._run_words(words)
 
-    def _run_words(self, words: list[str], folder: str) -> int:
-        """Run a command in a folder, and hand on the signals that it is sent through us."""
+    def _enter(self, shown: str) -> None:
+        """Go into the folder that people were shown, or raise Unverified where it is another."""
+        assert self._held is not None
+        try:
+            same = os.path.samestat(os.fstat(self._held), os.stat(shown))
+        except OSError:
+            same = False
+        if not same or os.path.realpath(shown) != shown:
+            raise Unverified(f"{shown} is another folder than when it was asked about")
+        os.fchdir(self._held)
+
+    def _run_words(self, words: list[str]) -> int:
+        """Run a command, and hand on the signals that it is sent through us."""
         self._report({"execution": "started"})
         began = time.monotonic()
         try:
-            code = _run_child(words, folder)
+            code = _run_child(words)
         except OSError as error:
             say(f"gateway run: {error}")
             code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_RUN
@@ -84,7 +105,7 @@ class _RunCommand(AskCommand):
             say(f"not reported: {error}")
 
 
-def _run_child(words: list[str], folder: str) -> int:
+def _run_child(words: list[str]) -> int:
     """Run a command to its end; return its exit code as a shell has it.
 
     A terminal sends Ctrl-C to the command as well; otherwise we are the only one who was told.
@@ -104,7 +125,7 @@ def _run_child(words: list[str], folder: str) -> int:
     for one in _FORWARDED:
         signal.signal(one, forward)
     signal.signal(signal.SIGINT, leave_to_terminal if sys.stdin.isatty() else forward)
-    children.append(child := subprocess.Popen(words, cwd=folder))
+    children.append(child := subprocess.Popen(words))
     for number in came:
         child.send_signal(number)
     code = child.wait()

@@ -154,8 +154,8 @@ def options(words: Sequence[str]) -> argparse.Namespace:
     if bool(given.command) == (given.url is not None):
         proxy.error("name the server: `-- COMMAND ARGUMENTS…` or --url, not both")
     given.name = given.name or _name_of(given.command, given.url)
-    if not _NAME.fullmatch(given.name) or "__" in given.name:
-        proxy.error("--name takes letters, digits, `.`, `-` and single `_`")
+    if not _NAME.fullmatch(given.name) or "__" in given.name or given.name.endswith("_"):
+        proxy.error("--name takes letters, digits, `.`, `-` and single `_`, none at its end")
     return given
 
 

@@ -270,9 +270,11 @@ class ModeDecider:
     seconds = None
 
     async def decide(self, record: Record, route: Route) -> Verdict | None:
-        """Allow or deny as the route's mode says; no opinion when it asks. The chain asks people
-        about high risk all the same."""
+        """Allow or deny as the route's mode says; no opinion when it asks, or would approve what
+        takes a step-up. The chain asks people about high risk all the same."""
         if route.mode is Mode.ASK or record.request.questions:
+            return None
+        if route.mode is Mode.AUTO_APPROVE and route.step_up(record.risk.level):
             return None
         effect = ALLOW if route.mode is Mode.AUTO_APPROVE else DENY
         return Verdict(

@@ -170,7 +170,8 @@ class OpenIdProvider:
         if settings.claim == "email":
             if claims.get("email_verified") is not True:
                 await self._refuse(address, "the identity provider has not verified your email")
-            value = value.lower()
+            # ASCII alone: other letters may turn into one of another person's address.
+            value = value.encode().lower().decode()
         return Identity(platform=PLATFORM, id=value)
 
     async def _open(self, identity: Identity, *, address: str, device: str) -> str:

@@ -215,7 +215,7 @@ async def test_others_know_nothing_of_a_request(gate: Replica) -> None:
     [
         {"tool": None}, {"tool": 3}, {"tool": "a\nb"}, {"arguments": []}, {"timeout": "0m"},
         {"timeout": "soon"}, {"timeout": "99999999h"}, {"context": "x"}, {"server": "a__b"},
-        {"server": ""}, {"more": 1}, {"arguments": {"n": 2**60}},
+        {"server": "a_"}, {"server": ""}, {"more": 1}, {"arguments": {"n": 2**60}},
     ],
 )  # fmt: skip
 async def test_what_breaks_the_contract_is_refused(gate: Replica, change: Any) -> None:

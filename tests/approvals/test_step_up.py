@@ -322,6 +322,15 @@ async def test_a_mode_decides_below_and_people_above(world: World) -> None:
     assert (await world.submit()).status is Status.APPROVED
 
 
+async def test_a_mode_approves_nothing_that_takes_a_step_up(world: World) -> None:
+    """At any level: the route says both, and the step-up is why people are asked."""
+    number = LevelRules(step_up=(StepUp.NUMBER,))
+    rules = RulesByRisk(low=number, medium=number, high=number)
+    auto = replace(NUMBER, mode=Mode.AUTO_APPROVE, risk=rules)
+    await in_force(world, auto)
+    assert (await world.submit()).status is Status.PENDING
+
+
 async def test_a_canary_asks_for_a_number_that_nobody_shows(world: World) -> None:
     """It looks like any other; whoever makes one up is told what it was."""
     level = RulesByRisk(medium=LevelRules(step_up=(StepUp.NUMBER,)), high=NUMBER.risk.high)

@@ -95,6 +95,24 @@ def test_nothing_runs_without_an_approval(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("by", ["a link", "a folder"])
+def test_a_folder_in_anothers_place_runs_nothing(run: Any, tmp_path: Path, by: str) -> None:
+    """Whoever may rename beside it chooses where a command works, were it not held."""
+    (tmp_path / "shown").mkdir()
+    (tmp_path / "other").mkdir()
+
+    def swap(call: bytes) -> bytes:
+        (tmp_path / "shown").rename(tmp_path / "away")
+        if by == "a link":
+            (tmp_path / "shown").symlink_to("other")
+        else:
+            (tmp_path / "shown").mkdir()
+        return deciding()(call)
+
+    assert run(swap, words=("--cwd", "shown", "--", "touch", "ran"))[0] == 125
+    assert not list(tmp_path.glob("*/ran"))
+
+
 def test_a_gateway_that_is_away_runs_nothing(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

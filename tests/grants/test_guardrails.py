@@ -205,5 +205,6 @@ def test_what_only_reads_outside_the_folder_is_no_change(text: str) -> None:
     ("name", "seen"), [("LD_PRELOAD", True), ("GIT_SSH_COMMAND", True), ("NODE_ENV", False)]
 )
 def test_a_variable_by_which_other_code_runs_is_a_finding(name: str, seen: bool) -> None:
+    """Not each variable: only what decides which code runs, or with whom it speaks."""
     found = findings(asked("thing", arguments={"command": "make", "env": {name: "x"}}))
     assert any(name in one for one in found) is seen

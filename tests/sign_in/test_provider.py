@@ -94,6 +94,24 @@ async def test_who_is_not_known_is_told_so(ways: Ways, world: World, provider: P
         assert "says no email" in why
 
 
+async def test_a_letter_that_looks_alike_is_another_person(
+    ways: Ways, world: World, provider: Provider
+) -> None:
+    """The Kelvin sign is a small k where Unicode makes letters small, and no k at all."""
+    policy = await world.store.policy()
+    people = tuple(
+        replace(one, identities=(*one.identities, "oidc:kim@example.org"))
+        if one.name == "bob"
+        else one
+        for one in policy.people
+    )
+    await world.store.apply(replace(policy, people=people), by="test")
+    provider.claims["email"] = "\u212aim@example.org"
+    assert "nobody here is known" in await refused(ways, world, provider.agree(await begin(ways)))
+    provider.claims["email"] = "Kim@Example.org"
+    assert await finish(ways, provider.agree(await begin(ways)))
+
+
 async def test_another_claim_names_people(world: World, provider: Provider) -> None:
     """As the settings say; then it need not be an address."""
     policy = await world.store.policy()

@@ -193,8 +193,11 @@ def _tool_name(submission: Submission) -> str:
     """Return the name under which people, rules and grants know the tool."""
     if submission.server is None:
         return submission.tool
-    if "__" in submission.server or not submission.server:
-        raise InvalidRequest("server names a server, without two underscores in a row")
+    # So that the name tells where the server's ends and the tool's begins.
+    if not submission.server or "__" in submission.server or submission.server.endswith("_"):
+        raise InvalidRequest(
+            "server names a server, without two underscores in a row or one at its end"
+        )
     return f"mcp__{submission.server}__{submission.tool}"
 
 
