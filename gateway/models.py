@@ -99,6 +99,10 @@ class Reason(StrEnum):
         unknown._name_ = unknown._value_ = value
         return unknown
 
+    def __reduce_ex__(self, protocol: object) -> tuple[type[Reason], tuple[str]]:
+        # By value: Python may pickle by name, which an unknown reason has not in the class.
+        return type(self), (self.value,)
+
 
 AGENT_REASONS = (
     Reason.CANCELLED_BY_AGENT,
