@@ -350,8 +350,9 @@ async def test_what_is_copied_is_what_is_shown(box: Inbox, browser: Browser, pag
     )
     record = await box.ask(**{**COMMAND, "arguments": {"command": "ls\u200b -la"}})
     await see(page, record)
+    # That a request came is announced in the same place, and would take the answer's.
+    await page.until("/waits/.test(document.getElementById('announce').textContent)")
     await page.evaluate(f"window.focus(); {card(record)}.querySelector('.copy').click()")
-    # That a request came is announced there, too.
     await page.until("/Copied|Marked/.test(document.getElementById('announce').textContent)")
     said = await page.evaluate("document.getElementById('announce').textContent")
     if said == "Copied.":
