@@ -57,6 +57,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     # What agents ask.
     "gateway ask": Line("name the tool", code=2),
     "gateway ask --no-wait": Line("name the tool", code=2),
+    "gateway run": Line("name the command after --", code=122),
     "gateway wait": NAMED,
     "gateway ask TOOL [--hint WHY] [-- COMMAND]": [
         Line("approved by owner", typed="gateway ask TOOL", answer="approve"),
@@ -595,6 +596,7 @@ NOT_HERE = {
         "make gallery",
         "python -m tests.discord.pictures",
         "python -m tests.terminal.captures",
+        "python -m tests.web.reading_cards after",
     ],
     "needs Docker": ["docker compose exec slack gateway doctor --live"],
 }
