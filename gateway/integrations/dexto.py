@@ -13,14 +13,13 @@ import asyncio
 import logging
 import os
 import secrets
-import signal
-import sys
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from gateway.client import AsyncClient, session_name
-from gateway.errors import GatewayError, Misconfigured, Unreachable
+from gateway.errors import GatewayError, Misconfigured
 from gateway.integrations.dexto_http import DextoApi, Listener
 from gateway.integrations.dexto_messages import (
     APPROVAL_ID,
@@ -30,7 +29,7 @@ from gateway.integrations.dexto_messages import (
     refuse,
     write_answer,
 )
-from gateway.integrations.host_http import tell_ready
+from gateway.integrations.host_http import HostTasks, run_until_told, tell_ready
 from gateway.models import ApprovalRequest, Execution, Reason
 from gateway.wire.codec import JsonObject
 
@@ -58,7 +57,7 @@ class Bridge:
         self._waiting: dict[str, ApprovalRequest] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._running: OrderedDict[tuple[str, str], ApprovalRequest] = OrderedDict()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = HostTasks("Dexto")
         self._closing = False
 
     def take(self, event: Any, *, attempt: int = 1) -> None:
@@ -69,9 +68,9 @@ class Bridge:
         if event["type"] == "approval:request":
             self._take_request(data, attempt)
         elif event["type"] == "approval:response" and isinstance(data, dict):
-            self._start(self._resolve_elsewhere(data))
+            self._tasks.start(self._resolve_elsewhere(data))
         elif event["type"] == "llm:tool-result" and isinstance(data, dict):
-            self._start(self._report(data))
+            self._tasks.start(self._report(data))
 
     @property
     def waits(self) -> bool:
@@ -87,8 +86,7 @@ class Bridge:
         """Withdraw what waits, and tell Dexto: it must not wait for a bridge that is gone."""
         self._closing = True
         await self.abandon()
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+        await self._tasks.finish()
 
     def _take_request(self, data: Any, attempt: int) -> None:
         approval = data.get("approvalId") if isinstance(data, dict) else None
@@ -107,10 +105,10 @@ class Bridge:
         except (BadMessage, GatewayError) as error:
             log.warning("an approval that cannot be asked: %s", error)
             body = refuse("cancelled", "validation_failed", f"nobody was asked: {error}")
-            self._start(self._tell(approval, body))
+            self._tasks.start(self._tell(approval, body))
             return
         self._waiting[approval] = request
-        self._start(self._ask(asked, request))
+        self._tasks.start(self._ask(asked, request))
 
     async def _ask(self, asked: Asked, request: ApprovalRequest) -> None:
         body: JsonObject | None = refuse("cancelled", "system_cancelled", "the bridge failed")
@@ -187,16 +185,6 @@ class Bridge:
             ran = Execution.SUCCEEDED if good else Execution.FAILED
             await self._client.report(request, ran, detail=detail)
 
-    def _start(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._end)
-
-    def _end(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a message of Dexto was not dealt with: %r", error)
-
 
 class Registration:
     """Our webhook at Dexto, which forgets it when it is restarted."""
@@ -250,19 +238,10 @@ def main(argv: Sequence[str]) -> int:
                         help="where its webhook comes to; port 0 takes a free one")  # fmt: skip
     parser.add_argument("--webhook-url", help="the address of that as Dexto reaches it")
     options = parser.parse_args(argv)
-    logging.basicConfig(format="gateway: %(message)s")
-    try:
-        asyncio.run(_run(options))
-    except (GatewayError, OSError) as error:
-        print(f"gateway: {error}", file=sys.stderr)  # noqa: T201 (a command)
-        return error.exit_code if isinstance(error, GatewayError) else Unreachable.exit_code
-    return 0
+    return run_until_told(partial(_run, options))
 
 
-async def _run(options: argparse.Namespace) -> None:
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for one in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(one, stop.set)
+async def _run(options: argparse.Namespace, stop: asyncio.Event) -> None:
     host, _, port = options.listen.rpartition(":")
     if not host or not port.isdigit():
         raise Misconfigured("--listen takes HOST:PORT")
@@ -270,7 +249,9 @@ async def _run(options: argparse.Namespace) -> None:
     secret = secrets.token_hex(32)
     async with AsyncClient.from_env() as client:
         bridge = Bridge(client, dexto)
-        with Listener((host, int(port)), bridge.take, secret, loop) as listener:
+        with Listener(
+            (host, int(port)), bridge.take, secret, asyncio.get_running_loop()
+        ) as listener:
             own = f"http://{host}:{listener.server_address[1]}/"
             webhook = Registration(dexto, bridge, options.webhook_url or own, secret)
             await webhook.register()

@@ -12,18 +12,16 @@ import asyncio
 import logging
 import os
 import re
-import signal
-import sys
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from gateway.client import AsyncClient, Outcome, OutcomeKind, session_name
-from gateway.errors import GatewayError, Unreachable
+from gateway.errors import GatewayError
 from gateway.integrations.gptme import arguments_of, details_of, text_of
-from gateway.integrations.host_http import HostApi, tell_ready
+from gateway.integrations.host_http import HostApi, HostTasks, run_follower
 from gateway.models import ApprovalRequest, Context, Execution, Origin, Reason
 from gateway.wire.codec import JsonObject
 
@@ -122,8 +120,8 @@ class Bridge:
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._running: OrderedDict[str, ApprovalRequest] = OrderedDict()
         self._failed: set[str] = set()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._streams: set[asyncio.Task[Any]] = set()
+        self._tasks = HostTasks("gptme")
+        self._streams = HostTasks("gptme")
         self._closing = False
 
     @property
@@ -150,7 +148,7 @@ class Bridge:
                 await self._withdraw(call.id, request)
         for one in sessions - self._followed:
             self._followed.add(one)
-            self._start(self._stream(*one), self._streams)
+            self._streams.start(self._stream(*one))
 
     def take(self, conversation: str, session: str, event: Any) -> None:
         """Take an event of a conversation; what cannot be read is logged and passed over."""
@@ -162,12 +160,10 @@ class Bridge:
     async def close(self) -> None:
         """Withdraw what waits, and tell gptme: it must not wait for a bridge that is gone."""
         self._closing = True
-        for task in self._streams:
-            task.cancel()
+        self._streams.cancel()
         for _, request in list(self._waiting.values()):
             await self._client.cancel(request, reason=Reason.ABANDONED)
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+        await self._tasks.finish()
 
     # ------------------------------------------------------------ events
 
@@ -185,7 +181,7 @@ class Bridge:
         elif kind == "tool_complete":
             self._take_end(str(tool), event)
         elif kind in ("tool_executing", "interrupted", "generation_started"):
-            self._start(self._compare(conversation), self._tasks)
+            self._tasks.start(self._compare(conversation))
 
     def _take_pending(self, conversation: str, session: str, event: JsonObject) -> None:
         tool_id = event.get("tool_id")
@@ -196,7 +192,7 @@ class Bridge:
         self._seen[tool_id] = None
         if len(self._seen) > _MOST_REMEMBERED:
             self._seen.popitem(last=False)
-        self._start(self._deal_with(conversation, session, tool_id, event), self._tasks)
+        self._tasks.start(self._deal_with(conversation, session, tool_id, event))
 
     def _take_end(self, tool_id: str, event: JsonObject) -> None:
         request = self._running.pop(tool_id, None)
@@ -204,7 +200,7 @@ class Bridge:
         self._failed.discard(tool_id)
         if request is not None:
             ran = Execution.FAILED if failed else Execution.SUCCEEDED
-            self._start(self._client.report(request, ran), self._tasks)
+            self._tasks.start(self._client.report(request, ran))
 
     # ------------------------------------------------------------ one call
 
@@ -324,17 +320,6 @@ class Bridge:
             words = "gptme's server waits for it no more"
             await self._client.cancel(request, reason=Reason.RESOLVED_ELSEWHERE, message=words)
 
-    def _start(self, work: Coroutine[Any, Any, Any], tasks: set[asyncio.Task[Any]]) -> None:
-        task = asyncio.create_task(work)
-        tasks.add(task)
-
-        def end(ended: asyncio.Task[Any]) -> None:
-            tasks.discard(ended)
-            if not ended.cancelled() and (error := ended.exception()) is not None:
-                log.error("an event of gptme was not dealt with: %r", error)
-
-        task.add_done_callback(end)
-
 
 def at(conversation: str) -> str:
     """Return the path of a conversation."""
@@ -373,25 +358,5 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="gateway bridge gptme-server", description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:5700", help="gptme's server")
     options = parser.parse_args(argv)
-    logging.basicConfig(format="gateway: %(message)s")
-    try:
-        asyncio.run(_run(options.url))
-    except (GatewayError, OSError) as error:
-        print(f"gateway: {error}", file=sys.stderr)  # noqa: T201 (a command)
-        return error.exit_code if isinstance(error, GatewayError) else Unreachable.exit_code
-    return 0
-
-
-async def _run(url: str) -> None:
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for one in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(one, stop.set)
-    api = GptmeApi(url, os.environ.get("GPTME_SERVER_TOKEN"))
-    async with AsyncClient.from_env() as client:
-        bridge = Bridge(client, api)
-        await bridge.look()
-        await tell_ready(client, url)
-        following = asyncio.create_task(bridge.follow())
-        await stop.wait()
-        following.cancel()
-        await bridge.close()
+    key = os.environ.get("GPTME_SERVER_TOKEN")
+    return run_follower(lambda client: Bridge(client, GptmeApi(options.url, key)), options.url)

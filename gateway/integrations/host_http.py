@@ -1,26 +1,107 @@
-"""What bridges share: the HTTP API of a host that one runs beside, and the gateway's readiness."""
+"""What bridges share that run beside a host: its HTTP API, their tasks, and their run."""
 
 from __future__ import annotations
 
 import asyncio
 import http.client
 import json
+import logging
+import signal
 import socket
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from gateway.client import AsyncClient
-from gateway.errors import InvalidRequest, Misconfigured, NotFound
+from gateway.errors import GatewayError, InvalidRequest, Misconfigured, NotFound, Unreachable
 from gateway.models import new_id
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
 
+log = logging.getLogger(__name__)
+
 _MOST_BODY = 4 * 1024 * 1024
 _CALL_SECONDS = 10.0
 _OK = 200
+
+
+class Follower(Protocol):
+    """A bridge that learns from a host's events what it waits for."""
+
+    async def look(self) -> None:
+        """Take what waits already. Raises OSError."""
+
+    async def follow(self) -> None:
+        """Follow the events, for ever."""
+
+    async def close(self) -> None:
+        """Withdraw what waits."""
+
+
+class HostTasks:
+    """What a bridge does at the same time. An error of one is logged, and ends no other."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Begin with something, and see to its end."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
+
+    async def finish(self) -> None:
+        """Wait until nothing is left, also of what begins meanwhile."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def cancel(self) -> None:
+        """End what is left, in the middle of it."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a message of %s was not dealt with: %r", self._host, error)
+
+
+def run_until_told(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
+    """Run a bridge, which ends once the event is set by a signal; return the exit code."""
+    logging.basicConfig(format="gateway: %(message)s")
+    try:
+        asyncio.run(_run(run))
+    except (GatewayError, OSError) as error:
+        print(f"gateway: {error}", file=sys.stderr)  # noqa: T201 (a command)
+        return error.exit_code if isinstance(error, GatewayError) else Unreachable.exit_code
+    return 0
+
+
+async def _run(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for one in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(one, stop.set)
+    await run(stop)
+
+
+def run_follower(make: Callable[[AsyncClient], Follower], url: str) -> int:
+    """Run a bridge that follows the events of the host at `url`; return the exit code."""
+
+    async def run(stop: asyncio.Event) -> None:
+        async with AsyncClient.from_env() as client:
+            bridge = make(client)
+            await bridge.look()
+            await tell_ready(client, url)
+            following = asyncio.create_task(bridge.follow())
+            await stop.wait()
+            following.cancel()
+            await bridge.close()
+
+    return run_until_told(run)
 
 
 async def tell_ready(client: AsyncClient, host: str) -> None:

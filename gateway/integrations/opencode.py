@@ -13,16 +13,14 @@ import base64
 import logging
 import os
 import re
-import signal
-import sys
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from gateway.client import AsyncClient, Outcome, OutcomeKind, session_name
-from gateway.errors import GatewayError, Unreachable
-from gateway.integrations.host_http import HostApi, tell_ready
+from gateway.errors import GatewayError
+from gateway.integrations.host_http import HostApi, HostTasks, run_follower
 from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, Reason
 from gateway.wire.codec import JsonObject
 
@@ -74,7 +72,7 @@ class OpenCodeBridge:
         self._pause = pause
         self._waiting: dict[str, ApprovalRequest] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = HostTasks("OpenCode")
         self._closing = False
 
     @property
@@ -105,21 +103,20 @@ class OpenCodeBridge:
         kind = event.get("type") if isinstance(event, dict) else None
         told = event.get("properties") if isinstance(event, dict) else None
         if kind == "server.connected":  # what was asked before it is told by no event
-            self._start(self._look_again())
+            self._tasks.start(self._look_again())
         elif kind == "permission.asked" and isinstance(told, dict):
             self._take_asked(told)
         elif kind == "permission.replied" and isinstance(told, dict):
             name = told.get("requestID", told.get("permissionID"))
             if isinstance(name, str):
-                self._start(self._withdraw(name))
+                self._tasks.start(self._withdraw(name))
 
     async def close(self) -> None:
         """Withdraw what waits, and tell OpenCode: it must not wait for a bridge that is gone."""
         self._closing = True
         for request in list(self._waiting.values()):
             await self._client.cancel(request, reason=Reason.ABANDONED)
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+        await self._tasks.finish()
 
     async def _look_again(self) -> None:
         try:
@@ -137,7 +134,7 @@ class OpenCodeBridge:
         self._seen[name] = None
         if len(self._seen) > _MOST_REMEMBERED:
             self._seen.popitem(last=False)
-        self._start(self._deal_with(name, asked))
+        self._tasks.start(self._deal_with(name, asked))
 
     async def _deal_with(self, name: str, asked: JsonObject) -> None:
         """Ask about one permission, and tell how that ended: everything but an approval rejects."""
@@ -206,42 +203,13 @@ class OpenCodeBridge:
             await self._pause(_AGAIN_SECONDS)
         log.error("OpenCode did not take an answer: status %s", status)
 
-    def _start(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-
-        def end(ended: asyncio.Task[Any]) -> None:
-            self._tasks.discard(ended)
-            if not ended.cancelled() and (error := ended.exception()) is not None:
-                log.error("an event of OpenCode was not dealt with: %r", error)
-
-        task.add_done_callback(end)
-
 
 def main(argv: Sequence[str]) -> int:
     """Run `gateway bridge opencode`; return the exit code."""
     parser = argparse.ArgumentParser(prog="gateway bridge opencode", description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:4096", help="OpenCode's server")
     options = parser.parse_args(argv)
-    logging.basicConfig(format="gateway: %(message)s")
-    try:
-        asyncio.run(_run(options.url))
-    except (GatewayError, OSError) as error:
-        print(f"gateway: {error}", file=sys.stderr)  # noqa: T201 (a command)
-        return error.exit_code if isinstance(error, GatewayError) else Unreachable.exit_code
-    return 0
-
-
-async def _run(url: str) -> None:
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for one in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(one, stop.set)
-    api = OpenCodeApi(url, os.environ.get("OPENCODE_SERVER_PASSWORD"))
-    async with AsyncClient.from_env() as client:
-        bridge = OpenCodeBridge(client, api)
-        await bridge.look()
-        await tell_ready(client, url)
-        following = asyncio.create_task(bridge.follow())
-        await stop.wait()
-        following.cancel()
-        await bridge.close()
+    key = os.environ.get("OPENCODE_SERVER_PASSWORD")
+    return run_follower(
+        lambda client: OpenCodeBridge(client, OpenCodeApi(options.url, key)), options.url
+    )
