@@ -6,14 +6,18 @@ The library is an extra, and takes 80 ms to load: it is imported when it is firs
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from gateway.domain.redaction import bug
 from gateway.errors import Unauthorized
 from gateway.wire.codec import JsonObject
+
+log = logging.getLogger("gateway.sign_in")
 
 _SITE = "Approvals"
 _TIMEOUT_MS = 300_000
@@ -127,6 +131,7 @@ def check_creation(site: Site, credential: JsonObject, challenge: bytes) -> Made
         )
     except Exception as error:
         # It takes apart what a stranger sent: whatever it stumbles over proves nothing.
+        log.info("a new passkey: %s", bug(error), extra={"event": "passkey_refused"})
         raise Unauthorized("this passkey could not be verified") from error
     made = Made(found.credential_id, found.credential_public_key, found.sign_count)
     if len(made.id) + len(made.key) > _MOST_BYTES:
@@ -153,4 +158,6 @@ def check_assertion(
             require_user_verification=True,
         ).new_sign_count
     except Exception as error:
+        # As above.
+        log.info("a passkey: %s", bug(error), extra={"event": "passkey_refused"})
         raise Unauthorized("this passkey was not accepted") from error

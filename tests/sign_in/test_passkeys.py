@@ -113,12 +113,17 @@ BENT: dict[str, Callable[[Authenticator], Any]] = {
 
 
 @pytest.mark.parametrize("bent", BENT)
-async def test_a_forged_assertion_is_refused(ways: Ways, world: World, bent: str) -> None:
-    """Whatever of it is not right; the device itself still signs in."""
+async def test_a_forged_assertion_is_refused(
+    ways: Ways, world: World, caplog: pytest.LogCaptureFixture, bent: str
+) -> None:
+    """Whatever of it is not right, and the log says what the check stumbled over; the device itself
+    still signs in."""
+    caplog.set_level("INFO", "gateway.sign_in")
     _, device = await with_passkey(ways)
     forged = BENT[bent](device)
     why = await refused(ways, world, forged.sign(await begin(ways)))
     assert why == "it does not verify as one of ann"
+    assert "a passkey: InvalidAuthenticationResponse in" in caplog.text
     device.count = forged.count
     await enter(ways, device.sign(await begin(ways)))
 

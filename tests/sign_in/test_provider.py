@@ -212,12 +212,16 @@ BENT: dict[str, Callable[[Provider], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("bent", BENT)
 async def test_a_word_that_does_not_verify_is_refused(
-    ways: Ways, world: World, provider: Provider, bent: str
+    ways: Ways, world: World, provider: Provider, caplog: pytest.LogCaptureFixture, bent: str
 ) -> None:
-    """Whatever of it is not right; an honest one works."""
+    """Whatever of it is not right, and the log says what the check stumbled over; an honest one
+    works."""
+    caplog.set_level("INFO", "gateway.sign_in")
     provider.bent = BENT[bent](provider)
     why = await refused(ways, world, provider.agree(await begin(ways)))
     assert "identity provider" in why
+    own_checks = ("others too", "a number")
+    assert ("a word of the provider:" in caplog.text) is (bent not in own_checks)
     provider.bent = {}
     await finish(ways, provider.agree(await begin(ways)))
 
