@@ -32,7 +32,7 @@ _ASK_SECONDS = 2.0
 _DECIDE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
-class Waits(Protocol):
+class WaitingRequests(Protocol):
     """What is known of the requests that wait."""
 
     async def count_pending(self) -> int:
@@ -75,7 +75,7 @@ class Metrics:
 
     def __init__(
         self,
-        waits: Waits,
+        waits: WaitingRequests,
         measure: Measure | None,
         outboxes: Outboxes,
         adapters: AdapterProblems,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from gateway.api.approval_protocol.instances import Provisioning, Registration
+from gateway.api.approval_protocol.instances import Provisioning, ReceiverRegistration
 from gateway.api.approval_protocol.requests import ProtocolRequests
 from gateway.approvals.agent_removal import dismiss
 from gateway.approvals.core import Core
@@ -73,7 +73,7 @@ def protocol_of(
         Provisioning(
             RedisInstances(store, credentials, secret),
             SystemClock(),
-            Registration(check=receivers.check, verify=receivers.verify),
+            ReceiverRegistration(check=receivers.check, verify=receivers.verify),
             is_admin=is_admin,
             dismiss=partial(dismiss, core, store),
         ),

@@ -25,7 +25,7 @@ _MOST_BYTES = 4096  # of an id and a key; authenticators need a fraction of it
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class PasskeySite:
     """For whom passkeys are: the name of the host, and the origin exactly as browsers show it."""
 
     host: str
@@ -40,7 +40,7 @@ class Made(NamedTuple):
     signed: int
 
 
-def find_site(public_url: str | None) -> Site | str:
+def find_site(public_url: str | None) -> PasskeySite | str:
     """Return for whom passkeys are, or a sentence that says why there are none. It comes from the
     settings alone: a request could name any host."""
     if find_spec("webauthn") is None:
@@ -55,7 +55,7 @@ def find_site(public_url: str | None) -> Site | str:
         return "Passkeys need HTTPS: GATEWAY_PUBLIC_URL does not begin with https."
     usual = {"https": 443, "http": 80}[parts.scheme]
     port = "" if parts.port in (None, usual) else f":{parts.port}"
-    return Site(host, f"{parts.scheme}://{host}{port}")
+    return PasskeySite(host, f"{parts.scheme}://{host}{port}")
 
 
 def _is_address(host: str) -> bool:
@@ -67,7 +67,7 @@ def _is_address(host: str) -> bool:
 
 
 def offer_creation(
-    site: Site, *, challenge: bytes, handle: bytes, name: str, known: Sequence[bytes]
+    site: PasskeySite, *, challenge: bytes, handle: bytes, name: str, known: Sequence[bytes]
 ) -> JsonObject:
     """Return the options for making a passkey that signs in by itself, on a device that verifies
     its user and holds none of those known."""
@@ -97,7 +97,9 @@ def offer_creation(
     return found
 
 
-def offer_assertion(site: Site, *, challenge: bytes, known: Sequence[bytes] = ()) -> JsonObject:
+def offer_assertion(
+    site: PasskeySite, *, challenge: bytes, known: Sequence[bytes] = ()
+) -> JsonObject:
     """Return the options for signing a challenge: with one of these, or with any of the site's."""
     from webauthn import generate_authentication_options  # noqa: PLC0415 (see above)
     from webauthn.helpers import options_to_json_dict  # noqa: PLC0415
@@ -117,7 +119,7 @@ def offer_assertion(site: Site, *, challenge: bytes, known: Sequence[bytes] = ()
     return found
 
 
-def check_creation(site: Site, credential: JsonObject, challenge: bytes) -> Made:
+def check_creation(site: PasskeySite, credential: JsonObject, challenge: bytes) -> Made:
     """Return a new passkey. Raises Unauthorized for whatever does not verify."""
     from webauthn import verify_registration_response  # noqa: PLC0415 (see above)
 
@@ -140,7 +142,7 @@ def check_creation(site: Site, credential: JsonObject, challenge: bytes) -> Made
 
 
 def check_assertion(
-    site: Site, credential: JsonObject, *, challenge: bytes, key: bytes, count: int
+    site: PasskeySite, credential: JsonObject, *, challenge: bytes, key: bytes, count: int
 ) -> int:
     """Return how often the passkey's device says it has signed. Raises Unauthorized for whatever
     does not verify: another challenge, origin or key, a user who was not verified, a count that

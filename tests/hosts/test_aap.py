@@ -226,13 +226,13 @@ class TestDeepAgents(ProtocolSuite):
     program = DEEP_AGENTS
 
 
-class TestPydanticAi(ProtocolSuite):
+class TestPydanticAiAdapter(ProtocolSuite):
     """Its capability."""
 
     program = PYDANTIC
 
 
-class TestOpenAiAgents(ProtocolSuite):
+class TestOpenAiAgentsAdapter(ProtocolSuite):
     """An agent whose tools it protects."""
 
     program = OPENAI
