@@ -1,4 +1,4 @@
-"""What an agent's host offers to keep itself: chosen by one person, as it was read, or not at all."""
+"""What an agent's host offers to keep itself: one person chooses it as it was read, or nobody."""
 
 from __future__ import annotations
 
