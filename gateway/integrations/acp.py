@@ -106,7 +106,7 @@ class Acp(RpcDialect):
             call_id=call_id,
         )
         found.kind = "command" if runs else _KINDS.get(kind, "tool")
-        if not (shown.get("rawInput") or shown.get("content")):
+        if not shown.get("rawInput") and (kind == "execute" or not _has_diff(shown)):
             found.needs_person = _UNKNOWN
         for option in _options(params).get("allow_always", ()):
             found.offer_rule(str(option.get("name")), _KEPT, option["optionId"])
@@ -126,6 +126,14 @@ class Acp(RpcDialect):
         """Cancel the turn, as its program would."""
         session = {"sessionId": params.get("sessionId")}
         return {"jsonrpc": "2.0", "method": "session/cancel", "params": session}
+
+
+def _has_diff(shown: JsonObject) -> bool:
+    """Whether a change of files is told as data; every other content is words."""
+    parts = shown.get("content")
+    return isinstance(parts, list) and any(
+        isinstance(one, dict) and one.get("type") == "diff" for one in parts
+    )
 
 
 def _options(params: JsonObject) -> dict[str, list[JsonObject]]:

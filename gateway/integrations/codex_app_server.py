@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from gateway.errors import InvalidRequest
 from gateway.integrations.hook_call import HookCall, arguments, name_session, text
@@ -27,7 +27,7 @@ _LEFT_OUT = frozenset(
      "commandActions", "proposedExecpolicyAmendment", "proposedNetworkPolicyAmendments",
      "conversationId", "callId", "parsedCmd"}
 )  # fmt: skip
-_SESSION, _SESSION_WORDS = "acceptForSession", "calls like this one, as Codex compares them"
+_SESSION, _AMEND = "acceptForSession", "acceptWithExecpolicyAmendment"
 
 
 class CodexAppServer(RpcDialect):
@@ -88,8 +88,8 @@ class CodexAppServer(RpcDialect):
             found.ask(_read_questions(params))
         if method == _PERMISSIONS:  # whose answer has no word that stops the turn
             found.allowed = ["approve", "deny"]
-        if _SESSION in _decisions(params):
-            found.offer_rule(_SESSION_WORDS, "until its session ends", _SESSION)
+        for one in _decisions(params):
+            _offer_decision(found, one)
         return found
 
     def _read_call(
@@ -147,8 +147,25 @@ def _decisions(params: JsonObject) -> list[Any]:
     return offered if isinstance(offered, list) else ["accept"]
 
 
+def _offer_decision(found: HookCall, decision: Any) -> None:
+    """Offer an answer by which Codex keeps something itself, where it says all of what."""
+    if decision == _SESSION:
+        words = "calls like this one, as Codex compares them"
+        found.offer_rule(words, "until its session ends", decision)
+    amendment = decision.get(_AMEND) if isinstance(decision, dict) else None
+    if isinstance(amendment, dict) and set(decision) == {_AMEND}:
+        prefix = amendment.get("execpolicy_amendment")
+        if set(amendment) == {"execpolicy_amendment"} and _are_words(prefix):
+            rule = f"commands that begin with: {shlex.join(prefix)}"
+            found.offer_rule(rule, "for good, in Codex's own rules", decision)
+
+
+def _are_words(words: Any) -> TypeGuard[list[str]]:
+    return isinstance(words, list) and bool(words) and all(isinstance(one, str) for one in words)
+
+
 def _join_words(words: Any) -> str:
-    if not isinstance(words, list) or not words or not all(isinstance(one, str) for one in words):
+    if not _are_words(words):
         raise InvalidRequest("Codex does not say what it would run")
     return shlex.join(words)
 

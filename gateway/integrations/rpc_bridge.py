@@ -225,7 +225,7 @@ class RpcBridge:
             turn=call.turn,
             questions=[build(Question, one) for one in call.questions],
             allowed=[Action(one) for one in call.allowed if one != "edit"],
-            risk=Risk(level=RiskLevel.MEDIUM, reasons=(doubt,)) if doubt else None,
+            risk=Risk(level=RiskLevel.HIGH, reasons=(doubt,)) if doubt else None,
             human=bool(doubt),
         )
         return replace(request, host_rules=tuple(build(HostRule, one) for one in call.host_rules))

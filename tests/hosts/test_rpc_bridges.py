@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.policy_document import PolicyRule, RuleEffect
+from gateway.domain.policy_document import Mode
 from gateway.domain.records import Query, Record
 from gateway.errors import InvalidRequest
 from gateway.models import Reason, RiskLevel
@@ -297,6 +297,7 @@ KEEPS = {
     ),
 }
 NATIVE = ("--native-always",)
+KEEP_PREFIX = {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["npm", "run all"]}}
 
 
 @pytest.mark.parametrize("host", BOTH)
@@ -306,17 +307,24 @@ async def test_the_agent_keeps_what_a_person_chose(
     """Its own answer for that, where the bridge was told to offer it; otherwise for once."""
     asked = ASKED[host]
     if host == "codex-app-server":
-        offers = {**asked["params"], "availableDecisions": ["accept", "acceptForSession"]}
+        decisions = ["accept", "acceptForSession", KEEP_PREFIX, {**KEEP_PREFIX, "more": 1}]
+        offers = {**asked["params"], "availableDecisions": decisions}
         asked = {**asked, "params": offers}
     rule, kept = KEEPS[host]
     async with bridged(host, gate, tmp_path, *NATIVE) as program:
         program.say("ask", [asked])
         record = await answer(remember={"offer": "host:0"})
         assert await program.answered() == kept
-        assert [one.rule for one in record.request.host_rules] == [rule]
+        assert record.request.host_rules[0].rule == rule
         program.say("ask", [{**asked, "id": 1}])
         await answer()
         assert await program.answered(1) == YES[host]
+        if host == "codex-app-server":
+            program.say("ask", [{**asked, "id": 3}])
+            record = await answer(remember={"offer": "host:1"})
+            assert await program.answered(3) == {"decision": KEEP_PREFIX}
+            (_, prefix) = record.request.host_rules
+            assert prefix.rule == "commands that begin with: npm 'run all'"
     async with bridged(host, gate, tmp_path) as program:
         program.say("ask", [{**asked, "id": 2}])
         assert (await answer()).request.host_rules == ()
@@ -326,7 +334,7 @@ async def test_the_agent_keeps_what_a_person_chose(
 async def test_codex_keeps_nothing_that_it_does_not_offer(
     gate: Replica, answer: Answer, tmp_path: Path
 ) -> None:
-    """Its change of rules for good is not one of ours to give."""
+    """Nor a change of its rules that it does not tell."""
     async with bridged("codex-app-server", gate, tmp_path, *NATIVE) as program:
         program.say("ask", [COMMAND])
         assert (await answer()).request.host_rules == ()
@@ -337,21 +345,23 @@ async def test_codex_keeps_nothing_that_it_does_not_offer(
 async def test_a_call_of_which_only_the_title_is_known_needs_a_person(
     kind: str, gate: Replica, answer: Answer, tmp_path: Path
 ) -> None:
-    """ACP: a title is written for people. No rule and nothing remembered approves by it."""
-    allows = PolicyRule(name="all", effect=RuleEffect.ALLOW, tools=("*",))
-    await gate.store.apply(replace(POLICY, generation=1, rules=(allows,)), by="test")
-    call = {"toolCallId": "call_1", "title": "remove x", "kind": kind}
+    """ACP: a title is written for people. Nothing but a person approves by it."""
+    allows = replace(POLICY.routes[0], mode=Mode.AUTO_APPROVE)
+    await gate.store.apply(replace(POLICY, generation=1, routes=(allows,)), by="test")
+    words = [{"type": "content", "content": {"type": "text", "text": "in /srv"}}]
+    call = {"toolCallId": "call_1", "title": "remove x", "kind": kind, "content": words}
     asked = {**PERMISSION, "params": {**PERMISSION["params"], "toolCall": call}}
     async with bridged("acp", gate, tmp_path) as program:
         program.say("ask", [asked])
         record = await answer(confirmed=True)
         assert await program.answered() == YES["acp"]
-        program.say("ask", [{**PERMISSION, "id": 1}])
-        assert await program.answered(1) == YES["acp"], "the rule allows what is told as data"
+        told = {**PERMISSION["params"], "toolCall": {**call, "rawInput": {"path": "x"}}}
+        program.say("ask", [{**PERMISSION, "id": 1, "params": told}])
+        assert await program.answered(1) == YES["acp"], "the policy allows what is told as data"
     name = "command (from the title)" if kind == "execute" else "title"
-    assert record.request.arguments == {name: "remove x"}
+    assert record.request.arguments == {name: "remove x", "content": words}
     assert (record.request.kind, record.request.human) == ("tool", True)
-    assert record.risk.level is RiskLevel.MEDIUM
+    assert record.risk.level is RiskLevel.HIGH
     assert "title alone" in record.risk.reasons[0]
 
 
@@ -393,7 +403,7 @@ async def test_what_else_codex_asks_is_gated(
     """In its own words for each; what it wants is what the card has, and what it gets."""
     async with bridged("codex-app-server", gate, tmp_path) as program:
         program.say("ask", [asked])
-        record = await answer()
+        record = await answer(confirmed=asked is HUMAN)
         assert await program.answered() == yes
         program.say("ask", [{**asked, "id": 1}])
         await answer("deny", message="no")
