@@ -25,6 +25,7 @@ from gateway.domain.store import Store, Transition
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
 from gateway.policy.authorization import approver, who_may_approve
+from gateway.policy.grants.host_rules import NO_REACH, find_host_rule
 from gateway.ports.desk import Groups
 from gateway.ports.passkeys import Prove
 from gateway.wire.codec import JsonObject
@@ -76,6 +77,8 @@ class RequestDesk:
         """Say how many recent requests an offer would have covered, and what people said to
         those."""
         record = await self.get(request_id)
+        if find_host_rule(record, offer) is not None:
+            return NO_REACH
         return (await self._remembering.reach(record, offer)).words()
 
     async def person(self, identity: Identity) -> Person | None:
