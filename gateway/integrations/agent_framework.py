@@ -1,41 +1,22 @@
-"""Microsoft's agent-framework: middleware asks people before each call of a tool.
-
-One part sees which calls the model wants in a turn, the other makes each of them wait.
-"""
+"""Microsoft's agent-framework: a function middleware asks people before each call of a tool."""
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import Any
 
 from gateway.client import Client
 from gateway.errors import GatewayError
 from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, tell
-from gateway.integrations.framework_turns import ALONE, Turn, TurnGate
-
-_turn: ContextVar[Turn] = ContextVar("_turn", default=ALONE)
-"""The turn that a model wanted last: what runs its calls inherits it."""
+from gateway.integrations.framework_turns import AT_ONCE, Turn, TurnGate
 
 
 def ask_people(*, client: Client | None = None, **details: Any) -> Any:
     """Return the middleware: for `Agent(middleware=[…])`. `details` are keywords of
     `client.request`. The calls of one turn are one batch. A person's abort raises
     `MiddlewareFailure` out of the run."""
-    from agent_framework import (  # noqa: PLC0415 (the vendor)
-        MiddlewareBundle,
-        chat_middleware,
-        function_middleware,
-    )
+    from agent_framework import function_middleware  # noqa: PLC0415 (the vendor)
 
     gate = TurnGate(FrameworkGate("agent-framework-core", client, details))
-
-    @chat_middleware  # type: ignore[untyped-decorator]  # the framework's
-    async def note(context: Any, call_next: Any) -> None:
-        if context.stream:
-            context.stream_result_hooks.append(_note_turn)
-        await call_next()
-        if not context.stream:
-            _note_turn(context.result)
 
     @function_middleware  # type: ignore[untyped-decorator]  # the framework's
     async def ask(context: Any, call_next: Any) -> None:
@@ -47,7 +28,8 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
         )
         session = getattr(context.session, "session_id", None)
         try:
-            outcome = await gate.ask(call, _turn.get(), session)
+            # Each run has a list of tools of its own, and starts the calls of a turn at once.
+            outcome = await gate.ask(call, Turn(id(context.tools), AT_ONCE), session)
         except GatewayError as error:  # any other exception is told to the model, which goes on
             raise MiddlewareFailure(str(error)) from error
         if not outcome.runs:
@@ -56,10 +38,4 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
         context.arguments = outcome.arguments
         await call_next()
 
-    return MiddlewareBundle([note, ask])
-
-
-def _note_turn(response: Any) -> None:
-    """Remember how many calls a model wants."""
-    parts = [part for message in response.messages for part in message.contents]
-    _turn.set(Turn(object(), sum(part.type == "function_call" for part in parts)))
+    return ask

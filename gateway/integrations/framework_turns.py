@@ -21,6 +21,10 @@ _MOMENT = 0.25
 """How many seconds the first call of a turn waits for those beside it."""
 
 
+AT_ONCE = 0
+"""How many calls a turn has of which that is not known, but that all of them start at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """The turn in which a call is made: a name that only its calls share, and how many they are."""
@@ -42,7 +46,7 @@ class TurnGate:
 
     async def ask(self, call: FrameworkCall, turn: Turn, session: str | None = None) -> Outcome:
         """Ask for a call together with those of its turn. Raises as `FrameworkGate.ask`."""
-        if turn.size < 2:
+        if turn.size == 1:
             [outcome] = await self._gate.ask([call], session)
             return outcome
         batch = self._open.get(turn.name) or self._begin(turn, session)
@@ -60,9 +64,12 @@ class TurnGate:
         return batch
 
     async def _ask_batch(self, batch: _Batch, turn: Turn, session: str | None) -> list[Outcome]:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_MOMENT):
-                await batch.full.wait()
+        if turn.size == AT_ONCE:
+            await asyncio.sleep(0)
+        else:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_MOMENT):
+                    await batch.full.wait()
         self._close(turn, batch)
         return await self._gate.ask(batch.calls, session)
 
@@ -81,7 +88,7 @@ class ThreadTurnGate:
 
     def ask(self, call: FrameworkCall, turn: Turn) -> Outcome:
         """Ask as `TurnGate.ask` does, and block this thread."""
-        if turn.size < 2:
+        if turn.size == 1:
             [outcome] = self._gate.ask_blocking([call])
             return outcome
         with self._lock:

@@ -47,7 +47,7 @@ class _AskingCalls:
 
         def process_noted(message: Any, step: Any) -> Any:
             names = [one.function.name for one in message.tool_calls or ()]
-            self._turn = Turn(object(), sum(map(self._asks, names)))
+            self._turn = Turn(object(), sum(map(self._asks, names)) or 1)
             return process(message, step)
 
         return process_noted
