@@ -42,6 +42,7 @@ from gateway.ports.outgoing import (
 )
 
 _MOST = 50  # of a session are looked through for those of a group
+_SKEW_MS = 1000  # the server's clock, by which requests are dated, may be so far ahead of ours
 
 Draw = Callable[[Record], Awaitable[Card]]
 """Returns the card of a request for many readers, as the adapter has room for it."""
@@ -136,8 +137,8 @@ class GroupCopies:
                 return one.id  # whoever made it up has not come to this one yet
         rest = max(one.created for one in (record, *free)) + self._timings.gather_ms
         rest -= self._clock.now_ms()
-        if 0 < rest <= self._timings.gather_ms:
-            return rest / 1000
+        if 0 < rest <= self._timings.gather_ms + _SKEW_MS:
+            return min(rest, self._timings.gather_ms) / 1000
         drawn = [(one, await self._draw(one)) for one in free]
         fit = [(one, card) for one, card in drawn if is_groupable(card)]
         ids = self._adapter.list_fitting(posted_group_of(fit)) if len(fit) > 1 else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -227,7 +228,7 @@ async def test_a_button_of_the_group_elsewhere_decides_nothing(office: Office) -
         )
         payload = office.ann.payloads.on_message("C1", place, *pair)
         await office.slack.deliveries.interaction(payload)
-        await office.slack.until(lambda number=number: office.ann.told_more_than(number))
+        await office.slack.until(partial(office.ann.told_more_than, number))
     assert await states(office, [*records, other]) == [Status.PENDING] * 4
 
 
@@ -270,7 +271,7 @@ async def test_a_group_that_reaches_nobody_is_told_to_the_agent(slack: Slack, wo
 
 
 async def test_a_deleted_group_is_posted_again_with_those_that_wait(office: Office) -> None:
-    """The message is deleted: what still waits is posted again as a group, and is answered there."""
+    """The message is deleted: what still waits is posted again, and is answered there."""
     records, message = await carded(office)
     await press(office, message, "Approve", 0)
     await office.card_says(message, "Approved by ann")
