@@ -165,7 +165,7 @@ class GroupCopies:
             return [self._timings.busy]
         async with lock:
             known = (await self._outbox.copies(leader)).get(target)
-            if known is None or record.id not in (leader, *known.members):
+            if known is None or not _names(known, record.id, leader):
                 return await self._leave(record, target)
             shown = await self._load(leader, target, known)
             if known.state is CopyState.DUE:
@@ -218,10 +218,11 @@ class GroupCopies:
         if copy is not None and copy.within != shown.leader:
             return False
         claimed = replace(known, members=(), within=shown.leader)
-        if copy != claimed:
-            if not await self._outbox.put_copy(record.id, claimed, before=copy):
+        if copy != claimed and not await self._outbox.put_copy(record.id, claimed, before=copy):
+            now = (await self._outbox.copies(record.id)).get(shown.target)
+            if now != claimed:  # by another replica, for the same card
                 return False
-            shown.copies[record.id] = claimed
+        shown.copies[record.id] = claimed
         return True
 
     async def _part(self, shown: _Shown, known: Copy) -> list[float]:
@@ -243,7 +244,7 @@ class GroupCopies:
         subject = self._subject(shown, await self._writer.policy(), refused)
         waits = await self._copies.look(subject, (shown.target,), {shown.target: known})
         now = (await self._outbox.copies(shown.leader)).get(shown.target)
-        if now is None:
+        if now is None or now.members != known.members:  # another replica took it apart
             return [self._timings.busy]
         if refused.is_set() and now.state is CopyState.DUE:
             return await self._part(shown, now)
@@ -329,6 +330,12 @@ def _leader_by(request_id: str, copy: Copy | None) -> str | None:
     if copy is None:
         return None
     return request_id if copy.members else copy.within or None
+
+
+def _names(copy: Copy, request_id: str, leader: str) -> bool:
+    """Whether a leader's copy is a group's card on which a request stands; the leader's own counts
+    for it also where it ended before that was posted."""
+    return bool(copy.members) and request_id in (leader, *copy.members)
 
 
 def _may_join(record: Record) -> bool:

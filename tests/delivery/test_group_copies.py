@@ -77,7 +77,7 @@ async def batch(world: World, count: int = 3, word: str = "ls") -> list[Record]:
 
 async def once_each(office: Office, records: list[Record]) -> None:
     """Have all queues worked off, and check that each request stands on one card."""
-    for _ in range(4):
+    for _ in range(9):
         await office.soon()
         await office.settle()
     assert board(office).on_boards() == Counter(record.id for record in records)
@@ -156,6 +156,7 @@ async def test_two_replicas_put_each_request_on_one_card(office: Office, world: 
     looks = [RequestCopies(board(office), world.core, office.clock).look for _ in range(2)]
     await asyncio.gather(*(look(record.id) for record in records for look in looks))
     await once_each(office, records)
+    assert not board(office).messages
 
 
 async def test_one_that_ends_before_it_is_posted_is_not_on_it(office: Office, world: World) -> None:
@@ -240,3 +241,18 @@ async def test_without_its_leader_each_gets_a_card_of_its_own(office: Office, wo
     world.core.copies._places.clear()  # as after a restart
     with pytest.raises(Unauthorized):
         await office.desk.requests.decide(click(records[1], copy=nonce, ref=ref))
+
+
+async def test_a_request_that_its_card_does_not_name_gets_its_own(
+    office: Office, world: World
+) -> None:
+    """Two replicas made up two sets, and this one is in the set that was not posted."""
+    records = await batch(world, 2)
+    await once_each(office, records)
+    nonce = board(office).nonces[0]
+    late = await world.submit(group="g", arguments={"command": "ls late"})
+    led = (await office.outbox.copies(records[0].id))["rec:a"]
+    within = replace(led, members=(), within=records[0].id, nonce=nonce)
+    await office.outbox.put_copy(late.id, within, before=None)
+    await once_each(office, [*records, late])
+    assert len(board(office).boards["b1"].items) == 2

@@ -211,3 +211,18 @@ async def test_what_moderation_refuses_is_shown_without_it(stage: Stage) -> None
     records, message = await carded(stage)
     assert labels(message) == ["Review…", "Deny", "More…"] * 3
     assert await states(stage, records) == [Status.PENDING] * 3
+
+
+async def test_what_is_not_whole_on_the_card_is_not_approved_with_the_others(stage: Stage) -> None:
+    """One of it became too long for the card: it keeps its place without Approve, and a press on a
+    button for all that is forged from what the card had decides nothing."""
+    records, message = await carded(stage)
+    head = pressable(message)[-2]["custom_id"].rpartition(":")[0]
+    second = await stage.core.requests.get(records[1].id)
+    after = replace(second, edited={"path": "b", "content": "x" * 20_000})
+    assert await stage.core.requests.progress(second, after, "reminded", {})
+    await stage.seen(lambda: labels(message) == [*ONE, "Review…", "Deny", "More…", *ONE])
+    forged = {"custom_id": f"{head}:1.2.1"}
+    done = await press(stage, stage.server.ann, message, "Deny", 0, forged)
+    assert "ot all of them" in await told_privately(done)
+    assert await states(stage, records) == [Status.PENDING] * 3

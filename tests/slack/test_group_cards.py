@@ -309,3 +309,23 @@ async def test_an_edit_that_makes_one_risky_takes_the_button_for_all(office: Off
     assert raised
     await office.slack.until(lambda: "Review…" in labels(office.ann, message))
     assert labels(office.ann, message) == [*ONE, "Review…", "Deny…", "More…", *ONE]
+
+
+async def test_what_is_not_whole_on_the_card_is_not_approved_with_the_others(
+    office: Office,
+) -> None:
+    """One of it became too long for the card: it keeps its place without Approve, and a press on a
+    button for all that is forged from what the card had decides nothing."""
+    records, message = await carded(office)
+    block, button = office.ann.buttons(message.blocks)[-2]
+    second = await office.desk.requests.get(records[1].id)
+    after = replace(second, edited={"path": "b", "content": "x" * 20_000})
+    assert await office.world.core.requests.progress(second, after, "reminded", {})
+    await office.slack.until(lambda: "Read it all…" in labels(office.ann, message))
+    assert labels(office.ann, message) == [*ONE, "Read it all…", "Deny…", "More…", *ONE]
+    head = button["value"].rpartition(":")[0]
+    forged = {**button, "value": f"{head}:1.2.1"}
+    payload = office.ann.payloads.on_message("C1", message, block, forged)
+    await office.slack.deliveries.interaction(payload)
+    await told(office.ann, "Not all of them")
+    assert await states(office, records) == [Status.PENDING] * 3
