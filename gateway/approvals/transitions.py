@@ -19,6 +19,7 @@ from gateway.models import (
     Decision,
     Execution,
     FieldKind,
+    HostRule,
     Kind,
     Question,
     Reason,
@@ -26,6 +27,7 @@ from gateway.models import (
     RiskLevel,
     Status,
 )
+from gateway.policy.grants.host_rules import find_host_rule
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, plain
 
@@ -70,6 +72,7 @@ def close_record(
         answers=ending.answers,
         result=ending.result,
         abort=ending.abort,
+        host_rule=ending.host_rule,
     )
     approved = ending.status is Status.APPROVED
     # Who does not wait any more is handed nothing: it asks for it when it comes back.
@@ -126,9 +129,10 @@ def erase_content(record: Record) -> Record:
         kind=Kind.TOOL if record.request.questions else record.request.kind,
         schema=None,
         roles={},
+        host_rules=(),
     )
     decision = record.decision and replace(
-        record.decision, message="", arguments=None, answers=None, result=None
+        record.decision, message="", arguments=None, answers=None, result=None, host_rule=None
     )
     return replace(
         record,
@@ -340,8 +344,16 @@ def _end(
         answers=answers,
         result=click.result if click.action is Action.RESPOND else None,
         abort=(click.abort or "turn") if click.action is Action.ABORT else None,
+        host_rule=_chosen_rule(record, click),
     )
     return _close(record, click, by, ending, secrets, now=now, sign=sign, **noted)
+
+
+def _chosen_rule(record: Record, click: Click) -> HostRule | None:
+    """Return what the host is to keep by this click, None where it says nothing of that."""
+    if click.action is not Action.APPROVE or click.remember is None:
+        return None
+    return find_host_rule(record, click.remember.offer)
 
 
 def _canary_outcome(click: Click, by: Clicker) -> Outcome:

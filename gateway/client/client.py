@@ -430,6 +430,11 @@ class AsyncClient(RequestMaker):
         edited = decision.arguments
         if edited is not None and decision.action is not Action.EDIT:
             raise Unverified("the arguments were changed by a decision that is no edit")
+        rule = decision.host_rule
+        if rule is not None and (
+            decision.action is not Action.APPROVE or rule not in request.host_rules
+        ):
+            raise Unverified("the host is to keep what it did not offer")
         expected = request.digest if edited is None else digest_of(request, edited)
         if decision.digest != expected:
             raise Unverified("the decision is about other arguments than those that would run")

@@ -28,6 +28,7 @@ from gateway.models import (
     RiskLevel,
     Status,
 )
+from gateway.policy.grants.host_rules import kept_words
 from gateway.ports.blocks import (
     Block,
     Change,
@@ -533,7 +534,9 @@ def _outcome(record: Record) -> Visible | None:
         return None
     fetched = record.report is None or record.report.execution is not Execution.NEVER_FETCHED
     lost = "" if fetched else ". The agent never fetched the approval: nothing ran"
-    return render_safe(f"{told_outcome(record)}{_answers(record)}{lost}")
+    rule = record.decision.host_rule
+    kept = "" if rule is None else f"; {kept_words(record, rule)}"
+    return render_safe(f"{told_outcome(record)}{_answers(record)}{kept}{lost}")
 
 
 def _ending(record: Record, word: str) -> Visible | None:

@@ -6,6 +6,7 @@ The library is an extra, and takes 80 ms to load: it is imported when it is firs
 from __future__ import annotations
 
 import ipaddress
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -119,11 +120,22 @@ def offer_assertion(
     return found
 
 
+def _refuse_embedded(credential: JsonObject) -> None:
+    """Refuse what was made within another site's page: ours is framed nowhere, and the library
+    does not look at it. Raises Unauthorized."""
+    from webauthn.helpers import base64url_to_bytes, parse_client_data_json  # noqa: PLC0415
+
+    client = base64url_to_bytes(credential["response"]["clientDataJSON"])
+    if parse_client_data_json(client).cross_origin or "topOrigin" in json.loads(client):
+        raise Unauthorized("it was made within another site's page")
+
+
 def check_creation(site: PasskeySite, credential: JsonObject, challenge: bytes) -> Made:
     """Return a new passkey. Raises Unauthorized for whatever does not verify."""
     from webauthn import verify_registration_response  # noqa: PLC0415 (see above)
 
     try:
+        _refuse_embedded(credential)
         found = verify_registration_response(
             credential=credential,
             expected_challenge=challenge,
@@ -150,6 +162,7 @@ def check_assertion(
     from webauthn import verify_authentication_response  # noqa: PLC0415 (see above)
 
     try:
+        _refuse_embedded(credential)
         return verify_authentication_response(
             credential=credential,
             expected_challenge=challenge,

@@ -116,7 +116,12 @@ class PersonPasskeys:
         )
         if passkey.id in [one.id for one in await self._load(holder)]:
             raise Conflict("this passkey is yours already")
-        await self._kept.keep(passkey)
+        kept = await self._kept.keep(passkey)
+        # Looked for afterwards: of two who add one at the same moment neither misses the other.
+        if await self._kept.is_anothers(kept):
+            await self._kept.forget(kept)
+            await self._logins.note_refusal("new passkey", holder.name, "it is another person's")
+            raise Conflict("this passkey is another person's; make one on a device of your own")
         await self._kept.note("passkey_added", data=_told(passkey, by=holder.name))
 
     async def remove(self, session: str, passkey: str) -> bool:

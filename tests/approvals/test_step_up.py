@@ -257,6 +257,19 @@ async def test_a_request_that_nobody_waits_for_is_refused_at_once(world: World) 
     assert (record.status, record.quorum) == (Status.PENDING, 2)
 
 
+async def test_a_request_whose_number_nobody_would_see_is_refused_at_once(world: World) -> None:
+    """As the hooks of agents' hosts ask: it is given none, and another way still does."""
+    await in_force(world)
+    blind = {"arguments": DANGEROUS, "shows_number": False}
+    record, _ = await world.approvals.submit(request(**blind), over_http())
+    assert record.decision is not None
+    assert (record.status, record.decision.reason) == (Status.DENIED, Reason.RULE)
+    await in_force(world, EITHER)
+    record, _ = await world.approvals.submit(request(**blind), over_http())
+    assert (record.status, record.numbered) == (Status.PENDING, False)
+    assert await world.store.number_of(record.id) is None
+
+
 async def test_a_request_from_before_the_rule_says_that_nobody_may_approve_it(
     world: World,
 ) -> None:

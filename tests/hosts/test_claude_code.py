@@ -487,6 +487,32 @@ async def test_relay_under_p_without_a_terminal(claude: Claude, answer: Answer) 
     assert record.request.call_id is not None
 
 
+NPM = Use("Bash", {"command": "npm test", "description": "run the tests"})
+
+
+@pytest.mark.parametrize("way", ["command", "http"])
+async def test_relay_claude_code_keeps_the_rule_that_was_chosen(
+    claude: Claude, gate: Replica, answer: Answer, way: str
+) -> None:
+    """Its own suggestion: it writes it down, asks nobody about such a call again, and asks about
+    another one all the same."""
+    asks = address(gate, "?timeout=50&native_always=true")
+    if way == "command":
+        asks = command(f"{HOOK} --native-always")
+    claude.settings(PermissionRequest=asks)
+    again, other = Use("Bash", NPM.arguments, "toolu_2"), Use("Bash", TOUCH.arguments, "toolu_3")
+    async with coding_model(NPM, again, other) as model:
+        chosen = answer(remember={"offer": "host:0"})
+        _, record, last = await claude_run(claude.start(model), chosen, answer("deny"))
+        assert len(model.told) == 4
+    (rule, *_) = record.request.host_rules
+    assert rule.rule == "Bash(npm test *)"
+    assert rule.scope == "in this project, for this user (.claude/settings.local.json)"
+    assert last.request.arguments["command"] == "touch made"
+    kept = json.loads((claude.work / ".claude" / "settings.local.json").read_text())
+    assert kept["permissions"]["allow"] == ["Bash(npm test *)"]
+
+
 async def test_a_run_in_ci_ends_and_goes_on_when_it_was_answered(
     claude: Claude, gate: Replica
 ) -> None:

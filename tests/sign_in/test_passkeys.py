@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -110,6 +111,10 @@ BENT: dict[str, Callable[[Authenticator], Any]] = {
     "a page without TLS": lambda device: replace(device, origin="http://approvals.example"),
     "another port": lambda device: replace(device, origin=f"{ORIGIN}:8443"),
     "a host above ours": lambda device: replace(device, host="example"),
+    "a page within another site's": lambda device: replace(device, around={"crossOrigin": True}),
+    "a page that names one around it": lambda device: replace(
+        device, around={"topOrigin": "https://evil.example"}
+    ),
 }
 
 
@@ -139,6 +144,46 @@ async def test_a_user_who_was_not_verified_is_refused(ways: Ways, world: World) 
     with pytest.raises(Unauthorized):
         await ways.passkeys.add(session, made, device="")
     assert len(await ways.passkeys.list_passkeys(session)) == 1
+
+
+@pytest.mark.parametrize("around", [{"crossOrigin": True}, {"topOrigin": "https://e.example"}])
+async def test_no_passkey_is_made_within_another_sites_page(ways: Ways, around: Any) -> None:
+    """Nobody is led to make one by a page that shows ours in a frame."""
+    session = await sign_in(ways, "ann")
+    device = Authenticator(HOST, ORIGIN, around=around)
+    with pytest.raises(Unauthorized):
+        made = device.make(await ways.passkeys.begin_adding(session))
+        await ways.passkeys.add(session, made, device="")
+    assert await ways.passkeys.list_passkeys(session) == []
+
+
+async def test_a_passkey_has_one_person(ways: Ways, world: World) -> None:
+    """What is ann's is not made bob's, too, on a device that both hold; of two who try at the same
+    moment not both have it. Once she removed it, it may be his."""
+    anns, device = await with_passkey(ways)
+    bobs = await sign_in(ways, "bob")
+    made = device.make(await ways.passkeys.begin_adding(bobs))
+    with pytest.raises(Conflict, match="another person"):
+        await ways.passkeys.add(bobs, made, device="")
+    assert await ways.passkeys.list_passkeys(bobs) == []
+    assert (await told(world, "sign_in_refused"))[-1].data["why"] == "it is another person's"
+    (listed,) = await ways.passkeys.list_passkeys(anns)
+    assert await ways.passkeys.remove(anns, listed.id)
+    await ways.passkeys.add(bobs, device.make(await ways.passkeys.begin_adding(bobs)), device="")
+    (listed,) = await ways.passkeys.list_passkeys(bobs)
+    assert await ways.passkeys.remove(bobs, listed.id)
+    async with asyncio.TaskGroup() as group:
+        for session in (anns, bobs):
+            made = device.make(await ways.passkeys.begin_adding(session))
+            group.create_task(add(ways, session, made))
+    kept = [await ways.passkeys.list_passkeys(one) for one in (anns, bobs)]
+    assert sum(map(len, kept)) < 2
+
+
+async def add(ways: Ways, session: str, made: Any) -> None:
+    """Add a passkey, in vain perhaps."""
+    with suppress(Conflict):
+        await ways.passkeys.add(session, made, device="")
 
 
 async def test_a_passkey_is_nobody_elses(ways: Ways, world: World) -> None:

@@ -167,12 +167,15 @@ async def test_an_expired_or_refused_code_signs_nobody_in(
     assert "400" in await refused(ways, world, answer)
     for error, says in (
         ("access_denied", "access_denied"),
-        ("<b>pay</b>", "no code"),
+        ("<b>pay</b>", "an error"),
         ("", "no code"),
     ):
         state = provider.agree(await begin(ways))["state"]
         came = {"state": state, "error": error, "iss": provider.issuer}
         assert (await refused(ways, world, came)).endswith(says)
+    # A code beside it changes nothing.
+    answer = {**provider.agree(await begin(ways)), "error": "access_denied"}
+    assert (await refused(ways, world, answer)).endswith("refused: access_denied")
 
 
 async def test_it_comes_from_the_provider_that_was_asked(

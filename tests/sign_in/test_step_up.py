@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Click, Record
+from gateway.domain.records import Click, Record, Remember
 from gateway.domain.step_up import StepUp, StepUpDone
 from gateway.errors import Conflict, StepUpNeeded, Unauthorized
 from gateway.models import Action, Status
@@ -98,6 +98,11 @@ OTHER: dict[str, Callable[[Click], Click]] = {
     "another revision": lambda tap: replace(tap, revision=tap.revision + 1),
     "other arguments": lambda tap: replace(tap, action=Action.EDIT, arguments=NEW),
     "another result": lambda tap: replace(tap, action=Action.RESPOND, result="done"),
+    "other words for the agent": lambda tap: replace(tap, message="and push it"),
+    "another note": lambda tap: replace(tap, note="seen with eve"),
+    "one that is remembered": lambda tap: replace(tap, remember=Remember(everywhere=True)),
+    "a wish for another plan": lambda tap: replace(tap, feedback=True),
+    "a stop": lambda tap: replace(tap, abort="agent"),
 }
 
 
