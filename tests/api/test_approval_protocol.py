@@ -268,6 +268,8 @@ async def test_keys_and_credentials_are_needed(gate: Replica) -> None:
     assert refusal(without) == (400, "invalid_request", "missing_idempotency_key")
     nobody = await create(gate, token="agw_0000_x")
     assert refusal(nobody) == (401, "authentication", "invalid_credential")
+    counted = await gate.call("GET", "/metrics", token=None)
+    assert "gateway_auth_failures_total 1.0" in counted.text
     approver = await create(gate, token=ANN_TOKEN)
     assert refusal(approver) == (403, "authorization", "not_allowed")
     agent = await gate.call("POST", "/aap/v1/instances", {}, headers=KEY)
