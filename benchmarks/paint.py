@@ -78,7 +78,7 @@ async def _ask(scene: Stage) -> None:
 async def _sign_in(scene: Stage, page: Page) -> None:
     code = await scene.gateway.backend.logins.invite(APPROVER)
     await page.goto(f"{scene.gateway.url}/inbox/login#code={code}")
-    await page.press("Sign in")
+    await page.press(f"Sign in as {APPROVER}")
     await page.until("location.pathname === '/inbox' && document.querySelector('.row-link')")
     await page.send("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)
 

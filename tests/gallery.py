@@ -35,13 +35,16 @@ from tests.web.chromium import Page, chromium
 FOLDER = BUILT / "gallery"
 STATIC = Path(__file__).resolve().parents[1] / "adapters" / "web" / "static"
 _LOOKS = (("light", False), ("dark", True))
+_SCREEN = 844  # a phone's height
 _PANELS = ("reason", "edit", "respond", "abort", "remember")
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>card</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="stylesheet" href="/static/inbox.css"><main><div id="list"></div></main>
 <script type="module">
 import { card } from "/static/card.js";
+import { setClock } from "/static/dom.js";
 const { item, facts, panel } = await (await fetch("/item")).json();
+setClock(item.created + 90_000);
 const acts = new Proxy({}, { get: () => () => "" });
 const draft = { panel, more: Boolean(panel), text: {}, reaches: new Map() };
 const view = { draft, online: true, busy: false, acts, ...facts };
@@ -111,12 +114,18 @@ async def draw_inbox(page: Page) -> None:
             shown["item"] = add_viewer(view, record, Viewer(name="ann", may_pass=True))
             shown["panel"] = panel
             for look, dark in _LOOKS:
-                await page.size((PHONE, 100), dark=dark, still=True)
+                await page.size((PHONE, _SCREEN), dark=dark, still=True)
                 await page.goto(address)
                 await page.until("document.title === 'drawn'")
-                high = await page.evaluate("document.documentElement.scrollHeight")
+                high = int(await page.evaluate("document.documentElement.scrollHeight"))
+                if high > _SCREEN:  # the answers stand at the end of what a phone shows
+                    path = FOLDER / f"inbox-{name}-first-{look}.png"
+                    path.write_bytes(await page.picture())
+                bottom = "document.querySelector('.card').getBoundingClientRect().bottom"
+                tall = int(await page.evaluate(bottom)) + 24
+                await page.size((PHONE, tall), dark=dark, still=True)
                 path = FOLDER / f"inbox-{name}-{look}.png"
-                path.write_bytes(await page.picture(max(int(high), 100)))
+                path.write_bytes(await page.picture())
 
 
 @asynccontextmanager

@@ -35,6 +35,9 @@ from gateway.ports import (
 
 ROW_LINES, ROW_CHARS = 24, 2_000  # all blocks of a row together
 WHOLE = 10**9
+MOST_BEFORE = 12  # words before the first character of what runs
+_MOST_LINE = 90  # characters of a finding that stands before it
+HIGH_RISK, LOOK_CLOSER = "High risk", "Look closer"
 
 Line = str | list[list[str | bool]]
 
@@ -139,6 +142,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "agent": record.request.agent,
         "found": bool(record.risk.reasons or record.signs),
         "alone": explain_exclusion(record) is not None,
+        **_build_found(card),
         "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
         "reasons": [build_line(reason.segments) for reason in card.reasons],
         "alarms": card.alarms,
@@ -205,6 +209,26 @@ def _build_state(card: Card) -> JsonObject:
         "digest": card.digest,
         "editable": card.editable,
     }
+
+
+def _build_found(card: Card) -> JsonObject:
+    """Return what was found: a `mark` of two words, and how many of the findings and of the
+    reasons stand `above` what runs, as far as the words before it allow. The others follow it."""
+    reasons = () if card.risk is RiskLevel.LOW else card.reasons
+    found, high = bool(card.findings or reasons), card.risk is RiskLevel.HIGH
+    before = ["".join(part.text.text for part in card.head)]
+    # Of several texts each begins with its name.
+    before += [card.blocks[0].label] if len(card.blocks) > 1 else []
+    left = MOST_BEFORE - sum(len(text.split()) for text in (*before, HIGH_RISK if high else ""))
+    above = []
+    for texts in (card.findings, reasons):
+        count = 0
+        for text in texts:
+            left -= len(text.text.split()) if len(text.text) <= _MOST_LINE else MOST_BEFORE
+            count += left >= 0
+        above.append(count)
+    closer = LOOK_CLOSER if found and not any(above) else ""
+    return {"mark": HIGH_RISK if high else closer, "above": above}
 
 
 def _build_head(head: Head) -> list[list[Any]]:

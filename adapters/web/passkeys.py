@@ -91,4 +91,4 @@ class PasskeyHandlers:
             address=request.remote or "",
             device=name_device(request.headers.get("User-Agent", "")),
         )
-        return self._signing_in.sign_in(await run_to_end(signing_in))
+        return await self._signing_in.sign_in(request, await run_to_end(signing_in))

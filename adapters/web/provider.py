@@ -60,4 +60,4 @@ class ProviderHandlers:
             address=request.remote or "",
             device=name_device(request.headers.get("User-Agent", "")),
         )
-        return self._signing_in.sign_in(await run_to_end(finishing))
+        return await self._signing_in.sign_in(request, await run_to_end(finishing))

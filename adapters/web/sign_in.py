@@ -51,10 +51,13 @@ class SignInHandlers:
         code = await self._read_code(request)
         device = name_device(request.headers.get("User-Agent", ""))
         redeeming = self._logins.redeem(code, address=request.remote or "", device=device)
-        return self.sign_in(await run_to_end(redeeming))
+        return await self.sign_in(request, await run_to_end(redeeming))
 
-    def sign_in(self, session: str) -> web.Response:
-        """Return the answer that hands a browser its session."""
+    async def sign_in(self, request: web.Request, session: str) -> web.Response:
+        """Return the answer that hands a browser its session. The one that it had ends: nobody
+        could see it any more, and it would still answer."""
+        if before := request.cookies.get(self._guard.cookie):
+            await run_to_end(self._end(before))
         response = web.json_response({"ok": True})
         self._guard.sign_in(response, session)
         return response
@@ -69,8 +72,11 @@ class SignInHandlers:
 
     async def _logout(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.check_writer(request)
-        await run_to_end(self._logins.end(visitor.session))
-        self._streams.end(visitor.session)
+        await run_to_end(self._end(visitor.session))
         response = web.json_response({"ok": True})
         self._guard.sign_out(response)
         return response
+
+    async def _end(self, session: str) -> None:
+        await self._logins.end(session)
+        self._streams.end(session)

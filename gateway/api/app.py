@@ -14,7 +14,7 @@ from aiohttp import web
 from gateway.api.approval_protocol.instances import Provisioning
 from gateway.api.approval_protocol.requests import ProtocolRequests
 from gateway.api.approval_protocol.routes import protocol_routes
-from gateway.api.authentication import LOOPBACK_HOSTS, Access
+from gateway.api.authentication import LOOPBACK_HOSTS, TokenAccess
 from gateway.api.call import (
     ApiCall,
     Enrolment,
@@ -114,7 +114,7 @@ def build_api(
     services = Services(
         core=core,
         reads=reads,
-        access=Access(credentials=credentials, limit=FailureLimit(now=time.monotonic)),
+        access=TokenAccess(credentials=credentials, limit=FailureLimit(now=time.monotonic)),
         metrics=metrics,
         ready=ready,
         enrolment=enrolment,

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
-from gateway.api.authentication import Access
+from gateway.api.authentication import TokenAccess
 from gateway.api.metrics import Metrics
 from gateway.api.problems import BadCall, Stopping, TooLarge, TooManyWaits, TooSlow, WrongMediaType
 from gateway.approvals.core import Core
@@ -94,7 +94,7 @@ class Services:
 
     core: Core
     reads: Reads
-    access: Access
+    access: TokenAccess
     metrics: Metrics
     ready: Callable[[], Awaitable[Readiness]]
     enrolment: Enrolment | None

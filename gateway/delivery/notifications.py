@@ -48,7 +48,7 @@ _TEST, _TEST_TEXT = "Approvals", "This is a test: notifications reach this devic
 _SESSION_ENDED = "its session ended"
 
 
-class Sessions(Protocol):
+class SessionHolders(Protocol):
     """Tells whose a browser session is, by its hash."""
 
     async def holder(self, reference: str) -> Identity | None:
@@ -63,7 +63,7 @@ class Notifications:
         core: Core,
         store: Store,
         devices: DeviceStore,
-        sessions: Sessions,
+        sessions: SessionHolders,
         sender: PushSender,
         notes: Notes,
         clock: Clock,

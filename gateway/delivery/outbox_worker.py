@@ -20,7 +20,7 @@ _GATHER_SECONDS = 0.02  # a burst is looked at together, and not while its answe
 # What changes no request, and yet asks for the next step: notes about copies, and of grants.
 _NEWS = (
     *("undelivered", "delivery_uncertain", "copy_gone"),
-    *("policy_applied", "grant_", "breaker_", "push_"),
+    *("policy_applied", "grant_", "breaker_", "push_", "signed_out"),
 )
 
 
@@ -35,7 +35,8 @@ class Timings:
     `finish` seconds for what is on its way to a platform. Whoever is slow keeps the next request
     waiting for `line` seconds, and the next copy for `copy`; a `call` to an adapter that takes
     longer is given up. A copy says another number every `count_ms`, and is given up after
-    `most_refusals` of an edit.
+    `most_refusals` of an edit. A group's card is made once nothing has joined the group for
+    `gather_ms`.
     """
 
     lease: float = 6.0
@@ -50,6 +51,7 @@ class Timings:
     at_once: int = 64
     count_ms: int = 5000
     most_refusals: int = 24
+    gather_ms: int = 250
 
 
 TIMINGS = Timings()
@@ -173,8 +175,11 @@ class Worker:
                 again = self._timings.retry
             again_ms = None if again is None else max(1, _ms(again))
             async with self._turn:
-                await self._outbox.ack(self._queue, self._held[request_id], again_ms=again_ms)
-            if again is not None and again < self._timings.soon:
+                task = self._held[request_id]
+                settled = await self._outbox.ack(self._queue, task, again_ms=again_ms)
+            if not settled:
+                self._bell.set()  # it changed meanwhile, and perhaps no event says so
+            elif again is not None and again < self._timings.soon:
                 # A turn under a platform's limit is not to be missed by an idle worker.
                 self._ring_in(again)
         except Exception:

@@ -18,7 +18,7 @@ from gateway.delivery.egress_guard import Address, Forbidden, Resolve, Target, p
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
-class Answer(NamedTuple):
+class PostAnswer(NamedTuple):
     """What came back; of its body no more than was asked for."""
 
     status: int
@@ -32,7 +32,7 @@ class Unanswered(Exception):
 
 async def post(
     target: Target, resolve: Resolve, *, body: bytes, headers: Mapping[str, str], most: int = 0
-) -> Answer:
+) -> PostAnswer:
     """Resolve the target once, and post; read `most` bytes of the answer, and one more where it is
     longer. Raises Forbidden, Unanswered."""
     try:
@@ -43,7 +43,9 @@ async def post(
             said = b""
             while most and len(said) <= most and (more := await answer.content.read(most + 1)):
                 said += more
-            return Answer(answer.status, answer.headers.get("Retry-After", ""), said[: most + 1])
+            return PostAnswer(
+                answer.status, answer.headers.get("Retry-After", ""), said[: most + 1]
+            )
     except (aiohttp.ClientError, OSError) as error:
         raise Unanswered(type(error).__name__) from error
 

@@ -24,7 +24,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.figures import Tally
 from gateway.domain.protocol_instances import (
     Instance,
-    Notice,
+    ProtocolNotice,
     ReceiverAddress,
     hears_of,
     notice_of,
@@ -67,19 +67,19 @@ class Notices(Protocol):
     async def is_ours(self, request_id: str) -> bool:
         """Tell whether a request was asked in the protocol's way."""
 
-    async def add(self, notice: Notice, due: int) -> None:
+    async def add(self, notice: ProtocolNotice, due: int) -> None:
         """Keep a notice, and when it is to be sent; one that was kept before stays as it was."""
 
-    async def load(self, notice_id: str) -> Notice | None:
+    async def load(self, notice_id: str) -> ProtocolNotice | None:
         """Return a notice."""
 
     async def find_due(self, now: int, limit: int) -> list[str]:
         """Return the notices that are due, the longest due first."""
 
-    async def put_off(self, notice: Notice, due: int) -> None:
+    async def put_off(self, notice: ProtocolNotice, due: int) -> None:
         """Keep what became of an attempt, and when the next one is due."""
 
-    async def end(self, notice: Notice) -> None:
+    async def end(self, notice: ProtocolNotice) -> None:
         """Keep that a notice is sent no more."""
 
     async def forget(self, notice_id: str) -> None:
@@ -260,7 +260,7 @@ class ProtocolNotices:
         await self._notices.put_off(tried, min(due, notice.deadline))
 
     async def _post(
-        self, notice: Notice, receiver: ReceiverAddress, seconds: float
+        self, notice: ProtocolNotice, receiver: ReceiverAddress, seconds: float
     ) -> tuple[str, float]:
         """Return why a notice was not taken, "" where it was, and the seconds to wait that the
         receiver asks for."""
@@ -282,7 +282,7 @@ class ProtocolNotices:
         longest: float = min(doubled, _LONGEST_PAUSE)
         return longest * (0.5 + self._rhythm.jitter() / 2)
 
-    def _lose(self, notice: Notice) -> None:
+    def _lose(self, notice: ProtocolNotice) -> None:
         self._tally.webhooks_lost += 1
         log.error("a notice was given up", extra={"event": "notice_lost", "id": notice.id})
 

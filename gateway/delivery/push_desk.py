@@ -70,8 +70,6 @@ class PushDesk:
             raise InvalidRequest(f"nothing is sent there: {refused}") from refused
         except ValueError as error:
             raise InvalidRequest("these are not the keys of a subscription") from error
-        except (OSError, TimeoutError) as error:
-            raise InvalidRequest("nobody knows the address of this push service") from error
         device = PushDevice(
             id=sha256_hex(wish.endpoint.encode())[:_ID_CHARS],
             person=person,

@@ -16,7 +16,7 @@ from gateway.delivery.egress_guard import (
     resolve_by_system,
     target_of,
 )
-from gateway.delivery.pinned_post import Answer, Unanswered, post, read_pause
+from gateway.delivery.pinned_post import PostAnswer, Unanswered, post, read_pause
 from gateway.delivery.push_encryption import PushKey, encrypt
 from gateway.domain.clock import Clock
 from gateway.domain.devices import PushDevice
@@ -69,10 +69,15 @@ class PushSender:
         self._resolve = resolve
 
     async def check(self, endpoint: str) -> None:
-        """Refuse an address that must not be called, before it is kept. Raises Forbidden, and
-        OSError where its name is not known."""
-        async with asyncio.timeout(_SECONDS):
-            await pin_addresses(self._target(endpoint), self._resolve)
+        """Refuse an address that must not be called, before it is kept. Raises Forbidden, in the
+        same words for a name that nobody knows and for one of our own network: who asks learns not
+        which names there are."""
+        target = self._target(endpoint)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                await pin_addresses(target, self._resolve)
+        except (Forbidden, OSError, TimeoutError) as error:
+            raise Forbidden("its name leads to no public address") from error
 
     async def send(self, device: PushDevice, push: Push) -> None:
         """Send a push. Raises CopyGone when the device must be forgotten, RetryLater when it may
@@ -97,7 +102,7 @@ class PushSender:
             )
         self._judge(answer)
 
-    def _judge(self, answer: Answer) -> None:
+    def _judge(self, answer: PostAnswer) -> None:
         status = answer.status
         if 200 <= status < 300:  # noqa: PLR2004 (HTTP's own figures)
             return

@@ -76,6 +76,11 @@ class RequestCalls(Protocol):
         for.
         """
 
+    async def list_on_card(self, request_id: str, copy: str) -> list[Record]:
+        """Return the requests that stand on the posted card of a group, in their order, itself
+        among them; none where this copy of it, by its nonce, is not such a card. Raises NotFound.
+        """
+
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first or soonest first, as the query says."""
 

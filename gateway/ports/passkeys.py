@@ -40,11 +40,13 @@ Prove = Callable[[str], Awaitable[Proof]]
 
 
 def subject_of(record: Record, click: Click) -> str:
-    """Return what a passkey agrees to: this answer to this request, as it was seen, and exactly
-    what would run then. Whatever else is made of it needs another assertion."""
+    """Return what a passkey agrees to: this answer to this request, as it was seen, exactly what
+    would run then, and all that is said and remembered with it. Whatever else is made of it needs
+    another assertion."""
     edits = click.action is Action.EDIT and click.arguments is not None
     digest = digest_of(record.request, click.arguments) if edits else record.digest
-    said = canonical([plain(part) for part in (click.answers, click.result)])
+    parts = (click.answers, click.result, click.message, click.note, click.remember)
+    said = canonical([plain(part) for part in (*parts, click.abort, click.feedback)])
     return f"{click.action} {record.id} {click.revision} {digest} {sha256_hex(said)}"
 
 

@@ -20,7 +20,7 @@ from gateway.domain.failure_limit import FailureLimit
 from gateway.errors import Busy, Conflict, InvalidRequest, Unauthorized
 from gateway.ports.passkeys import Passkey, Proof
 from gateway.sign_in.passkey_checks import (
-    Site,
+    PasskeySite,
     check_assertion,
     check_creation,
     find_site,
@@ -62,7 +62,7 @@ class PersonPasskeys:
         """Why there are none here, as a sentence; "" where there are."""
         return self._site if isinstance(self._site, str) else ""
 
-    def _find_site(self) -> Site:
+    def _find_site(self) -> PasskeySite:
         if isinstance(self._site, str):
             raise InvalidRequest(self._site)
         return self._site
@@ -116,7 +116,12 @@ class PersonPasskeys:
         )
         if passkey.id in [one.id for one in await self._load(holder)]:
             raise Conflict("this passkey is yours already")
-        await self._kept.keep(passkey)
+        kept = await self._kept.keep(passkey)
+        # Looked for afterwards: of two who add one at the same moment neither misses the other.
+        if await self._kept.is_anothers(kept):
+            await self._kept.forget(kept)
+            await self._logins.note_refusal("new passkey", holder.name, "it is another person's")
+            raise Conflict("this passkey is another person's; make one on a device of your own")
         await self._kept.note("passkey_added", data=_told(passkey, by=holder.name))
 
     async def remove(self, session: str, passkey: str) -> bool:

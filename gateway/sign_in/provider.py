@@ -119,9 +119,10 @@ class OpenIdProvider:
         wants_name = found.get("authorization_response_iss_parameter_supported") is True
         if named != settings.issuer and (named is not None or wants_name):
             await self._refuse(address, "this comes from another identity provider")
-        if not answer.get("code"):
-            word = answer.get("error", "")
-            why = word if _WORD.fullmatch(word) else "no code"
+        word = answer.get("error", "")
+        if word or not answer.get("code"):
+            told = _WORD.fullmatch(word)
+            why = word if told else "an error" if word else "no code"
             await self._refuse(address, f"the identity provider refused: {why}")
         try:
             claims = await self._redeem(settings, found, answer["code"], began)

@@ -18,6 +18,7 @@ class RedisOutbox:
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
+        self._together = store.together
         self._lease_due, self._ack = Script("lease_due", store.at), Script("ack", store.at)
         self._put_copy = Script("put_copy", store.at)
 
@@ -50,10 +51,14 @@ class RedisOutbox:
 
     async def mark(self, queue: str, request_id: str) -> None:
         """Have a queue look at a request now. What is due already stays due since then."""
-        key = self._keys.dirty(queue)
-        if not await self._redis.zadd(key, {request_id: await self._now()}, lt=True, ch=True):
-            # Whoever looks at it with a lease that has run out must find it changed all the same.
-            await self._redis.zincrby(key, -1, request_id)
+        key, now = self._keys.dirty(queue), str(await self._now())
+        # Whoever looks at it with a lease that has run out must find it changed. That comes first:
+        # whoever leases it in between is overtaken by what follows. The other way round their lease
+        # would change and still run, and nobody would look until it ended.
+        await self._together(
+            ("ZADD", key, "XX", "INCR", "-1", request_id),
+            ("ZADD", key, "LT", now, request_id),
+        )
 
     async def copies(self, request_id: str) -> dict[str, Copy]:
         """Return what is known of a request's copies, by key."""

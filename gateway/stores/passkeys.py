@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.domain.clock import Clock
 from gateway.errors import Conflict
 from gateway.ports.passkeys import MOST_PASSKEYS
-from gateway.stores.holders import Holder, Holders, Standing, holder_from
+from gateway.stores.holders import Holder, Holders, PolicyStanding, holder_from
 from gateway.stores.requests import RedisStore
 from gateway.wire.codec import JsonObject
 
@@ -53,11 +53,11 @@ class RedisPasskeys:
         """Whose passkeys these are."""
         return self._keys.namespace
 
-    async def stand(self) -> Standing:
+    async def stand(self) -> PolicyStanding:
         """Return who the policy knows now."""
         return (await self._holders.read())[0]
 
-    async def load(self, standing: Standing, name: str) -> list[KeptPasskey]:
+    async def load(self, standing: PolicyStanding, name: str) -> list[KeptPasskey]:
         """Return the passkeys that sign in whoever has this name now, the newest last."""
         kept, counts = self._names(name, standing.count_departures(name))
         found = await self._redis.hgetall(kept)
@@ -67,8 +67,9 @@ class RedisPasskeys:
         mine = [one for one in passkeys if one.holder.name == name and standing.admits(one.holder)]
         return sorted(mine, key=lambda one: one.made)
 
-    async def keep(self, passkey: KeptPasskey) -> None:
-        """Keep a passkey. Raises Conflict where its person has as many as there may be."""
+    async def keep(self, passkey: KeptPasskey) -> KeptPasskey:
+        """Keep a passkey; return it with its place. Raises Conflict where its person has as many as
+        there may be."""
         holder = passkey.holder
         kept, counts = self._names(holder.name, holder.departures)
         body = {
@@ -83,9 +84,16 @@ class RedisPasskeys:
         for slot in _SLOTS:
             if await self._redis.hsetnx(kept, slot, json.dumps(body)):
                 await self._keep_for_long(kept, counts)
-                return
+                return replace(passkey, slot=slot)
         await self._redis.zrem(counts, passkey.id)
         raise Conflict(f"you have {MOST_PASSKEYS} passkeys, and may have no more; remove one first")
+
+    async def is_anothers(self, passkey: KeptPasskey) -> bool:
+        """Whether somebody else whom the policy knows has a passkey of this id."""
+        standing = await self.stand()
+        others = [name for name in standing.list_names() if name != passkey.holder.name]
+        found = [await self.load(standing, name) for name in others]
+        return any(one.id == passkey.id for theirs in found for one in theirs)
 
     async def forget(self, passkey: KeptPasskey) -> bool:
         """Forget a passkey; return whether it was there."""

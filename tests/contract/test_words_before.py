@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from adapters.slack import card_blocks
 from adapters.terminal.card_text import render_card
 from adapters.web.card_json import build_row
 from gateway.domain.records import Record
-from gateway.models import Context, Kind
+from gateway.models import Context, Kind, Risk, RiskLevel
 from gateway.ports.cards import card_of
 from tests.contract.surfaces import COPY, printed, sent
 from tests.discord.limits import TEXT, walk
@@ -32,6 +33,17 @@ CALLS: dict[str, Record] = {
         arguments={"to": ["kim@e.example", "a@e.example"], "subject": "Your order", "body": "x"},
     ),
     "tool": asked(kind=Kind.TOOL, tool="publish_page", arguments={"site": "docs", "v": "1.4"}),
+    "found": replace(
+        asked(arguments={"command": f"{MARK} -rf build"}),
+        findings=("removes folders whole, in command", "names a folder of the system's"),
+    ),
+    "much found": replace(
+        asked(
+            arguments={"command": f"{MARK} -rf build"},
+            risk=Risk(level=RiskLevel.HIGH, reasons=("moves money", "one that is said at length " * 9)),
+        ),
+        findings=("removes folders whole, in command", "names /etc: it is the system's, in command"),
+    ),
     "surrounded": asked(
         arguments={"command": f"{MARK} --all"},
         context=Context(cwd="/etc", host="ci-7", env={"PATH": "/tmp/x"}),
@@ -56,8 +68,15 @@ def _discord(record: Record) -> str:
 def _inbox(record: Record) -> str:
     row = build_row(record)
     head = "".join(_text(text) for text, _ in row["head"])
-    blocks = [one["label"] + " " + "\n".join(map(_text, one["lines"])) for one in row["blocks"]]
-    return " ".join((head, *blocks))
+    found = [
+        _text(text)
+        for name, count in zip(("findings", "reasons"), row["above"], strict=True)
+        for text in row[name][:count]
+    ]
+    texts = ["\n".join(map(_text, one["lines"])) for one in row["blocks"]]
+    names = [one["label"] for one in row["blocks"]] if len(texts) > 1 else [""]
+    blocks = [f"{name} {text}" for name, text in zip(names, texts, strict=True)]
+    return " ".join((head, row["mark"], *found, *blocks))
 
 
 def _text(line: Any) -> str:
@@ -75,14 +94,16 @@ SURFACES = {"Slack": _slack, "Discord": _discord, "inbox": _inbox, "terminal": _
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("kind", CALLS)
 def test_what_runs_begins_within_twelve_words(surface: str, kind: str) -> None:
-    """The head and the label of what runs, and nothing else but what was found, in a terminal: its
-    screen ends below."""
+    """The head, the label of what runs, in the inbox what was found as far as that is short, and
+    nothing else but what was found, in a terminal: its screen ends below."""
     record = CALLS[kind]
     card = card_of(record, lines=30, chars=2000)
     first = card.blocks[0].text.text.split("\n", 1)[0]
     shown = SURFACES[surface](record).replace("\\", "")
-    before = shown.partition(card.blocks[0].label)[0]
     assert first in shown
+    # The inbox names a text that stands alone after it.
+    named = "" if surface == "inbox" and len(card.blocks) == 1 else card.blocks[0].label
+    before = shown.partition(named or first)[0]
     if surface == "terminal":  # what was found, and that it was cut, stand above
         rows = [row for row in before.split("\n") if "✂" not in row]
         before = "\n".join(rows)
@@ -92,4 +113,16 @@ def test_what_runs_begins_within_twelve_words(surface: str, kind: str) -> None:
             before = before.replace(said, "")
     counted = [one for one in before.split() if any(char.isalnum() for char in one)]
     more = 5 if kind == "surrounded" else 0  # folder, environment and payload, all unusual
-    assert len(counted) + len(card.blocks[0].label.split()) <= MOST + more
+    assert len(counted) + len(named.split()) <= MOST + more
+
+
+def test_what_was_found_stands_before_what_runs_in_the_inbox() -> None:
+    """As much of it as there is room for; where nothing fits, two words say that there is more."""
+    row = build_row(CALLS["found"])
+    assert (row["mark"], row["above"]) == ("", [1, 0])
+    row = build_row(CALLS["much found"])
+    assert (row["mark"], row["above"]) == ("High risk", [1, 0])
+    long = replace(CALLS["found"], findings=("names a path " * 40,))
+    assert (build_row(long)["mark"], build_row(long)["above"]) == ("Look closer", [0, 0])
+    low = asked(risk=Risk(level=RiskLevel.LOW, reasons=("it only reads",)))
+    assert (build_row(low)["mark"], build_row(low)["above"]) == ("", [0, 0])

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings
+from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings, Worker
 from gateway.domain.policy_document import Route
 from gateway.domain.records import MessageRef
 from gateway.domain.tasks import cancel_and_wait
 from gateway.ports.cards import Card
-from gateway.ports.outgoing import CopyState
+from gateway.ports.outgoing import CopyState, Task
 from gateway.stores.outbox import RedisOutbox
 from tests.delivery.test_outbox import Office, route
 from tests.recording import RecordingAdapter
@@ -19,7 +19,7 @@ from tests.waiting import moment
 from tests.world import World, click, policy
 
 
-class Gate(RecordingAdapter):
+class HeldAdapter(RecordingAdapter):
     """Holds calls about `rec:a` until it is opened. `waiting` is set while one waits."""
 
     def __init__(self) -> None:
@@ -42,9 +42,11 @@ class Gate(RecordingAdapter):
 
 
 @asynccontextmanager
-async def working(world: World, timings: Timings = TIMINGS) -> AsyncIterator[tuple[Office, Gate]]:
+async def working(
+    world: World, timings: Timings = TIMINGS
+) -> AsyncIterator[tuple[Office, HeldAdapter]]:
     """Run the worker of the cards; yield the office, and the gate that is its adapter."""
-    gate = Gate()
+    gate = HeldAdapter()
     office = Office(world, gate, timings)
     task = asyncio.create_task(office.cards.run())
     try:
@@ -196,3 +198,45 @@ async def test_what_is_marked_again_stays_due_since_it_was(world: World) -> None
         assert not await queue.ack("rec", task)
         again = await queue.lease_due("rec", limit=9, lease_ms=60_000)
         assert name in [one.request_id for one in again]
+
+
+async def test_a_mark_is_never_half_done(world: World) -> None:
+    """Whoever leases what is marked just then either looks after it, or finds it due again at once:
+    a lease that changed and still runs would keep everybody from looking until it ends."""
+    queue, key = RedisOutbox(world.store), world.store.keys.dirty("rec")
+    redis, now = world.store.redis, world.store.now
+
+    async def lease_after(steps: int) -> list[Task]:
+        for _ in range(steps):
+            await now()
+        return await queue.lease_due("rec", limit=1, lease_ms=60_000)
+
+    for turn in range(100):
+        await queue.mark("rec", "one")
+        _, taken = await asyncio.gather(queue.mark("rec", "one"), lease_after(turn % 4))
+        due = int(await redis.zscore(key, "one"))
+        assert due <= await now() or due in [int(task.lease) for task in taken]
+        await redis.delete(key)
+
+
+async def test_what_changed_with_no_event_is_looked_at_again_at_once(world: World) -> None:
+    """An idle worker looks seldom: what was marked while it was looked at rings its bell."""
+    looks, changed = list[str](), asyncio.Event()
+    queue = RedisOutbox(world.store)
+
+    async def look(subject: str) -> None:
+        looks.append(subject)
+        if len(looks) < 4:  # one ring is that of beginning
+            await queue.mark("rec", subject)
+        else:
+            changed.set()
+
+    worker = Worker("rec", queue, look, world.core.feed.changes, timings=Timings(idle=600))
+    await queue.mark("rec", "one")
+    task = asyncio.create_task(worker.run())
+    try:
+        async with asyncio.timeout(40):
+            await changed.wait()
+    finally:
+        await cancel_and_wait(task)
+        await worker.finish()

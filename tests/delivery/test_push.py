@@ -28,6 +28,7 @@ from gateway.ports.outgoing import CopyState, DeliveryFailed, RetryLater
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.devices import RedisDevices
 from gateway.stores.outbox import RedisNotes
+from tests.clocks import StandingClock
 from tests.web.phone import Phone, PushService, push_service, written
 from tests.world import World, click, identity
 
@@ -219,19 +220,9 @@ def test_a_push_key_is_32_bytes_below_the_order(text: str) -> None:
         PushKey(text)
 
 
-class Fixed:
-    """A clock that stands."""
-
-    def __init__(self, at: int) -> None:
-        self._at = at
-
-    def now_ms(self) -> int:
-        return self._at
-
-
 async def test_retry_after_may_be_a_date(world: World) -> None:
     """Seconds, a date, nonsense or nothing; never longer than an hour."""
-    at = Fixed(1_795_500_000_000)  # Tue, 24 Nov 2026 06:00:00 GMT
+    at = StandingClock(1_795_500_000_000)  # Tue, 24 Nov 2026 06:00:00 GMT
     async with push_service() as service:
         sender, phone = sender_to(service, at), service.phone()
         device = device_of(phone, sender.key)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.api.replica import Replica
 from tests.hosts.conftest import Answer, environment, run
-from tests.hosts.framework_suite import Agent, Ending, SideBySideSuite, call
+from tests.hosts.framework_suite import Agent, Ending, BatchSuite, call
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 
@@ -39,7 +39,7 @@ print(coder.python_executor("final_answer('b.txt')").logs)
 '''
 
 
-class TestSmolagents(SideBySideSuite):
+class TestSmolagents(BatchSuite):
     """Tool calls."""
 
     name = "smolagents"

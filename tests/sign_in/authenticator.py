@@ -38,6 +38,8 @@ class Authenticator:
     )
     id: bytes = field(default_factory=lambda: os.urandom(32))
     handle: str = ""
+    around: dict[str, Any] = field(default_factory=dict)
+    """What its browser says of the page around ours."""
 
     def make(self, options: Any, *, verified: bool = True) -> dict[str, Any]:
         """Return what a browser answers when it was asked to make a passkey."""
@@ -71,7 +73,7 @@ class Authenticator:
 
     def _client(self, kind: str, challenge: str) -> bytes:
         told = {"type": kind, "challenge": challenge, "origin": self.origin, "crossOrigin": False}
-        return json.dumps(told).encode()
+        return json.dumps({**told, **self.around}).encode()
 
     def _answer(self, response: dict[str, Any], client: bytes) -> dict[str, Any]:
         name = written(self.id)

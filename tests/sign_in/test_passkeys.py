@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 
 from gateway.errors import Busy, Conflict, InvalidRequest, Unauthorized
 from gateway.ports import MOST_PASSKEYS
-from gateway.sign_in.passkey_checks import Site, find_site
+from gateway.sign_in.passkey_checks import PasskeySite, find_site
 from gateway.sign_in.passkeys import challenge_of
 from gateway.sign_in.ways import Ways
 from gateway.stores.attempts import ATTEMPT_SECONDS
 from gateway.stores.passkeys import RedisPasskeys
+from tests.clocks import ShiftedClock
 from tests.sign_in.authenticator import Authenticator, written
-from tests.stores.test_browser_sessions import SetClock, sign_in, told
+from tests.stores.test_browser_sessions import sign_in, told
 from tests.world import World, identity
 
 HOST, ORIGIN = "approvals.example", "https://approvals.example"
@@ -28,7 +30,7 @@ ABOUT = "0" * 64 + " approve"
 @pytest.fixture
 def ways(world: World) -> Ways:
     """Return the ways in of a gateway that knows ann, bob and eve."""
-    return Ways(world.store, SetClock(), public_url=ORIGIN)
+    return Ways(world.store, ShiftedClock(), public_url=ORIGIN)
 
 
 async def with_passkey(ways: Ways, person: str = "ann") -> tuple[str, Authenticator]:
@@ -109,16 +111,25 @@ BENT: dict[str, Callable[[Authenticator], Any]] = {
     "a page without TLS": lambda device: replace(device, origin="http://approvals.example"),
     "another port": lambda device: replace(device, origin=f"{ORIGIN}:8443"),
     "a host above ours": lambda device: replace(device, host="example"),
+    "a page within another site's": lambda device: replace(device, around={"crossOrigin": True}),
+    "a page that names one around it": lambda device: replace(
+        device, around={"topOrigin": "https://evil.example"}
+    ),
 }
 
 
 @pytest.mark.parametrize("bent", BENT)
-async def test_a_forged_assertion_is_refused(ways: Ways, world: World, bent: str) -> None:
-    """Whatever of it is not right; the device itself still signs in."""
+async def test_a_forged_assertion_is_refused(
+    ways: Ways, world: World, caplog: pytest.LogCaptureFixture, bent: str
+) -> None:
+    """Whatever of it is not right, and the log says what the check stumbled over; the device itself
+    still signs in."""
+    caplog.set_level("INFO", "gateway.sign_in")
     _, device = await with_passkey(ways)
     forged = BENT[bent](device)
     why = await refused(ways, world, forged.sign(await begin(ways)))
     assert why == "it does not verify as one of ann"
+    assert "a passkey: InvalidAuthenticationResponse in" in caplog.text
     device.count = forged.count
     await enter(ways, device.sign(await begin(ways)))
 
@@ -133,6 +144,46 @@ async def test_a_user_who_was_not_verified_is_refused(ways: Ways, world: World) 
     with pytest.raises(Unauthorized):
         await ways.passkeys.add(session, made, device="")
     assert len(await ways.passkeys.list_passkeys(session)) == 1
+
+
+@pytest.mark.parametrize("around", [{"crossOrigin": True}, {"topOrigin": "https://e.example"}])
+async def test_no_passkey_is_made_within_another_sites_page(ways: Ways, around: Any) -> None:
+    """Nobody is led to make one by a page that shows ours in a frame."""
+    session = await sign_in(ways, "ann")
+    device = Authenticator(HOST, ORIGIN, around=around)
+    with pytest.raises(Unauthorized):
+        made = device.make(await ways.passkeys.begin_adding(session))
+        await ways.passkeys.add(session, made, device="")
+    assert await ways.passkeys.list_passkeys(session) == []
+
+
+async def test_a_passkey_has_one_person(ways: Ways, world: World) -> None:
+    """What is ann's is not made bob's, too, on a device that both hold; of two who try at the same
+    moment not both have it. Once she removed it, it may be his."""
+    anns, device = await with_passkey(ways)
+    bobs = await sign_in(ways, "bob")
+    made = device.make(await ways.passkeys.begin_adding(bobs))
+    with pytest.raises(Conflict, match="another person"):
+        await ways.passkeys.add(bobs, made, device="")
+    assert await ways.passkeys.list_passkeys(bobs) == []
+    assert (await told(world, "sign_in_refused"))[-1].data["why"] == "it is another person's"
+    (listed,) = await ways.passkeys.list_passkeys(anns)
+    assert await ways.passkeys.remove(anns, listed.id)
+    await ways.passkeys.add(bobs, device.make(await ways.passkeys.begin_adding(bobs)), device="")
+    (listed,) = await ways.passkeys.list_passkeys(bobs)
+    assert await ways.passkeys.remove(bobs, listed.id)
+    async with asyncio.TaskGroup() as group:
+        for session in (anns, bobs):
+            made = device.make(await ways.passkeys.begin_adding(session))
+            group.create_task(add(ways, session, made))
+    kept = [await ways.passkeys.list_passkeys(one) for one in (anns, bobs)]
+    assert sum(map(len, kept)) < 2
+
+
+async def add(ways: Ways, session: str, made: Any) -> None:
+    """Add a passkey, in vain perhaps."""
+    with suppress(Conflict):
+        await ways.passkeys.add(session, made, device="")
 
 
 async def test_a_passkey_is_nobody_elses(ways: Ways, world: World) -> None:
@@ -161,7 +212,7 @@ async def test_a_copied_device_is_refused(ways: Ways, world: World) -> None:
 async def test_of_two_uses_that_say_the_same_count_one_is_good(ways: Ways) -> None:
     """Both were read before either was written."""
     await with_passkey(ways)
-    kept = RedisPasskeys(ways._store, SetClock())
+    kept = RedisPasskeys(ways._store, ShiftedClock())
     (passkey,) = await kept.load(await kept.stand(), "ann")
     assert [await kept.count_use(passkey, count) for count in (5, 5, 4, 6)] == [
         True,
@@ -348,17 +399,17 @@ def test_what_is_signed_names_what_it_is_about() -> None:
 @pytest.mark.parametrize(
     ("public", "found"),
     [
-        ("https://approvals.example", Site(HOST, ORIGIN)),
-        ("https://Approvals.Example:443/", Site(HOST, ORIGIN)),
-        ("https://approvals.example:8443/x", Site(HOST, f"{ORIGIN}:8443")),
-        ("http://localhost:8787", Site("localhost", "http://localhost:8787")),
+        ("https://approvals.example", PasskeySite(HOST, ORIGIN)),
+        ("https://Approvals.Example:443/", PasskeySite(HOST, ORIGIN)),
+        ("https://approvals.example:8443/x", PasskeySite(HOST, f"{ORIGIN}:8443")),
+        ("http://localhost:8787", PasskeySite("localhost", "http://localhost:8787")),
         ("http://approvals.example", "HTTPS"),
         ("https://192.0.2.7", "a name"),
         ("https://[2001:db8::1]", "a name"),
         (None, "GATEWAY_PUBLIC_URL"),
     ],
 )
-def test_for_whom_they_are_is_a_setting(public: str | None, found: Site | str) -> None:
+def test_for_whom_they_are_is_a_setting(public: str | None, found: PasskeySite | str) -> None:
     """Name and origin come from the address that is set; where it gives none, it is said why."""
     site = find_site(public)
     assert (found in site) if isinstance(site, str) and isinstance(found, str) else site == found
@@ -369,7 +420,7 @@ async def test_without_the_extra_the_rest_works(
 ) -> None:
     """Passkeys say what to install, refuse, and links still sign in."""
     monkeypatch.setattr("gateway.sign_in.passkey_checks.find_spec", lambda name: None)
-    ways = Ways(world.store, SetClock(), public_url=ORIGIN)
+    ways = Ways(world.store, ShiftedClock(), public_url=ORIGIN)
     session = await sign_in(ways)
     assert "approval-gateway[passkeys]" in ways.passkeys.problem
     assert await ways.passkeys.list_passkeys(session) == []

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Click, Record
+from gateway.domain.records import Click, Record, Remember
 from gateway.domain.step_up import StepUp, StepUpDone
 from gateway.errors import Conflict, StepUpNeeded, Unauthorized
 from gateway.models import Action, Status
 from gateway.ports import Proof, Prove, card_of, subject_of
 from gateway.sign_in.ways import Ways
 from tests.approvals.test_step_up import DANGEROUS, in_force, route
+from tests.clocks import ShiftedClock
 from tests.sign_in.authenticator import Authenticator
 from tests.sign_in.test_passkeys import ORIGIN, with_passkey
-from tests.stores.test_browser_sessions import SetClock
 from tests.world import World, click, identity
 
 PASSKEY: Route = route(StepUp.PASSKEY)
@@ -28,7 +28,7 @@ NEW = {"command": "deploy prod 2"}
 @pytest.fixture
 def ways(world: World) -> Ways:
     """Return the ways in of a gateway that knows ann, bob and eve."""
-    return Ways(world.store, SetClock(), public_url=ORIGIN)
+    return Ways(world.store, ShiftedClock(), public_url=ORIGIN)
 
 
 class Holder:
@@ -98,6 +98,11 @@ OTHER: dict[str, Callable[[Click], Click]] = {
     "another revision": lambda tap: replace(tap, revision=tap.revision + 1),
     "other arguments": lambda tap: replace(tap, action=Action.EDIT, arguments=NEW),
     "another result": lambda tap: replace(tap, action=Action.RESPOND, result="done"),
+    "other words for the agent": lambda tap: replace(tap, message="and push it"),
+    "another note": lambda tap: replace(tap, note="seen with eve"),
+    "one that is remembered": lambda tap: replace(tap, remember=Remember(everywhere=True)),
+    "a wish for another plan": lambda tap: replace(tap, feedback=True),
+    "a stop": lambda tap: replace(tap, abort="agent"),
 }
 
 

@@ -219,7 +219,7 @@ async def answering(box: Inbox, camera: Camera) -> None:
     await camera.take("edit with its diff")
     await away(box, camera, record)
     record = await shown(box, camera, **HIGH_RISK)
-    await page.press("Approve")
+    await page.press("Review…")
     await page.until("document.querySelector('.sure')")
     await camera.take("high risk asks twice")
     await away(box, camera, record)

@@ -95,7 +95,7 @@ async def panels(box: Inbox, page: Page) -> None:
     """Open each panel of a card, and decide."""
     risky = await box.ask(**HIGH_RISK)
     await see(page, risky)
-    for opener in ("Approve", "Back", "Deny with a reason", "Respond instead", "Edit", "As JSON"):
+    for opener in ("Review…", "Back", "Deny with a reason", "Respond instead", "Edit", "As JSON"):
         await page.press(opener, card(risky))
     await page.until(f"{card(risky)}.querySelector('[data-key=edit]')")
     await page.fill("[data-key=edit]", '{"amount": 5}')
@@ -171,7 +171,7 @@ async def test_the_keyboard_is_enough(box: Inbox, page: Page) -> None:
     await page.key("a")
     await page.until("document.activeElement.textContent === 'Yes, approve'")
     await page.key("Escape")
-    await page.until("document.activeElement.textContent === 'Approve'")
+    await page.until("document.activeElement.textContent === 'Review…'")
     await page.key("r")
     await page.until("document.activeElement.dataset.key === 'reason'")
     await page.send("Input.insertText", text="a d e: letters in a field decide nothing")

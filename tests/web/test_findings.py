@@ -31,7 +31,7 @@ async def test_a_finding_is_red_where_guardrails_are_in_force(box: Inbox, page: 
     assert await page.until(f"{finding}?.textContent") == FOUND
     assert await page.evaluate(stands_in(finding, "--stop"))
     assert RAISED in await page.evaluate(f"{card(record)}.querySelector('.reasons').textContent")
-    await page.press("Approve")
+    await page.press("Review…")
     said = await page.until(f"{card(record)}.querySelector('.sure')?.textContent")
     assert f"{ALARM}." in said
     await box.decide(record, Action.DENY)
@@ -79,6 +79,6 @@ async def test_a_hostile_path_is_text(box: Inbox, page: Page) -> None:
         await page.evaluate(f"{card(record)}.querySelectorAll('.finding b, .finding a').length")
         == 0
     )
-    await page.press("Approve")
+    await page.press("Review…")
     said = await page.until(f"{card(record)}.querySelector('.sure')?.textContent")
     assert f"⚠️ {QUOTED}." in said

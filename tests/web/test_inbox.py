@@ -127,10 +127,10 @@ async def test_an_edit_shows_its_diff_before_it_is_sent(box: Inbox, page: Page) 
 async def test_a_high_risk_needs_a_second_tap(box: Inbox, page: Page) -> None:
     """The first tap asks; only the second decides; Back decides nothing."""
     record = await box.ask(**HIGH_RISK)
-    await page.press("Approve")
+    await page.press("Review…")
     await page.until(f"{card(record)}.textContent.includes('Have you read all of it?')")
     await page.press("Back")
-    await page.press("Approve")
+    await page.press("Review…")
     assert (await box.get(record)).status is Status.PENDING
     await page.press("Yes, approve")
     await page.until(f"{card(record)}.classList.contains('approved')")
@@ -165,6 +165,10 @@ async def test_long_text_must_be_opened_before_approving(box: Inbox, page: Page)
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('.approve'))")
     await page.press("Open everything")
     await page.until(f"{card(record)}.textContent.includes('a = 8999;')")
+    # No bare tap approves what was not on the screen: until its end was, the button leads there.
+    await page.press("Read on")
+    assert (await box.get(record)).status is Status.PENDING
+    await page.evaluate(f"{card(record)}.querySelector('.line').scrollIntoView()")
     await page.press("Approve")
     await page.until(f"{card(record)}.classList.contains('approved')")
 

@@ -395,6 +395,17 @@ async def test_an_address_that_is_none_of_a_push_service_is_refused(
         assert service.calls == []
 
 
+async def test_a_refusal_does_not_tell_which_names_there_are(tmp_path: Path) -> None:
+    """A name that nobody knows and one of this machine are refused in the same words."""
+    async with push_service() as service, inbox(tmp_path) as box, visitor(box) as ann:
+        phone, said = service.phone(), set()
+        for name in ("localhost", "no-such-name.invalid"):
+            status, problem = await subscribe(ann, phone, endpoint=f"https://{name}/one")
+            assert status == 422
+            said.add(problem["detail"])
+        assert said == {"nothing is sent there: its name leads to no public address"}
+
+
 async def test_wrong_keys_are_refused(site: Site) -> None:
     """A point that is not on the curve, short secrets, no base64, further members."""
     phone = site.service.phone()

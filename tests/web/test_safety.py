@@ -18,8 +18,9 @@ from gateway.models import Action, Kind, Status, new_id
 from gateway.policy.grants.offers import offers
 from gateway.policy.grants.pass_offers import passes_for
 from tests.waiting import announced
-from tests.web.inbox import COMMAND, HIGH_RISK, LONG, MASKED, SECRET, Inbox, inbox
+from tests.web.inbox import COMMAND, HIGH_RISK, MASKED, SECRET, Inbox, inbox
 from tests.web.visitor import Visitor, visitor
+from tests.world import identity
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -124,6 +125,22 @@ async def test_a_login_code_works_once(box: Inbox) -> None:
             answer = await http.post(login, json={"code": again}, headers=ours)
             assert answer.status in (403, 422)
             assert "Set-Cookie" not in answer.headers
+
+
+async def test_signing_in_ends_the_session_before_it(box: Inbox) -> None:
+    """Of the same person or another one: what a browser had is good for nothing any more, and its
+    open pages are told so."""
+    async with visitor(box) as ann, visitor(box, "bob") as bystander:
+        before = next(iter(ann.http.cookie_jar)).value
+        for person in ("ann", "bob"):
+            code = await box.gateway.backend.logins.invite(person)
+            assert (await ann.post("login", {"code": code}))[0] == 200
+            now = next(iter(ann.http.cookie_jar)).value
+            assert await box.gateway.backend.logins.who(before) is None
+            assert await box.gateway.backend.logins.who(now) == identity(person)
+            before = now
+        assert len(await box.events("signed_out")) == 2
+        await bystander.get("me")
 
 
 async def test_the_bare_address_leads_to_the_inbox(box: Inbox) -> None:
@@ -250,7 +267,8 @@ async def test_only_who_may_takes_a_grant_back(box: Inbox, ann: Visitor) -> None
 
 async def test_what_was_not_seen_whole_is_not_approved(box: Inbox, ann: Visitor) -> None:
     """The page's rule is the server's: a row that is cut brings no token, and no other one fits."""
-    record = await box.ask(**LONG)
+    cut = "\n".join(f"UPDATE t SET a = {n};" for n in range(1500))
+    record = await box.ask(tool="run_sql", arguments={"script": cut})
     other = await box.ask(**COMMAND)
     assert (await ann.shown(record, whole=False))["seen"] is None
     foreign = (await ann.shown(other))["seen"]

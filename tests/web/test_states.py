@@ -106,12 +106,12 @@ async def test_what_was_prepared_for_the_old_text_is_not_sent(box: Inbox, page: 
     """When a partner edits, an open confirmation closes: it was for something else."""
     await box.route(quorum=2)
     record = await box.ask(**HIGH_RISK)
-    await page.press("Approve")
+    await page.press("Review…")
     await page.until(f"{card(record)}.querySelector('[data-key=confirm]')")
     await box.decide(record, Action.EDIT, arguments={"amount": 1})
     await page.until(f"{card(record)}.textContent.includes('Changed by bob')")
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('[data-key=confirm]'))")
-    await page.press("Approve")
+    await page.press("Review…")
     await page.press("Yes, approve")
     await page.until(f"{card(record)}.classList.contains('approved')")
     assert (await box.get(record)).edited == {"amount": 1}

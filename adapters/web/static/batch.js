@@ -1,13 +1,10 @@
 // Several requests of one agent side by side: every one whole, one tick each, one answer for all ticked.
-import { chosen } from "./alerts.js";
 import { api, nonce, signIn } from "./api.js";
-import { body, small } from "./card.js";
+import { about, body } from "./card.js";
 import { copied, line, make, plain, say, setClock, settle, tickAll } from "./dom.js";
-import { gather } from "./gather.js";
 import { listen } from "./keys.js";
 import { button } from "./panels.js";
-import { follow } from "./stream.js";
-import { recount } from "./waiting.js";
+import { chosen, follow, gather, recount } from "./live.js";
 
 const agent = new URLSearchParams(location.search).get("agent") ?? "";
 const byId = (id) => document.getElementById(id);
@@ -84,7 +81,7 @@ function article(item) {
     ...body(item, view),
     item.progress ? make("p", { class: "progress" }, item.progress) : null);
   if (problems.has(item.id)) made.append(make("p", { class: "problem", role: "alert" }, `Not decided: ${problems.get(item.id)}.`));
-  made.append(make("div", { class: "tick-row" }, box, make("label", { for: id }, "I have read this one")), small(item));
+  made.append(make("div", { class: "tick-row" }, box, make("label", { for: id }, "I have read this one")), about(item, view));
   return made;
 }
 

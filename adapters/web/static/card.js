@@ -1,8 +1,7 @@
 // One request as a card. The gateway decides what it says; this lays it out.
 import { clock, countdown, diff, line, lines, make, plain } from "./dom.js";
-import { button, controls } from "./panels.js";
+import { button, controls, whole } from "./panels.js";
 
-const RISK = { low: "Low risk", medium: "Medium risk", high: "High risk" };
 const SIGN = { approved: "✓", denied: "✕", expired: "–", cancelled: "–" };
 
 // `view` is what the page knows of the card: its draft, whether it may be decided, what buttons do.
@@ -17,27 +16,22 @@ export function card(item, view) {
   article.append(...body(item, view));
   if (pending) article.append(...asking(item, view));
   if (view.draft.problem) article.append(make("p", { class: view.draft.tone ?? "problem", role: "alert" }, view.draft.problem));
-  article.append(pending ? small(item) : make("div", { class: "foot" }, more(item, view), item.opened ? small(item) : null));
+  article.append(pending ? about(item, view) : make("div", { class: "foot" }, more(item, view), item.opened ? small(item) : null));
   return article;
 }
 
-// What happens, what runs, what was found, who asks, what the agent says: in this order.
+// What happens, what was found in a few words, what runs, the rest of what was found, who asks, what the agent says.
 export function body(item, view) {
   const pending = item.status === "pending";
-  const shown = pending || item.opened ? content(item, view) : [];
-  const whole = pending || item.opened;
-  const asked = whole ? [...found(item), ...(pending ? warnings(item) : []), facts(item), ...because(item), ...words(item, view)] : [];
+  const rest = () => [...content(item, view), ...below(item), facts(item), ...because(item), ...words(item, view)];
   return pending
-    ? [head(item), ...shown, ...asked]
-    : [state(item), head(item), ...ending(item), ...shown, ...asked];
+    ? [head(item), ...above(item), ...rest()]
+    : [state(item), head(item), ...ending(item), ...(item.opened ? rest() : [])];
 }
 
 function head(item) {
   const named = item.head.map(([text, name]) => (name ? make("code", {}, ...line(text)) : make("span", {}, ...line(text))));
-  const title = make("h2", { id: `title-${item.id}` }, ...named);
-  const waits = item.status === "pending";
-  return make("div", { class: "head" }, title,
-    waits ? countdown(item) : null);
+  return make("h2", { class: "head", id: `title-${item.id}` }, ...named);
 }
 
 function state(item) {
@@ -47,9 +41,24 @@ function state(item) {
     ...(item.result ? [" · ", make("span", { class: "result" }, ...line(item.result))] : []), make("span", { class: "place" }));
 }
 
+// Who asks, and where it would run. While it waits, what else is known stands behind Details.
+const PLACED = ["Agent", "Tool", "Host", "Folder"];
+
+function told(facts) {
+  return make("dl", { class: "facts" }, ...facts.map(([label, text]) => make("div", {}, make("dt", {}, label), make("dd", {}, ...line(text)))));
+}
+
 function facts(item) {
-  const told = item.facts.flatMap(([label, text]) => [make("dt", {}, label), make("dd", {}, ...line(text))]);
-  return make("dl", { class: "facts" }, ...told);
+  if (item.status !== "pending") return told(item.facts);
+  return make("div", { class: "line" }, told(item.facts.filter(([label]) => PLACED.includes(label))), countdown(item));
+}
+
+// `view.draft.about` is whether it is unfolded.
+export function about(item, view) {
+  const box = make("details", { class: "about", open: Boolean(view.draft.about) },
+    make("summary", { "data-key": "about" }, "Details"), told(item.facts.filter(([label]) => !PLACED.includes(label))), small(item));
+  box.addEventListener("toggle", () => { view.draft.about = box.open; });
+  return make("div", { class: "foot" }, box, make("span", { class: "small" }, make("span", { class: "state" }, item.word), make("span", { class: "place" })));
 }
 
 // What kept a remembered approval from covering it.
@@ -57,24 +66,28 @@ function because(item) {
   return item.because ? [make("p", { class: "quiet because" }, ...line(item.because))] : [];
 }
 
-function found(item) {
-  const look = item.alarms ? "alarm" : "notice";
-  return item.findings.map((finding) => make("p", { class: `${look} finding` }, "⚠️ ", ...line(finding)));
+const finding = (text, item) => make("p", { class: `${item.alarms ? "alarm" : "notice"} finding` }, "⚠️ ", ...line(text));
+
+function reasons(texts, item, why) {
+  if (!texts.length && !why) return [];
+  return [make("div", { class: `reasons ${item.risk}` }, why ? make("p", {}, why) : null,
+    texts.length ? make("ul", {}, ...texts.map((text) => make("li", {}, ...line(text)))) : null)];
 }
 
-function warnings(item) {
-  const found = [];
+// What was found, as far as the gateway says that it is short enough to stand before what runs.
+function above({ mark, above: [count, first], ...item }) {
+  return [...reasons(item.reasons.slice(0, first), item, mark), ...item.findings.slice(0, count).map((text) => finding(text, item))];
+}
+
+function below(item) {
+  const pending = item.status === "pending", [count, first] = pending ? item.above : [0, item.reasons.length];
+  const made = [...item.findings.slice(count).map((text) => finding(text, item)), ...reasons(item.reasons.slice(first), item, "")];
+  if (!pending) return made;
   if (item.claim) {
     const who = item.claim.mine ? "You said that you are looking at it." : `${item.claim.by} is looking at it.`;
-    found.push(make("p", { class: "claimed" }, who));
+    made.push(make("p", { class: "claimed" }, who));
   }
-  if (item.reasons.length || item.risk === "high") {
-    const reasons = item.reasons.map((reason) => make("li", {}, ...line(reason)));
-    const why = reasons.length ? [make("p", {}, `${RISK[item.risk]}, because`), make("ul", {}, ...reasons)] : [make("p", {}, RISK[item.risk])];
-    found.push(make("div", { class: `reasons ${item.risk}` }, ...why));
-  }
-  for (const text of item.notices) found.push(make("p", { class: "notice" }, text));
-  return found;
+  return [...made, ...item.notices.map((text) => make("p", { class: "notice" }, text))];
 }
 
 function content(item, view) {
@@ -82,7 +95,7 @@ function content(item, view) {
   if (item.status === "pending" && !item.complete) {
     made.push(make("div", { class: "cut" },
       make("p", {}, `Cut here: ${item.size}. You can approve once you have opened everything.`),
-      button(view, "Open everything", { key: "open", class: "strong", run: () => view.acts.open(item) })));
+      item.refusal ? whole(item, view) : null));
   }
   if (item.changed_by) made.push(make("h3", {}, ...line(item.changed_by)), diff(item.changed, "What was changed"));
   const tools = make("div", { class: "quiet-row" });
@@ -90,7 +103,7 @@ function content(item, view) {
     tools.append(button(view, "Reveal secrets", { key: "reveal", class: "plain", run: () => view.acts.reveal(item) }),
       make("span", { class: "quiet" }, "who looked is written down"));
   }
-  if (item.status === "pending" && item.opened && view.acts.less) tools.append(more(item, view));
+  if (item.status === "pending" && item.opened && view.draft.wide) tools.append(more(item, view));
   if (tools.childElementCount) made.push(tools);
   return made;
 }
@@ -112,7 +125,9 @@ function block(item, piece, key, view) {
   const copy = () => view.acts.copy(piece.lines.map(plain).join("\n"), text);
   const name = make("span", { class: "unseen" }, ` ${piece.label}`);
   const press = make("button", { type: "button", class: "copy", "data-key": `copy-${key}`, onclick: copy }, "Copy", name);
-  return make("figure", {}, make("figcaption", {}, make("span", {}, piece.label), press), text);
+  const caption = make("figcaption", {}, make("span", {}, piece.label), press);
+  // One alone needs no name before it; of several each begins with its own.
+  return make("figure", {}, ...(item.blocks.length > 1 || piece !== item.blocks[0] ? [caption, text] : [text, caption]));
 }
 
 function asking(item, view) {
@@ -126,6 +141,7 @@ function asking(item, view) {
 }
 
 function more(item, view) {
+  if (item.opened && !view.draft.wide) return null; // the page of this request shows it whole
   return item.opened
     ? button(view, "Show less", { key: "less", class: "plain", run: () => view.acts.less(item) })
     : button(view, "Details", { key: "open", class: "plain", run: () => view.acts.open(item) });
@@ -139,8 +155,7 @@ function ending(item) {
   return made;
 }
 
-export function small(item) {
+function small(item) {
   const asked = `asked ${clock(item.created)} · until ${clock(item.deadline)}`;
-  const waits = item.status === "pending" ? [make("span", { class: "state" }, item.word), make("span", { class: "place" })] : [];
-  return make("p", { class: "small" }, ...waits, make("span", {}, asked), make("span", { class: "mono" }, `${item.short_id} · sha256 ${item.digest.slice(0, 16)}`));
+  return make("p", { class: "small" }, make("span", {}, asked), make("span", { class: "mono" }, `${item.short_id} · sha256 ${item.digest.slice(0, 16)}`));
 }

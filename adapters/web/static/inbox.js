@@ -1,11 +1,8 @@
 // The page: shows what the address names, and keeps it true to the gateway.
-import { chosen, worker } from "./alerts.js";
 import { api, openedId, signIn } from "./api.js";
 import { say, settle, tickAll } from "./dom.js";
-import { gather } from "./gather.js";
 import * as queue from "./queue.js";
-import { follow } from "./stream.js";
-import { recount } from "./waiting.js";
+import { chosen, follow, gather, recount, worker } from "./live.js";
 
 const byId = (id) => document.getElementById(id);
 const list = byId("list"), more = byId("more"), offline = byId("offline"), looked = byId("looked");
@@ -19,9 +16,9 @@ const FLOOD = 20; // so many changes at once are read as a list
 let parts = null, loading = null;
 function load() {
   loading ??= Promise.all([
-    import("./requests.js"), import("./find.js"), import("./tables.js"), import("./grants.js"), import("./by-hand.js"), import("./keys.js"), import("./news.js"),
-  ]).then(([cards, find, tables, grants, hand, keys, news]) => {
-    parts = { cards, find, tables, grants, hand, keys, news };
+    import("./requests.js"), import("./views.js"), import("./keys.js"), import("./news.js"),
+  ]).then(([cards, views, keys, news]) => {
+    parts = { cards, views, keys, news };
     cards.tellCards({ put: (item) => { queue.put(item); queue.mark(shown); } });
     keys.listKeys(byId("keylist"));
     keys.listen(list, { enabled: () => chosen("keys", "on"), close: cards.closePanel, move });
@@ -53,7 +50,7 @@ function route() {
   more.hidden = true;
   looked.textContent = "";
   if (view !== "pending" || id !== shown) shown = null;
-  byId("find").replaceChildren(...(parts?.find.searches(view) ? [parts.find.findForm(view, go)] : []));
+  byId("find").replaceChildren(...(parts?.views.searches(view) ? [parts.views.findForm(view, go)] : []));
   hand();
   const done = (view === "pending" ? showPane(id) : refresh()).catch(() => connection(false));
   if (was && !id && view === "pending" && !wide.matches) {
@@ -76,13 +73,13 @@ async function showPane(id) {
   const fresh = wanted !== shown;
   shown = wanted;
   queue.mark(wanted);
-  if (fresh && id && !wide.matches) parts.cards.clear(["Opening…", ""]);
+  if (fresh && id && !wide.matches) {
+    parts.cards.clear(["Opening…", ""]);
+    scrollTo(0, 0);
+  }
   const card = await parts.cards.showOne(wanted, Boolean(id) && !history.state?.listed);
   queue.mark(shown);
-  if (fresh && id && card && !wide.matches) {
-    scrollTo(0, 0);
-    card.focus({ preventScroll: true });
-  }
+  if (fresh && id && !wide.matches) card?.focus({ preventScroll: true });
 }
 
 // A key moves on to another request: the next one, or in the other views the next card.
@@ -126,13 +123,13 @@ const SHOWS = {
     const { title, text } = emptyHistory();
     if (!list.childElementCount) list.replaceChildren(parts.cards.nothing(title, text));
   },
-  sessions: (value) => list.replaceChildren(parts.tables.sessionTable(value.items, say, again)),
-  grants: (value) => list.replaceChildren(parts.grants.grantCards(value.items, say, again)),
-  audit: (value) => list.replaceChildren(parts.tables.auditTable(value.items)),
+  sessions: (value) => list.replaceChildren(parts.views.sessionTable(value.items, say, again)),
+  grants: (value) => list.replaceChildren(parts.views.grantCards(value.items, say, again)),
+  audit: (value) => list.replaceChildren(parts.views.auditTable(value.items)),
 };
 
 function emptyHistory() {
-  return Object.keys(parts.find.asked()).length
+  return Object.keys(parts.views.asked()).length
     ? { title: "Nothing found", text: "Fewer fields find more." }
     : { title: "Nothing was decided yet", text: "What was approved, denied, expired or cancelled is listed here." };
 }
@@ -145,9 +142,9 @@ async function refresh(after = null) {
     await queue.load();
     return showPane(openedId());
   }
-  const mine = ++loads, searched = parts.find.searches(view);
-  if (!byId("find").childElementCount && searched) byId("find").append(parts.find.findForm(view, go));
-  const answer = await api(searched ? `${view}?${parts.find.queryOf(parts.find.asked(), after)}` : view);
+  const mine = ++loads, searched = parts.views.searches(view);
+  if (!byId("find").childElementCount && searched) byId("find").append(parts.views.findForm(view, go));
+  const answer = await api(searched ? `${view}?${parts.views.queryOf(parts.views.asked(), after)}` : view);
   if (mine !== loads || view === "pending") return; // another view was chosen meanwhile, or this one was read again
   if (answer.status === 403 || answer.status === 422) {
     list.replaceChildren(parts.cards.nothing("Not shown", answer.value.detail));
@@ -157,13 +154,13 @@ async function refresh(after = null) {
   SHOWS[view](answer.value, after);
   next = answer.value.next ?? null;
   more.hidden = !next;
-  looked.textContent = searched ? parts.find.tellFound(list.querySelectorAll(".card, tbody tr").length, answer.value) : "";
+  looked.textContent = searched ? parts.views.tellFound(list.querySelectorAll(".card, tbody tr").length, answer.value) : "";
 }
 
 const changed = gather(async (all) => {
   try {
     if (view === "pending") await changedHere(all);
-    else if (view === "final" && !Object.keys(parts.find.asked()).length) {
+    else if (view === "final" && !Object.keys(parts.views.asked()).length) {
       for (const [id] of all.slice(-FLOOD)) await parts.cards.read(id, true);
     }
   } finally {
@@ -193,7 +190,7 @@ function connection(up, why) {
 function hand() {
   const byHand = byId("by-hand");
   byHand.hidden = !me.admin || view !== "grants";
-  if (me.admin && parts && !byHand.firstChild) byHand.append(parts.hand.handForm(me.lifetimes, say));
+  if (me.admin && parts && !byHand.firstChild) byHand.append(parts.views.handForm(me.lifetimes, say));
   if (!me.admin) byHand.replaceChildren();
 }
 

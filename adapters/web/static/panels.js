@@ -1,8 +1,6 @@
 // What people do with a request: the buttons, and the panel that one of them opens.
 // Whatever they typed lives in the card's draft, so that a redrawn card still has it.
-import { declare } from "./declare.js";
 import { diff, line, make } from "./dom.js";
-import { number } from "./stepup.js";
 
 export function button(view, label, { key, run, kind = "plain", letter = null, decides = true, ...options }) {
   return make("button", {
@@ -34,12 +32,22 @@ export function controls(item, view) {
 
 function main(item, view, offered) {
   const row = make("div", { class: "main" });
-  if (offered.has("approve") && !item.fields.length) {
-    row.append(button(view, "Approve", { key: "approve", letter: "a", class: "approve", run: () => view.acts.decide(item, { action: "approve" }) }));
-  }
+  if (!item.complete) row.append(whole(item, view));
+  else if (offered.has("approve") && !item.fields.length) row.append(approve(item, view, offered.get("approve")));
   row.append(button(view, "Deny", { key: "deny", letter: "d", class: "deny", run: () => view.acts.decide(item, { action: "deny" }) }));
   row.append(button(view, "More…", { key: "more", class: "strong", decides: false, expanded: Boolean(view.draft.more), run: () => view.acts.more(item) }));
   return row;
+}
+
+export function whole(item, view) {
+  return button(view, "Open everything", { key: "open", class: "strong", decides: false, run: () => view.acts.open(item) });
+}
+
+// What needs more than a tap is reviewed; what was not on the screen to its end is read first.
+function approve(item, view, { confirm: high }) {
+  const key = { key: "approve", letter: "a" };
+  if (view.unread && !high) return button(view, "Read on", { ...key, class: "strong", decides: false, run: () => scrollBy(0, innerHeight * 0.7) });
+  return button(view, high ? "Review…" : "Approve", { ...key, class: high ? "review" : "approve", run: () => view.acts.decide(item, { action: "approve" }) });
 }
 
 function others(item, view, offered) {
@@ -60,7 +68,7 @@ function others(item, view, offered) {
 }
 
 // A field whose text survives being drawn again.
-export function kept(view, key, element) {
+function kept(view, key, element) {
   const { text } = view.draft;
   const read = () => (element.type === "checkbox" ? element.checked : element.multiple ? [...element.selectedOptions].map((one) => one.value) : element.value);
   element.dataset.key = key;
@@ -75,7 +83,7 @@ export function kept(view, key, element) {
   return { element, read };
 }
 
-export function labelled(text, element, hint = null) {
+function labelled(text, element, hint = null) {
   const id = `${element.dataset.key}-${element.dataset.of}`;
   element.id = id;
   if (hint) element.setAttribute("aria-describedby", `${id}-hint`);
@@ -207,12 +215,12 @@ function remember(item, view) {
 const PAIRED = ["effect", "lifetime"]; // short ones, two to a line
 const WHERE = [["session", "in this session"], ["everywhere", "in all sessions of this agent"]];
 
-export function chosen(text, key, options) {
+function chosen(text, key, options) {
   if (!options.some(([value]) => value === text[key])) text[key] = options[0][0];
   return text[key];
 }
 
-export function radios(item, view, key, legend, options) {
+function radios(item, view, key, legend, options) {
   const name = `${key}-${item.id}`;
   return make("fieldset", { class: PAIRED.includes(key) ? "pair" : "" }, make("legend", {}, legend), ...options.map(([value, words], at) => {
     const input = make("input", { type: "radio", name, value, id: `${name}-${at}`, "data-key": `${key}-${at}` });
@@ -287,4 +295,58 @@ function field(item, view, { id, text, kind, choices, required, secret }, key) {
   const made = labelled(label.filter(Boolean), input.element, hint);
   if (kind === "boolean") made.classList.add("tick");
   return { id, read: value, element: made };
+}
+
+// ------------------------------------------------------------------ a step-up
+
+const LABEL = "The number that is shown where the agent waits";
+const OPTIONAL = "Without it, somebody else must approve this, too.";
+
+// Returns the field, and what it adds to an answer. `asks` says whether it may stay empty.
+function number(item, view, asks) {
+  const field = kept(view, "number", make("input", { type: "text", inputmode: "numeric", maxlength: "3", autocomplete: "off", class: "number", "data-of": item.id }));
+  field.element.addEventListener("input", (event) => event.stopPropagation()); // it is no edit
+  const typed = () => {
+    const text = field.read().trim();
+    view.draft.text.number = ""; // a wrong one does not stand there again
+    return text ? { number: text } : {};
+  };
+  return { element: labelled(LABEL, field.element, asks?.optional ? OPTIONAL : null), typed };
+}
+
+// ------------------------------------------------------------------ what nobody declared
+
+// What a call's values are that nobody declared, and the form by which an admin says it.
+function declare(item, view) {
+  const { text, danger } = view.draft;
+  const rows = item.undeclared.map((one) => make("li", {}, make("code", {}, ...line(one.name)), ` ${one.what}`));
+  const made = make("div", { class: "stack" },
+    make("p", {}, "Nobody declared what these are, so an answer that is remembered covers only the same values:"),
+    make("ul", { class: "undeclared" }, ...rows));
+  if (!view.admin) {
+    made.append(make("p", { class: "quiet" }, "An admin can say here what they are."));
+    return made;
+  }
+  if (danger) return free(item, view, danger);
+  const named = item.undeclared.filter((one) => one.address).map((one) => [one.address, line(one.name)]);
+  if (named.length) {
+    const address = chosen(text, "declare-address", named);
+    const options = Object.entries(view.roles).map(([role, words]) => make("option", { value: role }, `${role}: ${words}`));
+    // Nothing is chosen beforehand: what frees a value is never one careless press.
+    const role = kept(view, "declare-role", make("select", { "data-of": item.id }, make("option", { value: "" }, "Choose…"), ...options));
+    role.element.addEventListener("change", () => view.acts.redraw(item));
+    made.append(radios(item, view, "declare-address", "Which one", named), labelled("What it is", role.element));
+    if (role.read()) made.append(button(view, "Declare it", { key: "send-declare", class: "strong", run: () => view.acts.declare(item, { address, role: role.read() }) }));
+  }
+  made.append(make("p", { class: "quiet" }, `It becomes part of the policy, for ${item.agent}. The audit says who declared it.`),
+    button(view, "The whole tool is harmless", { key: "send-harmless", class: "plain", run: () => view.acts.declare(item, { harmless: true }) }));
+  return made;
+}
+
+function free(item, view, { word, words }) {
+  const yes = () => view.acts.declare(item, { ...word, confirmed: true });
+  return make("div", { class: "stack", role: "group", "aria-label": "Confirm what is freed" }, make("p", { class: "sure" }, words),
+    make("div", { class: "main" },
+      button(view, "Declare it all the same", { key: "sure-declare", class: "approve", run: yes }),
+      button(view, "Back", { key: "back-declare", class: "strong", run: () => { view.draft.danger = null; view.acts.redraw(item); } })));
 }

@@ -1,12 +1,12 @@
 // The queue: what waits, the soonest deadline first, on the side that was chosen.
 import { api } from "./api.js";
-import { make, setClock, settle, tickAll } from "./dom.js";
-import { rowOf, together } from "./rows.js";
-import { show } from "./waiting.js";
+import { countdown, line, make, setClock, settle, tickAll } from "./dom.js";
+import { show } from "./live.js";
 
 const element = document.getElementById("rows"), older = document.getElementById("older");
 const sides = [...document.querySelectorAll("[data-side]")], group = document.getElementById("together");
 const rows = new Map();
+const SCREEN = 12; // lines that a phone shows
 let side = "mine", next = null, loads = 0, shown = null, known = false;
 
 // Whoever scrolls to the end wants to see more.
@@ -49,8 +49,11 @@ export async function load(after = null) {
   if (!after) rows.clear();
   for (const row of answer.value.items) rows.set(row.id, row);
   next = answer.value.next;
-  known = true;
-  count(answer.value.counts);
+  if (!known) {
+    known = true;
+    draw(SCREEN);
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  }
   draw();
   // Whether the end is in sight is asked anew: it may have stayed there.
   ends.unobserve(older);
@@ -86,9 +89,10 @@ export function put(row) {
   if (JSON.stringify(before) !== JSON.stringify(row) || !fits) draw();
 }
 
-function draw() {
+// The first sight is drawn as far as a screen shows it, and then all of it.
+function draw(most = rows.size) {
   const focused = document.activeElement?.dataset?.row;
-  const made = ordered().map((row) => rowOf(row, row.id === shown));
+  const made = ordered().slice(0, most).map((row) => rowOf(row, row.id === shown));
   if (!made.length && known) made.push(empty());
   element.replaceChildren(...made);
   if (focused) linkOf(focused)?.focus({ preventScroll: true });
@@ -131,4 +135,39 @@ export function listenToSides(failed) {
   }
   further = () => next && load(next).catch(failed);
   older.addEventListener("click", () => further());
+}
+
+// ------------------------------------------------------------------ one line
+
+const pathOf = (id) => `/inbox/r/${id}`;
+
+// The line is a link to the request's own page: it opens in a tab of its own, too.
+function rowOf(item, shown) {
+  const head = item.head.map(([text, name]) => make(name ? "code" : "span", {}, ...line(text)));
+  const link = make("a", { class: "row-link", href: pathOf(item.id), "data-row": item.id, "aria-current": shown ? "true" : null },
+    make("span", { class: "row-head" }, ...head), countdown(item, "row-left"),
+    make("span", { class: "row-who" }, ...marks(item), make("span", {}, item.agent), ...notes(item)),
+    make("span", { class: "row-soon" }, "ends soon"));
+  return make("li", { class: `queue-row risk-${item.risk}` }, link);
+}
+
+// Colour means that something was found, and a word says so.
+function marks({ risk, found }) {
+  if (risk === "high") return [make("strong", { class: "mark high" }, "High risk")];
+  return found ? [make("strong", { class: "mark" }, "Look closer")] : [];
+}
+
+function notes(item) {
+  const told = [];
+  if (item.quorum > 1) told.push(`${item.votes.length} of ${item.quorum} approved`);
+  if (item.claim) told.push(`${item.claim.by} is looking`);
+  return told.map((text) => make("span", {}, text));
+}
+
+// A link for each agent of which several requests may be decided together.
+function together(items) {
+  const counts = new Map();
+  for (const { agent, mine, alone } of items) if (mine && !alone) counts.set(agent, (counts.get(agent) ?? 0) + 1);
+  return [...counts].filter(([, count]) => count > 1).map(([agent, count]) =>
+    make("a", { class: "together", href: `/inbox/batch?agent=${encodeURIComponent(agent)}` }, `Review ${count} of ${agent} together`));
 }

@@ -1,9 +1,7 @@
 // Who looks and who only taps, and how agents' requests end: figures from the audit, for admins.
 import { api } from "./api.js";
 import { make } from "./dom.js";
-import { gather } from "./gather.js";
-import { follow } from "./stream.js";
-import { recount } from "./waiting.js";
+import { follow, gather, recount } from "./live.js";
 
 const list = document.getElementById("list"), period = document.getElementById("period");
 

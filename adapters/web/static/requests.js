@@ -1,7 +1,7 @@
 // Requests as cards: one that is open, or those that ended; and what people do with them.
 import { api, nonce } from "./api.js";
 import { card } from "./card.js";
-import { prove } from "./stepup.js";
+import { sign } from "./passkeys.js";
 import { copied, make, say, setClock, settle } from "./dom.js";
 
 const list = document.getElementById("list");
@@ -27,7 +27,7 @@ function elementOf(id) {
 
 // ------------------------------------------------------------------ what people do
 
-const acts = { decide, open, less, more, claim, reveal, compare, panel, copy, reach, redraw, declare };
+const acts = { decide, open: unfold, less, more, claim, reveal, compare, panel, copy, reach, redraw, declare };
 
 async function decide(item, body) {
   const draft = draftOf(item.id);
@@ -56,6 +56,15 @@ async function decideProven(item, { passkey: _, ...asked }, text) {
   if (sent) return answered(item, await call("decide", sent));
   if (problem) Object.assign(draftOf(item.id), { problem, tone: "problem" });
   render(item.id);
+}
+
+// Has a passkey agree to an answer; returns that answer with what the passkey signed, or the problem.
+async function prove(call, sent) {
+  const asked = await call("proof", sent);
+  if (!asked) return { problem: null };
+  if (!asked.ok) return { problem: asked.value.detail };
+  const { credential, problem } = await sign(asked.value);
+  return problem ? { problem } : { sent: { ...sent, proof: credential } };
 }
 
 function answered(item, answer) {
@@ -135,6 +144,12 @@ async function settled(id, answer) {
   render(id);
 }
 
+// Opened by hand, it can be made small again.
+async function unfold(item) {
+  draftOf(item.id).wide = true;
+  await open(item);
+}
+
 async function open(item) {
   const answer = await api(`requests/${item.id}?whole=1`).catch(() => null);
   if (answer?.ok) put(answer.value);
@@ -142,6 +157,7 @@ async function open(item) {
 
 async function less(item) {
   items.set(item.id, { ...items.get(item.id), opened: false, revealed: false });
+  draftOf(item.id).wide = false;
   await read(item.id);
 }
 
@@ -206,7 +222,25 @@ export function put(item) {
 
 function made(item) {
   const draft = draftOf(item.id);
-  return card(item, { draft, online: told.online, busy: Boolean(draft.busy), acts, ...told.facts });
+  return card(item, { draft, online: told.online, busy: Boolean(draft.busy), unread: draft.read !== item.digest, acts, ...told.facts });
+}
+
+// Until the end of what runs was on the screen, above the answers, they lead there.
+const BAR = 84;
+const ends = new IntersectionObserver((all) => {
+  for (const { target, isIntersecting } of all) if (isIntersecting) { ends.unobserve(target); finish(target.closest(".card").dataset.id); }
+}, { rootMargin: `9999px 0px -${BAR}px` });
+
+function finish(id) {
+  draftOf(id).read = items.get(id)?.digest;
+  render(id);
+}
+
+function watch(id) {
+  const end = elementOf(id)?.querySelector(".line"), { digest } = items.get(id);
+  if (!end || draftOf(id).read === digest) return;
+  if (end.checkVisibility() && end.getBoundingClientRect().top < innerHeight - BAR) finish(id);
+  else ends.observe(end);
 }
 
 function render(id) {
@@ -216,6 +250,7 @@ function render(id) {
   settle(list);
   old.replaceWith(fresh);
   if (mark) focusAgain(fresh, mark);
+  watch(id);
 }
 
 function focusIn(element) {
@@ -255,6 +290,7 @@ export async function showOne(id, whole) {
     fresh.classList.add("fresh");
     list.replaceChildren(fresh);
     settle(list);
+    watch(id);
   }
   return elementOf(id);
 }

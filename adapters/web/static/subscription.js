@@ -1,6 +1,6 @@
 // This browser's subscription to pushes, and the gateway's knowledge of it.
-import { worker } from "./alerts.js";
 import { api } from "./api.js";
+import { worker } from "./live.js";
 
 // Why this browser cannot be pushed to, "" where it can.
 export function lacking() {

@@ -20,7 +20,7 @@ from gateway.api.approval_protocol.messages import idempotency_key
 from gateway.api.approval_protocol.receivers import (
     UNCHANGED,
     CheckAddress,
-    Update,
+    InstanceUpdate,
     VerifyReceiver,
     receiver_of,
     told_of,
@@ -79,7 +79,7 @@ class Instances(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class ReceiverRegistration:
     """How the address of a receiver is checked, and how a receiver is."""
 
     check: CheckAddress
@@ -93,7 +93,7 @@ class Provisioning:
         self,
         instances: Instances,
         clock: Clock,
-        registration: Registration,
+        registration: ReceiverRegistration,
         *,
         is_admin: Callable[[str], Awaitable[bool]],
         dismiss: Callable[[str], Awaitable[object]],
@@ -143,7 +143,7 @@ class Provisioning:
         """Change an instance's name or receiver, all of it or nothing; a repeated call is answered
         as the first, and changes nothing."""
         instance = await self._find(call)
-        body: Update = call.body
+        body: InstanceUpdate = call.body
         name = _name(body.instance_name)
         if name is None and body.delivery is UNCHANGED:
             raise InvalidRequest("say instance_name, delivery or both")
@@ -192,7 +192,11 @@ class Provisioning:
         return None
 
     async def _commit(
-        self, call: ApiCall, body: Update, made: tuple[str, str], receiver: ReceiverAddress | None
+        self,
+        call: ApiCall,
+        body: InstanceUpdate,
+        made: tuple[str, str],
+        receiver: ReceiverAddress | None,
     ) -> JsonObject:
         """Write an update over what the instance is by now; return what the call is answered."""
         key, submitted = made

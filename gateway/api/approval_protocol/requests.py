@@ -132,12 +132,16 @@ class ProtocolRequests:
         return await self._answer(record)
 
     async def _own(self, call: ApiCall) -> Record:
-        """Return the request that a call names, if this agent asked it. Raises NotFound."""
+        """Return the request that a call names, if this agent asked it, and in the protocol's way.
+        Raises NotFound."""
         try:
             named = UUID(call.request.match_info["id"])
         except ValueError:
             raise NotFound("no such request") from None
-        return await call.core.approvals.own(named.hex, call.origin("sync"))
+        record = await call.core.approvals.own(named.hex, call.origin("sync"))
+        if "submission" not in await self._notes.load(record.id):
+            raise NotFound("no such request")
+        return record
 
     async def _wait(self, call: ApiCall, request_id: str, seconds: float) -> Record:
         """Wait until the request has ended, so many seconds at most; return it as it stands."""
@@ -154,8 +158,6 @@ class ProtocolRequests:
 
     async def _answer(self, record: Record, *, status: int = 200) -> web.Response:
         notes = await self._notes.load(record.id)
-        if "submission" not in notes:
-            raise NotFound("no such request")  # asked in another way
         consumption = await self._consumption(record, notes) if record.consumers else None
         return reply(resource(record, json.loads(notes["submission"]), consumption), status)
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from gateway.api.approval_protocol.instances import Provision, Provisioning
 from gateway.api.approval_protocol.messages import NoBody, OutcomeReport, PollQuery, Submission
-from gateway.api.approval_protocol.receivers import Update
+from gateway.api.approval_protocol.receivers import InstanceUpdate
 from gateway.api.approval_protocol.refusals import error_of
 from gateway.api.approval_protocol.requests import ProtocolRequests
 from gateway.api.call import AGENT, APPROVER, ApiCall, Services, finish, read_body, read_query
@@ -51,7 +51,7 @@ def protocol_routes(
         ProtocolRoute("POST", f"{one}/outcome", requests.report, AGENT, OutcomeReport),
         ProtocolRoute("POST", "/v1/instances", provisioning.create, APPROVER, Provision),
         ProtocolRoute("GET", instance, provisioning.look, APPROVER),
-        ProtocolRoute("PATCH", instance, provisioning.update, APPROVER, Update),
+        ProtocolRoute("PATCH", instance, provisioning.update, APPROVER, InstanceUpdate),
         ProtocolRoute("DELETE", instance, provisioning.delete, APPROVER),
     )
     return [

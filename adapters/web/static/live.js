@@ -1,0 +1,171 @@
+// What comes by itself: the live stream, how much waits, and the calls that bring somebody back to the page.
+import { api, signedOut } from "./api.js";
+import { say } from "./dom.js";
+
+// ------------------------------------------------------------------ the stream
+
+// Told what changed, and sure that silence means no change.
+const MISSED_BEATS = 2.5;
+const SLOWEST_SECONDS = 15;
+
+// `state(up, why)` is called when the connection comes or goes; `ready` before it comes, to read
+// everything anew: nothing can fall between the two.
+export async function follow({ ready, changed, state, news = () => {} }) {
+  for (let pause = 0.5; ; pause = Math.min(pause * 2, SLOWEST_SECONDS)) {
+    const why = await once(async () => { await ready(); state(true); pause = 0.5; }, changed, news).catch(() => "");
+    state(false, why);
+    await rest(pause);
+  }
+}
+
+async function once(ready, changed, news) {
+  const stop = new AbortController();
+  let heard = Date.now(), patience = 30000;
+  // A line that died without a word, as after sleep or in a tunnel, looks like a quiet one.
+  const watchdog = setInterval(() => { if (Date.now() - heard > patience) stop.abort(); }, 1000);
+  const wake = () => { if (!document.hidden && Date.now() - heard > patience) stop.abort(); };
+  document.addEventListener("visibilitychange", wake);
+  try {
+    const answer = await fetch("/inbox/api/changes", { signal: stop.signal });
+    if (answer.status === 401) await signedOut();
+    if (!answer.ok) return (await answer.json()).detail;
+    for await (const { name, data } of messages(answer.body)) {
+      heard = Date.now();
+      if (name === "ready") {
+        patience = data.beat * 1000 * MISSED_BEATS;
+        await ready();
+        heard = Date.now();
+      } else if (name === "changed") changed(data.id, data.type);
+      else if (name === "news") news(data);
+    }
+    return "";
+  } finally {
+    clearInterval(watchdog);
+    document.removeEventListener("visibilitychange", wake);
+    stop.abort();
+  }
+}
+
+async function* messages(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (text + value).split("\n\n");
+    text = parts.pop();
+    for (const part of parts) {
+      const [, name, data] = /^event: (.*)\ndata: (.*)$/.exec(part);
+      yield { name, data: JSON.parse(data) };
+    }
+  }
+}
+
+function rest(seconds) {
+  return new Promise((done) => {
+    const timer = setTimeout(done, seconds * 1000);
+    addEventListener("online", () => { clearTimeout(timer); done(); }, { once: true });
+  });
+}
+
+// Gathers what changes: the first is worked on at once, what comes meanwhile together a moment later.
+const CALM_MS = 1000;
+const SHARE = 10; // work takes at most this part of the time, however much happens
+
+export function gather(work) {
+  const changes = new Map();
+  let busy = false;
+  async function drain() {
+    busy = true;
+    while (changes.size) {
+      const all = [...changes], began = performance.now();
+      changes.clear();
+      try {
+        await work(all);
+      } catch {
+        break; // the stream breaks too, and everything is read again
+      }
+      const took = performance.now() - began;
+      await new Promise((done) => setTimeout(done, Math.max(CALM_MS, SHARE * took)));
+    }
+    busy = false;
+  }
+  return (id, type) => {
+    changes.set(id, changes.get(id) === "submitted" ? "submitted" : type);
+    if (!busy) drain();
+  };
+}
+
+// ------------------------------------------------------------------ how much waits
+
+// It stands in the title of every page and at the tab, and calls when it grows.
+const own = document.title;
+let known = null; // when the newest was asked that this page knows of
+
+export function show({ mine, more, newest }) {
+  known ??= newest;
+  const text = mine ? `${mine}${more ? "+" : ""}` : "";
+  document.title = text ? `(${text}) ${own}` : own;
+  const badge = document.getElementById("count");
+  if (badge) badge.replaceChildren(...(text ? [text, Object.assign(document.createElement("span"), { className: "unseen", textContent: " for you" })] : []));
+}
+
+// Ask anew; what was asked meanwhile rings, but for what was there when the page came.
+export async function recount() {
+  const began = known;
+  const answer = await api(`queue/counts?since=${began ?? 0}`);
+  if (!answer.ok) throw new Error(answer.value.detail);
+  const { fresh, newest } = answer.value;
+  show(answer.value);
+  known = Math.max(known, newest);
+  if (began !== null && fresh) tell(fresh);
+  return answer.value;
+}
+
+function tell(fresh) {
+  const text = fresh === 1 ? "A new request waits." : `${fresh} new requests wait.`;
+  say(text);
+  try {
+    ring(text);
+  } catch (error) {
+    console.warn(error); // they are extras, which a browser may refuse by throwing: the row is there
+  }
+}
+
+// ------------------------------------------------------------------ calls
+
+// What calls somebody back to the page. Both are off until they are chosen, on every page alike. Notifications go through the
+// service worker: phones refuse those that a page makes itself.
+export const chosen = (name, otherwise = "off") => (localStorage.getItem(name) ?? otherwise) === "on";
+
+const SCOPE = "/inbox";
+
+// The worker's registration, null where the browser has none: without TLS, or in a private window.
+export async function worker() {
+  try {
+    return await navigator.serviceWorker.register("/inbox/sw.js", { scope: SCOPE });
+  } catch {
+    return null;
+  }
+}
+
+function ring(text) {
+  if (chosen("sound")) beep();
+  if (chosen("notify") && document.hidden && Notification.permission === "granted") notify(text).catch(() => null);
+}
+
+// A lock screen shows it to anyone: no arguments, no names. A device that gets pushes was told already.
+async function notify(text) {
+  const registration = await navigator.serviceWorker.getRegistration(SCOPE);
+  if (await registration.pushManager.getSubscription()) return;
+  await registration.showNotification("Approval needed", { body: text, tag: "approval", icon: "/inbox/static/icon-192.png", data: {} });
+}
+
+function beep() {
+  const audio = new AudioContext();
+  const tone = audio.createOscillator();
+  tone.connect(audio.destination);
+  tone.start();
+  tone.stop(audio.currentTime + 0.12);
+  tone.onended = () => audio.close();
+}
