@@ -89,8 +89,10 @@ class GrantCreation:
             return None
         if policy.step_up_of(shown).asked:
             raise InvalidRequest("what takes a step-up is asked about each time")
-        if find_host_rule(shown, wish.offer) is not None:
-            return _check_host_rule(policy, shown, click, wish)
+        rule = find_host_rule(shown, wish.offer)
+        if rule is not None:
+            _check_host_rule(policy, shown, click)
+            return RememberRequest(remember=Remember(offer=wish.offer), needs=1, host_rule=rule)
         offer = _readable(shown, click, wish.offer, Effect.ALLOW)
         if wish.everywhere:
             refuse_requester(policy, shown, click.identity, "remember it for the session only")
@@ -259,18 +261,15 @@ class GrantCreation:
         )
 
 
-def _check_host_rule(
-    policy: PolicyDocument, shown: Record, click: Click, wish: Remember
-) -> RememberRequest:
-    """Return the wish that the host keeps a rule itself, which lasts as long as the host likes.
-    Raises InvalidRequest and Unauthorized."""
+def _check_host_rule(policy: PolicyDocument, shown: Record, click: Click) -> None:
+    """Raise InvalidRequest or Unauthorized unless this click may have the host keep a rule, which
+    lasts as long as the host likes."""
     if click.action is not Action.APPROVE:
         raise InvalidRequest("the host keeps what was asked, not what it was changed to")
     refuse_requester(policy, shown, click.identity, "remember it for the session only")
     route = policy.route_for(shown.request.agent, shown.request.tool)
     if route.quorum > 1 or route.scope_quorum != ScopeQuorum():
         raise InvalidRequest("what several people must vote for is remembered here alone")
-    return RememberRequest(remember=Remember(offer=wish.offer), needs=1)
 
 
 def may_pass(policy: PolicyDocument, agent: str, identity: Identity) -> bool:

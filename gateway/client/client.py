@@ -244,6 +244,11 @@ class AsyncClient(RequestMaker):
         state = await self._consume(state, until)
         return await self._settle(request, state, until=until + _NO_DEADLINE, rerun=rerun)
 
+    def words_of_number(self, request: ApprovalRequest) -> str:
+        """Return the line that tells the number of a request that waits here, for whoever watches
+        its agent; "" where the gateway gave it none."""
+        return self._transport.numbers.words_of(request.id)
+
     async def fetch(self, request_id: str) -> State:
         """Return how a request of this agent stands, in any process; its `record` has what was
         asked, when that was decided, and what was reported. It takes no approval, and waits for

@@ -174,7 +174,7 @@ def decide(options: Options, call: HookCall, timeout: float, began: float) -> Ve
     """Ask about a call, and return how that ended."""
     asking = _HookRequest(options, call, timeout, began)
     try:
-        return asking.guarded(asking.ask, asking.end_late)
+        return asking.run_guarded(asking.ask, asking.end_late)
     except TimedOut:
         return Verdict("expired", "nobody answered in time; nobody denied it")
     except Conflict as error:

@@ -117,7 +117,7 @@ class Grouped(Plan):
     per_second = 1
     extra: ClassVar[Mapping[str, Any]] = {}
 
-    def wanted(self, wish: Wish) -> Iterator[tuple[str, str, Values]]:
+    def make_hooks(self, wish: Wish) -> Iterator[tuple[str, str, Values]]:
         """Yield event, matcher and hook of each entry."""
         limit = (wish.wait + MARGIN) * self.per_second
         if wish.profile == ENFORCE:
@@ -142,7 +142,7 @@ class Grouped(Plan):
         """Return the settings with our hooks, once."""
         values = self.remove(values)
         hooks = _object(values, "hooks")
-        for event, matcher, hook in self.wanted(wish):
+        for event, matcher, hook in self.make_hooks(wish):
             groups = hooks.setdefault(event, [])
             if not isinstance(groups, list):
                 raise InvalidRequest(f"hooks.{event} is no list: nothing was written")

@@ -91,7 +91,7 @@ def _run(options: argparse.Namespace) -> int:
     untouched = not any(plan.entries(file.values))
     if after == file.before:
         _say(f"{file.path} has it already")
-    elif not _agreed(file, after, yes=options.yes):
+    elif not _ask_leave(file, after, yes=options.yes):
         return 1
     else:
         file.write(after, untouched=untouched)
@@ -132,7 +132,7 @@ def _undo(plan: Plan, file: SettingsFile, *, yes: bool) -> int:
     if after == file.before:
         _say(f"{file.path} has nothing of ours")
         return 0
-    if not _agreed(file, after, yes=yes):
+    if not _ask_leave(file, after, yes=yes):
         return 1
     file.write(after)
     file.forget()
@@ -140,7 +140,7 @@ def _undo(plan: Plan, file: SettingsFile, *, yes: bool) -> int:
     return 0
 
 
-def _agreed(file: SettingsFile, after: str | None, *, yes: bool) -> bool:
+def _ask_leave(file: SettingsFile, after: str | None, *, yes: bool) -> bool:
     """Show the change, and return whether it may be written."""
     sys.stdout.write(f"{file.diff(after)}\n")
     sys.stdout.flush()

@@ -53,7 +53,7 @@ async def test_the_choice_is_in_the_signed_decision_and_no_grant_is_made(world: 
     first, second = offered(record)
     assert '"claude-code" itself' in first
     assert '"Bash(npm test:*)", "in this project"' in first
-    assert "Only it can take that back" in first
+    assert "only it can take that back" in first
     assert '"Bash(npm run:*)"' in second
     assert await world.core.requests.reach(record.id, "host:0") == (
         "Only the host knows what it will let through by that."

@@ -214,34 +214,6 @@ async def test_without_a_gateway_nothing_runs(claude: Claude) -> None:
     assert not (claude.work / "made").exists()
 
 
-async def test_what_install_writes_gates_and_what_undo_leaves_does_not(
-    claude: Claude, answer: Answer
-) -> None:
-    """In a scratch home, in both directions."""
-    async with coding_model() as model:
-        env = claude.environment(model)
-
-    async def install(*words: str) -> tuple[int, str]:
-        program = (sys.executable, "-m", "gateway.integrations", "install", "claude-code")
-        return await run(*program, *words, env=env, cwd=claude.work)
-
-    claude.settings()
-    before = claude.settings_file.read_text()
-    code, said = await install("--yes")
-    assert code == 0, said
-    code, said = await install("--check")
-    assert code == 0, said
-    async with coding_model(TOUCH) as model:
-        await claude_run(claude.start(model, SKIP), answer("deny", message="not on a Friday"))
-        assert "not on a Friday" in model.heard
-    assert not (claude.work / "made").exists()
-    assert (await install("--undo", "--yes"))[0] == 0
-    assert claude.settings_file.read_text() == before
-    async with coding_model(TOUCH) as model:
-        await claude_run(claude.start(model, SKIP))
-    assert (claude.work / "made").exists()
-
-
 def address(gate: Replica, query: str = "?timeout=50") -> dict[str, Any]:
     """Return the hook by HTTP as settings have it."""
     return {
@@ -292,8 +264,11 @@ async def test_by_http_what_goes_wrong_runs_nothing(
     assert not (claude.work / "made").exists()
 
 
-async def test_by_http_what_install_writes_gates(claude: Claude, answer: Answer) -> None:
-    """In a scratch home, and back."""
+@pytest.mark.parametrize("more", [(), ("--http",)], ids=["command", "http"])
+async def test_what_install_writes_gates_and_what_undo_leaves_does_not(
+    claude: Claude, answer: Answer, more: tuple[str, ...]
+) -> None:
+    """In a scratch home, in both directions."""
     async with coding_model() as model:
         env = claude.environment(model)
 
@@ -303,7 +278,7 @@ async def test_by_http_what_install_writes_gates(claude: Claude, answer: Answer)
 
     claude.settings()
     before = claude.settings_file.read_text()
-    code, said = await install("--http", "--yes")
+    code, said = await install(*more, "--yes")
     assert code == 0, said
     code, said = await install("--check")
     assert code == 0, said
@@ -313,6 +288,9 @@ async def test_by_http_what_install_writes_gates(claude: Claude, answer: Answer)
     assert not (claude.work / "made").exists()
     assert (await install("--undo", "--yes"))[0] == 0
     assert claude.settings_file.read_text() == before
+    async with coding_model(TOUCH) as model:
+        await claude_run(claude.start(model, SKIP))
+    assert (claude.work / "made").exists()
 
 
 class Screen:

@@ -15,9 +15,12 @@ from typing import Any
 
 import pytest
 
+from gateway.client import AsyncClient, CallableTransport
 from gateway.domain.policy_document import Mode
 from gateway.domain.records import Query, Record
 from gateway.errors import InvalidRequest
+from gateway.integrations.acp import Acp
+from gateway.integrations.rpc_bridge import Ending, RpcBridge
 from gateway.models import Reason, RiskLevel
 from tests.api.replica import POLICY, Replica
 from tests.frame.tree import ROOT
@@ -530,3 +533,19 @@ async def test_an_agent_that_cannot_be_started_is_said(gate: Replica, tmp_path: 
         _, said = await process.communicate()
         assert process.returncode == InvalidRequest.exit_code
         assert b"COMMAND" in said or b"/nowhere/agent" in said
+
+
+async def test_a_question_that_is_not_dealt_with_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """A mistake of ours ends that one question, and stands in the log; nothing is approved."""
+
+    class Broken(Acp):
+        def answer(self, method: str, params: Any, ending: Ending) -> Any:
+            raise ZeroDivisionError
+
+    told: list[bytes] = []
+    async with AsyncClient(CallableTransport(lambda request: True)) as client:
+        bridge = RpcBridge(client, Broken(), to_host=told.append, to_agent=told.append)
+        bridge.from_agent(json.dumps(PERMISSION).encode())
+        await bridge.close()
+    assert "a message of acp was not dealt with: ZeroDivisionError()" in caplog.text
+    assert told == []

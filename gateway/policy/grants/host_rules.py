@@ -41,8 +41,8 @@ def find_host_rule(record: Record, offer_id: str) -> HostRule | None:
 def host_rule_words(record: Record, rule: HostRule) -> str:
     """Say what the host would keep. Its own words are quoted: they cannot pass for ours."""
     return (
-        f"{name_host(record)} itself, asking nobody here any more: {_quote(rule.rule)}, "
-        f"{_quote(rule.scope)}. Only it can take that back; place and time below do not apply"
+        f"kept by {name_host(record)} itself: {_quote(rule.rule)}, {_quote(rule.scope)}; it asks "
+        "nobody here any more, and only it can take that back. Place and time below do not apply"
     )
 
 
