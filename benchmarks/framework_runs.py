@@ -34,10 +34,10 @@ def shell(command: str) -> str:
 
 def pydantic_ai() -> Calls:
     """Return runs of Pydantic AI, the second with deferred tools."""
-    from pydantic_ai import Agent, ModelResponse, TextPart, ToolCallPart  # noqa: PLC0415 (one is installed)
-    from pydantic_ai.models.function import FunctionModel  # noqa: PLC0415 (as above)
+    from pydantic_ai import Agent, ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
 
-    from gateway.integrations.pydantic_ai import DeferredTools  # noqa: PLC0415 (as above)
+    from gateway.integrations.pydantic_ai import DeferredTools
 
     def say(messages: list[Any], info: Any) -> ModelResponse:
         if len(messages) > 1:
@@ -55,14 +55,14 @@ def pydantic_ai() -> Calls:
 
 def langchain() -> Calls:
     """Return runs of LangChain, the second with its middleware that interrupts."""
-    from langchain.agents import create_agent  # noqa: PLC0415 (one is installed)
-    from langchain.agents.middleware import HumanInTheLoopMiddleware  # noqa: PLC0415 (as above)
-    from langchain_core.language_models import BaseChatModel  # noqa: PLC0415 (as above)
-    from langchain_core.messages import AIMessage  # noqa: PLC0415 (as above)
-    from langchain_core.outputs import ChatGeneration, ChatResult  # noqa: PLC0415 (as above)
-    from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415 (as above)
+    from langchain.agents import create_agent
+    from langchain.agents.middleware import HumanInTheLoopMiddleware
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.outputs import ChatGeneration, ChatResult
+    from langgraph.checkpoint.memory import InMemorySaver
 
-    from gateway.integrations.langchain import Interrupts  # noqa: PLC0415 (as above)
+    from gateway.integrations.langchain import Interrupts
 
     class Scripted(BaseChatModel):  # type: ignore[misc]  # its types are the framework's
         @property
@@ -95,11 +95,10 @@ def langchain() -> Calls:
 
 def openai_agents() -> Calls:
     """Return runs of the OpenAI Agents SDK, the second with a gated tool."""
-    from agents import Agent, Runner, function_tool, set_tracing_disabled  # noqa: PLC0415 (one is installed)
-    from agents.testing import ModelStep, ScriptedModel, assistant_message  # noqa: PLC0415 (as above)
-    from agents.testing import function_call  # noqa: PLC0415 (as above)
+    from agents import Agent, Runner, function_tool, set_tracing_disabled
+    from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 
-    from gateway.integrations.openai_agents import RunStates  # noqa: PLC0415 (as above)
+    from gateway.integrations.openai_agents import RunStates
 
     set_tracing_disabled(True)
     people, tool = RunStates(), function_tool(shell)
@@ -118,10 +117,10 @@ def openai_agents() -> Calls:
 
 def crewai() -> Calls:
     """Return runs of a crew, the second with our hooks."""
-    from crewai import Agent, BaseLLM, Crew, Task  # noqa: PLC0415 (one is installed)
-    from crewai.tools import tool  # noqa: PLC0415 (as above)
+    from crewai import Agent, BaseLLM, Crew, Task
+    from crewai.tools import tool
 
-    from gateway.integrations.crewai import ask_people  # noqa: PLC0415 (as above)
+    from gateway.integrations.crewai import ask_people
 
     class Scripted(BaseLLM):  # type: ignore[misc]  # its types are the framework's
         def supports_function_calling(self) -> bool:
@@ -153,13 +152,18 @@ def crewai() -> Calls:
 
 def ag2() -> Calls:
     """Return turns of AG2, the second with our middleware of its tool."""
-    from ag2 import Agent, tool  # noqa: PLC0415 (one is installed)
-    from ag2.config import LLMClient  # noqa: PLC0415 (as above)
-    from ag2.events import ModelMessage, ModelResponse, ToolCallEvent  # noqa: PLC0415 (as above)
-    from ag2.events import ToolCallsEvent, ToolResultsEvent  # noqa: PLC0415 (as above)
-    from ag2.testing import TestConfig  # noqa: PLC0415 (as above)
+    from ag2 import Agent, tool
+    from ag2.config import LLMClient
+    from ag2.events import (
+        ModelMessage,
+        ModelResponse,
+        ToolCallEvent,
+        ToolCallsEvent,
+        ToolResultsEvent,
+    )
+    from ag2.testing import TestConfig
 
-    from gateway.integrations.ag2 import ask_people  # noqa: PLC0415 (as above)
+    from gateway.integrations.ag2 import ask_people
 
     class Scripted(LLMClient):  # type: ignore[misc]  # its types are the framework's
         async def __call__(self, messages: Any, context: Any, **kwargs: Any) -> Any:
@@ -184,10 +188,17 @@ def ag2() -> Calls:
 
 def agent_framework() -> Calls:
     """Return runs of Microsoft's agent-framework, the second with our middleware."""
-    from agent_framework import Agent, BaseChatClient, ChatResponse, Content  # noqa: PLC0415 (one is installed)
-    from agent_framework import FunctionInvocationLayer, Message, tool  # noqa: PLC0415 (as above)
+    from agent_framework import (
+        Agent,
+        BaseChatClient,
+        ChatResponse,
+        Content,
+        FunctionInvocationLayer,
+        Message,
+        tool,
+    )
 
-    from gateway.integrations.agent_framework import ask_people  # noqa: PLC0415 (as above)
+    from gateway.integrations.agent_framework import ask_people
 
     class Scripted(FunctionInvocationLayer, BaseChatClient):  # type: ignore[misc]
         async def _inner_get_response(self, *, messages: Any, **kwargs: Any) -> ChatResponse:
@@ -209,12 +220,10 @@ def agent_framework() -> Calls:
 
 def smolagents() -> Calls:
     """Return runs of smolagents, the second of an agent that is wrapped."""
-    from smolagents import ChatMessage, LogLevel, MessageRole, Model  # noqa: PLC0415 (one is installed)
-    from smolagents import ToolCallingAgent, tool  # noqa: PLC0415 (as above)
-    from smolagents.models import ChatMessageToolCall  # noqa: PLC0415 (as above)
-    from smolagents.models import ChatMessageToolCallFunction  # noqa: PLC0415 (as above)
+    from smolagents import ChatMessage, LogLevel, MessageRole, Model, ToolCallingAgent, tool
+    from smolagents.models import ChatMessageToolCall, ChatMessageToolCallFunction
 
-    from gateway.integrations.smolagents import ask_people  # noqa: PLC0415 (as above)
+    from gateway.integrations.smolagents import ask_people
 
     class Scripted(Model):  # type: ignore[misc]  # its types are the framework's
         def generate(self, messages: list[Any], *args: Any, **kwargs: Any) -> ChatMessage:
@@ -227,9 +236,7 @@ def smolagents() -> Calls:
             return ChatMessage(MessageRole.ASSISTANT, "", calls)
 
     def agent() -> Any:
-        return ToolCallingAgent(
-            tools=[tool(shell)], model=Scripted(), verbosity_level=LogLevel.OFF
-        )
+        return ToolCallingAgent(tools=[tool(shell)], model=Scripted(), verbosity_level=LogLevel.OFF)
 
     plain, gated = agent(), ask_people(agent())
     return lambda: plain.run("run it"), lambda: gated.run("run it")
@@ -237,12 +244,12 @@ def smolagents() -> Calls:
 
 def google_adk() -> Calls:
     """Return runs of Google's kit, the second with our callback."""
-    from google.adk.agents import Agent  # noqa: PLC0415 (one is installed)
-    from google.adk.models import BaseLlm, LlmResponse  # noqa: PLC0415 (as above)
-    from google.adk.runners import InMemoryRunner  # noqa: PLC0415 (as above)
-    from google.genai.types import Content, FunctionCall, Part  # noqa: PLC0415 (as above)
+    from google.adk.agents import Agent
+    from google.adk.models import BaseLlm, LlmResponse
+    from google.adk.runners import InMemoryRunner
+    from google.genai.types import Content, FunctionCall, Part
 
-    from gateway.integrations.google_adk import ask_people  # noqa: PLC0415 (as above)
+    from gateway.integrations.google_adk import ask_people
 
     class Scripted(BaseLlm):  # type: ignore[misc]  # its types are the framework's
         async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
@@ -276,7 +283,7 @@ _FRAMEWORKS: dict[str, Callable[[], Calls]] = {
 
 def main(name: str, count: int) -> None:
     """Time a framework's runs; each gated one must have asked."""
-    from gateway.client import Client, use_client  # noqa: PLC0415 (once its words are hushed)
+    from gateway.client import Client, use_client
 
     told: list[str] = []
     client = Client.from_env(on_event=lambda event, *_: told.append(event))

@@ -64,7 +64,7 @@ async def _time(scene: Stage, python: Path, host: str, **more: str) -> dict[str,
 async def time_in(
     python: Path, script: Path, host: str, count: int, scene: Stage, **more: str
 ) -> dict[str, list[int]]:
-    """Return the ns that a script printed, run by a host's own interpreter: with us, and without."""
+    """Return the ns that a script printed, run by a host's own interpreter: with us, without."""
     environment = {**os.environ, "GATEWAY_DATA_DIR": str(scene.folder), **more}
     process = await asyncio.create_subprocess_exec(
         *(str(python), str(script), host, str(count)),

@@ -10,7 +10,7 @@ import pytest
 
 from tests.api.replica import Replica
 from tests.hosts.conftest import Answer, environment, run
-from tests.hosts.framework_suite import Agent, Ending, BatchSuite, call
+from tests.hosts.framework_suite import Agent, BatchSuite, Ending, call
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 
