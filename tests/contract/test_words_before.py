@@ -40,9 +40,14 @@ CALLS: dict[str, Record] = {
     "much found": replace(
         asked(
             arguments={"command": f"{MARK} -rf build"},
-            risk=Risk(level=RiskLevel.HIGH, reasons=("moves money", "one that is said at length " * 9)),
+            risk=Risk(
+                level=RiskLevel.HIGH, reasons=("moves money", "one that is said at length " * 9)
+            ),
         ),
-        findings=("removes folders whole, in command", "names /etc: it is the system's, in command"),
+        findings=(
+            "removes folders whole, in command",
+            "names /etc: it is the system's, in command",
+        ),
     ),
     "surrounded": asked(
         arguments={"command": f"{MARK} --all"},

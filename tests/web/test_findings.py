@@ -30,7 +30,10 @@ async def test_a_finding_is_red_where_guardrails_are_in_force(box: Inbox, page: 
     finding = f"{card(record)}.querySelector('.finding')"
     assert await page.until(f"{finding}?.textContent") == FOUND
     assert await page.evaluate(stands_in(finding, "--stop"))
-    assert RAISED in await page.evaluate(f"{card(record)}.querySelector('.reasons').textContent")
+    # Before what runs as much as there is room for, and the rest after it.
+    said = await page.evaluate(f"[...{card(record)}.children].map((one) => one.textContent)")
+    assert said[1:3] == ["High risk", FOUND]
+    assert RAISED in said[4]
     await page.press("Review…")
     said = await page.until(f"{card(record)}.querySelector('.sure')?.textContent")
     assert f"{ALARM}." in said
@@ -54,7 +57,7 @@ async def test_rules_in_shadow_are_seen_nowhere(box: Inbox, page: Page) -> None:
 
 
 async def test_a_finding_is_on_the_card_opened_or_not(box: Inbox, page: Page) -> None:
-    """In the colour of a warning, before what would run; a harmless request has none."""
+    """In the colour of a warning; a harmless request has none."""
     lines = "\n".join(f"echo {number}" for number in range(400))
     long = {"command": f"rm -rf build\n{lines}"}
     record = await box.ask(**{**REMOVES, "arguments": long})
