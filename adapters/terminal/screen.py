@@ -388,7 +388,7 @@ class TerminalApp(App[None]):
         """Claim the displayed request, or release the claim."""
         if (record := self.record) is not None:
             claim = self._desk.requests.claim(record.id, self._who, on=record.claim is None)
-            await self._try(claim)
+            await self._try(record.id, claim)
 
     def action_help(self) -> None:
         """Show the keys."""
@@ -457,11 +457,16 @@ class TerminalApp(App[None]):
             nonce=secrets.token_hex(8),
             **more,
         )
-        return await self._try(self._desk.requests.decide(click))
+        return await self._try(record.id, self._desk.requests.decide(click))
 
-    async def _try(self, call: Awaitable[Record]) -> GatewayError | None:
+    async def _try(self, request_id: str, call: Awaitable[Record]) -> GatewayError | None:
         try:
             await call
+        except StepUpNeeded as needed:
+            place = self._desk.address_of(request_id) or "the inbox"
+            self._say(f"it takes a step-up: {needed}; where not here, at {place}", bad=True)
+            await self._reload()
+            return needed
         except GatewayError as error:
             self._say(str(error), bad=True)
             await self._reload()
