@@ -464,7 +464,7 @@ class TerminalApp(App[None]):
             await call
         except StepUpNeeded as needed:
             place = self._desk.address_of(request_id) or "the inbox"
-            self._say(f"it takes a step-up: {needed}; where not here, at {place}", bad=True)
+            self._say(f"it takes a step-up: {needed}. Answer at {place}", bad=True)
             await self._reload()
             return needed
         except GatewayError as error:

@@ -58,5 +58,6 @@ async def test_what_cannot_be_done_here_says_where_and_decides_nothing(world: Wo
         await seat.sees("touches prod")
         await seat.press("y")
         await seat.type("yes")
-        await seat.sees("where not here, at the inbox")
+        await seat.sees("step-up")
+        await seat.sees("Answer at")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING
