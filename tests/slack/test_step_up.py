@@ -67,8 +67,8 @@ async def test_another_answer_that_takes_it_leads_to_the_inbox(office: Office) -
 async def test_what_takes_a_step_up_leads_there_by_a_link_that_works_once(
     slack: Slack, world: World, often: bool
 ) -> None:
-    """The button signs its person in, once, and goes to the request; who asked for too
-    many gets the request's address. The modal, which nobody else sees, has it; nothing is decided."""
+    """The button signs its person in, once, and goes to the request; who asked for too many gets
+    the request's address. Only they see the modal that has it; nothing is decided."""
     address = "https://approvals.example/inbox"
     async with at_work(slack, world, inbox=address) as office:
         record, message, _ = await asked(office)
