@@ -15,6 +15,7 @@ from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.driver import Driver
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 from textual.worker import Worker, WorkerState
@@ -116,8 +117,10 @@ class TerminalApp(App[None]):
         ("q", "quit", "quit"),
     ]
 
-    def __init__(self, desk: Desk, who: Identity, clock: Clock) -> None:
-        super().__init__()
+    def __init__(
+        self, desk: Desk, who: Identity, clock: Clock, driver: type[Driver] | None = None
+    ) -> None:
+        super().__init__(driver_class=driver)
         self._clock = clock
         self._desk = desk
         self._who = who

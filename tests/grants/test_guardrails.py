@@ -220,7 +220,8 @@ HARMLESS_SWITCHES = (
     "drop_first", "dropna", "enforce", "reinforce", "no_force", "not_force", "remove_blanks",
     "deleted", "recursive", "dry_run", "airdrop", "workforce",
 )  # fmt: skip
-ON, OFF = (True, 1, "true", "Yes", " on "), (False, 0, None, "false", "", 2, [], {})
+ON: tuple[object, ...] = (True, 1, "true", "Yes", " on ")
+OFF: tuple[object, ...] = (False, 0, None, "false", "", 2, [], {})
 PLACES: tuple[Callable[[str, object], JsonObject], ...] = (
     lambda name, value: {"table": "users", name: value},
     lambda name, value: {"options": {name: value}},
