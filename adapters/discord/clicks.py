@@ -166,7 +166,8 @@ class InteractionHandler:
             except WrongNumber:
                 raise
             except StepUpNeeded as needed:
-                where = self._desk.address_of(button.request_id)
+                who = read_identity(interaction)
+                where = await self._desk.lead_to(button.request_id, who)
                 return build_private_reply(f"It takes a step-up: {needed}.", where)
             except Conflict as late:
                 return await self._repair(interaction, button, late)

@@ -27,6 +27,7 @@ from gateway.ports import (
     edit_fields,
     head_of,
     progress_of,
+    render_safe,
     scopes_of,
     standing_of,
     undeclared_of,
@@ -142,7 +143,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "agent": record.request.agent,
         "found": bool(record.risk.reasons or record.signs),
         "alone": explain_exclusion(record) is not None,
-        **_build_found(card),
+        "above": _build_found(card, record),
         "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
         "reasons": [build_line(reason.segments) for reason in card.reasons],
         "alarms": card.alarms,
@@ -211,24 +212,30 @@ def _build_state(card: Card) -> JsonObject:
     }
 
 
-def _build_found(card: Card) -> JsonObject:
-    """Return what was found: a `mark` of two words, and how many of the findings and of the
-    reasons stand `above` what runs, as far as the words before it allow. The others follow it."""
+def _build_found(card: Card, record: Record) -> JsonObject:
+    """Return what was found as it stands before what runs: a `mark` of two words, and in short the
+    first findings and reasons, as far as the words before it allow. The others follow it."""
     reasons = () if card.risk is RiskLevel.LOW else card.reasons
-    found, high = bool(card.findings or reasons), card.risk is RiskLevel.HIGH
+    high = card.risk is RiskLevel.HIGH
     before = ["".join(part.text.text for part in card.head)]
     # Of several texts each begins with its name.
     before += [card.blocks[0].label] if len(card.blocks) > 1 else []
     left = MOST_BEFORE - sum(len(text.split()) for text in (*before, HIGH_RISK if high else ""))
-    above = []
-    for texts in (card.findings, reasons):
-        count = 0
+    above: list[list[Line]] = []
+    for texts in ([render_safe(_shorten(sign, card)) for sign in record.signs], reasons):
+        above.append([])
         for text in texts:
             left -= len(text.text.split()) if len(text.text) <= _MOST_LINE else MOST_BEFORE
-            count += left >= 0
-        above.append(count)
-    closer = LOOK_CLOSER if found and not any(above) else ""
-    return {"mark": HIGH_RISK if high else closer, "above": above}
+            if left >= 0:
+                above[-1].append(build_line(text.segments))
+    closer = LOOK_CLOSER if (record.signs or reasons) and not any(above) else ""
+    return {"mark": HIGH_RISK if high else closer, "findings": above[0], "reasons": above[1]}
+
+
+def _shorten(finding: str, card: Card) -> str:
+    """Return a finding without its place, where there is no other."""
+    only = card.blocks[0].label if len(card.blocks) == 1 else ""
+    return finding.removesuffix(f", in {only}") if only else finding
 
 
 def _build_head(head: Head) -> list[list[Any]]:

@@ -223,6 +223,23 @@ async def masked_reply(value: Any, status: int = 200) -> web.Response:
     return reply(await draw(lambda: mask(values), values), status)
 
 
+async def answer_call(
+    handle: Callable[[ApiCall], Awaitable[web.StreamResponse]],
+    request: web.Request,
+    services: Services,
+    who: Credential | None,
+    *,
+    query: type,
+    body: type | None,
+) -> web.StreamResponse:
+    """Read what an admitted caller sends, and answer it; what writes ends though the caller left.
+    Raises what both readings raise, and what `handle` does."""
+    asked: Any = read_query(query, request.query)
+    sent: Any = None if body is None else await read_body(body, request, services.limits)
+    call = ApiCall(request=request, services=services, who=who, body=sent, query=asked)
+    return await handle(call) if request.method == "GET" else await finish(handle(call))
+
+
 async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
     """Return the body as a `cls`. Raises as `read_json` does, and InvalidRequest."""
     return await parse_off_loop(partial(parse_message, cls), await read_json(request, limits))

@@ -259,7 +259,7 @@ class Notifications:
         if why:
             log.warning("a push was not taken: %s", why, extra={"event": "push_failed"})
         at = self._clock.now_ms() if why else 0
-        await self._devices.change(replace(device, failure=why, failed_at=at))
+        await self._devices.change(device.id, failure=why, failed_at=at)
 
     # ---------------------------------------------------------------- when
 

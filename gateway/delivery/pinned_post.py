@@ -15,6 +15,7 @@ from yarl import URL
 
 from gateway.delivery.egress_guard import Address, Forbidden, Resolve, Target, pin_addresses
 
+_LONGEST_PAUSE = 30 * 24 * 3600.0
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
@@ -51,13 +52,14 @@ async def post(
 
 
 def read_pause(text: str, now_ms: int) -> float:
-    """Return the seconds that an answer asks to wait: a number, or a date."""
+    """Return the seconds that an answer asks to wait, by a number or a date; a month at most."""
     try:
         if text.isdecimal():
-            return float(text)
-        return max(parsedate_to_datetime(text).timestamp() - now_ms / 1000, 0.0)
+            return min(float(text), _LONGEST_PAUSE)
+        left = parsedate_to_datetime(text).timestamp() - now_ms / 1000
     except ValueError:
         return 0.0
+    return min(max(left, 0.0), _LONGEST_PAUSE)
 
 
 @asynccontextmanager

@@ -55,11 +55,11 @@ class PushDesk:
 
     def server_key(self) -> str:
         """Return the public key that browsers subscribe with."""
-        return self._sending()[0].key.public
+        return self._require_sender()[0].key.public
 
     async def subscribe(self, identity: Identity, session: str, wish: Subscription) -> PushDevice:
         """Have a browser told of requests as long as this session lives."""
-        sender, _ = self._sending()
+        sender, _ = self._require_sender()
         person = await self._person(identity)
         if len(wish.endpoint) > _MOST_ADDRESS:
             raise InvalidRequest(f"an address has at most {_MOST_ADDRESS} characters")
@@ -104,7 +104,7 @@ class PushDesk:
     async def set_discreet(self, identity: Identity, device_id: str, *, on: bool) -> None:
         """Have a device show nothing of what would run, or show it."""
         device = await self._own(identity, device_id)
-        await self._devices.change(replace(device, discreet=on))
+        await self._devices.change(device.id, discreet=on)
 
     async def remove(self, identity: Identity, device_id: str) -> None:
         """Forget a device of the person."""
@@ -112,7 +112,7 @@ class PushDesk:
 
     async def test(self, identity: Identity, device_id: str) -> None:
         """Send a notification that says that it is a test."""
-        _, telling = self._sending()
+        _, telling = self._require_sender()
         await telling.test(await self._own(identity, device_id))
 
     async def quiet(self, identity: Identity) -> QuietHours | None:
@@ -159,7 +159,7 @@ class PushDesk:
                 return True
         return False
 
-    def _sending(self) -> tuple[PushSender, Notifications]:
+    def _require_sender(self) -> tuple[PushSender, Notifications]:
         if self._sender is None or self._telling is None:
             raise Conflict(self.missing)
         return self._sender, self._telling

@@ -7,7 +7,7 @@ from typing import Any
 from gateway.client import Client
 from gateway.errors import GatewayError
 from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, tell
-from gateway.integrations.framework_turns import AT_ONCE, Turn, TurnGate
+from gateway.integrations.framework_turns import ALONE, AT_ONCE, Turn, TurnGate
 
 
 def ask_people(*, client: Client | None = None, **details: Any) -> Any:
@@ -28,8 +28,7 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
         )
         session = getattr(context.session, "session_id", None)
         try:
-            # Each run has a list of tools of its own, and starts the calls of a turn at once.
-            outcome = await gate.ask(call, Turn(id(context.tools), AT_ONCE), session)
+            outcome = await gate.ask(call, _find_turn(context), session)
         except GatewayError as error:  # any other exception is told to the model, which goes on
             raise MiddlewareFailure(str(error)) from error
         if not outcome.runs:
@@ -39,3 +38,9 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
         await call_next()
 
     return ask
+
+
+def _find_turn(context: Any) -> Turn:
+    """Return the turn of a call: each run has a list of tools of its own, and starts the calls of a
+    turn at once."""
+    return ALONE if context.tools is None else Turn(id(context.tools), AT_ONCE)

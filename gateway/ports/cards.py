@@ -237,6 +237,7 @@ _REPORTS = {
     Execution.SKIPPED: "The agent says that it did not run",
     Execution.REFUSED_LATE: "The agent says that it did not run: the approval came too late",
 }
+_TIMED = {Execution.SUCCEEDED: "ran", Execution.FAILED: "failed after"}
 _LABELS = {
     Action.APPROVE: ("Approve", Style.PRIMARY),
     Action.EDIT: ("Edit", Style.PLAIN),
@@ -569,9 +570,11 @@ def _result(record: Record) -> Visible | None:
     report = record.report
     if report is None or report.execution is Execution.NEVER_FETCHED:
         return None
-    took = f" in {report.duration_ms / 1000:.1f} s" if report.duration_ms is not None else ""
+    said = _REPORTS[report.execution]
+    if report.duration_ms is not None and (timed := _TIMED.get(report.execution)):
+        said = f"The agent says: {timed} {report.duration_ms / 1000:.1f} s"
     detail = f": {report.detail}" if report.detail else ""
-    return render_safe(f"{_REPORTS[report.execution]}{took}{detail}")
+    return render_safe(f"{said}{detail}")
 
 
 def _editable(record: Record, *, reveal: bool) -> str | None:

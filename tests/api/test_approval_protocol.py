@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,13 +14,13 @@ import pytest_asyncio
 from aiohttp import ClientSession
 
 from gateway.domain.clock import SystemClock
-from gateway.domain.policy_document import Mode, PolicyDocument, Route
+from gateway.domain.policy_document import Budget, Mode, PolicyDocument, Route
 from gateway.domain.records import Person
 from gateway.models import RiskLevel
 from gateway.server.app import run_gateway
 from gateway.server.settings import Settings
 from gateway.stores.credentials import RedisCredentials
-from tests.api.replica import ANN_TOKEN, OTHER_TOKEN, Answer, Replica, replica, until
+from tests.api.replica import ANN_TOKEN, OTHER_TOKEN, POLICY, Answer, Replica, replica, until
 
 CALL: dict[str, Any] = {
     "tool": "issue_refund",
@@ -231,6 +232,21 @@ async def test_what_was_asked_in_another_way_is_out_of_reach(gate: Replica) -> N
     assert after == before
 
 
+async def test_what_is_refused_leaves_nothing(gate: Replica) -> None:
+    """Else an agent over its budget would fill the store; a repeated call of what was taken in
+    keeps it, whatever becomes of the call."""
+    budgets = (Budget(waiting=1),)
+    await gate.store.apply(replace(POLICY, generation=1, budgets=budgets), by="test")
+    gate.core.writer.forget_policy()
+    created = await create(gate)
+    notes = gate.store.keys.of("aap", "request", "*")
+    for number in range(3):
+        refused = await create(gate, key={"Idempotency-Key": str(number)})
+        assert refusal(refused)[:2] == (429, "rate_limit")
+    assert len([one async for one in gate.store.redis.scan_iter(match=notes)]) == 1
+    assert (await create(gate)).json == created.json == (await act(gate, "GET", created)).json
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -252,6 +268,8 @@ async def test_keys_and_credentials_are_needed(gate: Replica) -> None:
     assert refusal(without) == (400, "invalid_request", "missing_idempotency_key")
     nobody = await create(gate, token="agw_0000_x")
     assert refusal(nobody) == (401, "authentication", "invalid_credential")
+    counted = await gate.call("GET", "/metrics", token=None)
+    assert "gateway_auth_failures_total 1.0" in counted.text
     approver = await create(gate, token=ANN_TOKEN)
     assert refusal(approver) == (403, "authorization", "not_allowed")
     agent = await gate.call("POST", "/aap/v1/instances", {}, headers=KEY)

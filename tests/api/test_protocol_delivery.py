@@ -507,10 +507,14 @@ async def dues(desk: ProtocolDesk) -> list[int]:
     return [int(score) for _, score in rows]
 
 
-async def test_after_seven_days_it_is_given_up(desk: ProtocolDesk, place: Place) -> None:
-    """No attempt is made any more, and the loss is counted."""
+@pytest.mark.parametrize("asked", ["9999999", "9" * 400], ids=["long", "endless"])
+async def test_after_seven_days_it_is_given_up(
+    desk: ProtocolDesk, place: Place, asked: str
+) -> None:
+    """However long its receiver asked to wait: no attempt is made any more, and the loss is
+    counted."""
     clock = ShiftedClock()
-    place.answers = [web.Response(status=503, headers={"Retry-After": "9999999"})]
+    place.answers = [web.Response(status=503, headers={"Retry-After": asked})]
     made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
     await desk.end(await desk.ask(made, "one"), made)
     async with telling(desk, place, clock=clock):
@@ -632,6 +636,22 @@ async def test_a_kill_while_writing_loses_and_doubles_nothing(
         async with telling(desk, place):
             await settled(desk)
     assert [one["request_id"] for one in place.notices] == [asked.json["id"]]
+
+
+async def test_a_notice_that_cannot_be_read_keeps_no_other(
+    desk: ProtocolDesk, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is given up, counted and logged; the next one is sent."""
+    redis, keys = desk.gate.store.redis, desk.gate.store.keys
+    await redis.set(keys.of("aap", "notice", "broken"), '{"id": 7}')
+    await redis.zadd(keys.of("aap", "due"), {"broken": 1})
+    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
+    await desk.end(await desk.ask(made, "one"), made)
+    async with telling(desk, place):
+        await until(lambda: len(place.notices) == 1)
+        await settled(desk)
+    assert desk.gate.core.tally.webhooks_lost == 1
+    assert "a notice was given up" in caplog.text
 
 
 async def test_a_taken_notice_is_not_queued_again(desk: ProtocolDesk, place: Place) -> None:

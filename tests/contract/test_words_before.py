@@ -40,9 +40,14 @@ CALLS: dict[str, Record] = {
     "much found": replace(
         asked(
             arguments={"command": f"{MARK} -rf build"},
-            risk=Risk(level=RiskLevel.HIGH, reasons=("moves money", "one that is said at length " * 9)),
+            risk=Risk(
+                level=RiskLevel.HIGH, reasons=("moves money", "one that is said at length " * 9)
+            ),
         ),
-        findings=("removes folders whole, in command", "names /etc: it is the system's, in command"),
+        findings=(
+            "removes folders whole, in command",
+            "names /etc: it is the system's, in command",
+        ),
     ),
     "surrounded": asked(
         arguments={"command": f"{MARK} --all"},
@@ -68,15 +73,12 @@ def _discord(record: Record) -> str:
 def _inbox(record: Record) -> str:
     row = build_row(record)
     head = "".join(_text(text) for text, _ in row["head"])
-    found = [
-        _text(text)
-        for name, count in zip(("findings", "reasons"), row["above"], strict=True)
-        for text in row[name][:count]
-    ]
+    above = row["above"]
+    found = [above["mark"], *map(_text, (*above["findings"], *above["reasons"]))]
     texts = ["\n".join(map(_text, one["lines"])) for one in row["blocks"]]
     names = [one["label"] for one in row["blocks"]] if len(texts) > 1 else [""]
     blocks = [f"{name} {text}" for name, text in zip(names, texts, strict=True)]
-    return " ".join((head, row["mark"], *found, *blocks))
+    return " ".join((head, *found, *blocks))
 
 
 def _text(line: Any) -> str:
@@ -117,12 +119,20 @@ def test_what_runs_begins_within_twelve_words(surface: str, kind: str) -> None:
 
 
 def test_what_was_found_stands_before_what_runs_in_the_inbox() -> None:
-    """As much of it as there is room for; where nothing fits, two words say that there is more."""
-    row = build_row(CALLS["found"])
-    assert (row["mark"], row["above"]) == ("", [1, 0])
-    row = build_row(CALLS["much found"])
-    assert (row["mark"], row["above"]) == ("High risk", [1, 0])
+    """As much of it as there is room for, without its place where there is no other; where nothing
+    fits, two words say that there is more."""
+    assert _above(CALLS["found"]) == ("", ["removes folders whole"], [])
+    assert _above(CALLS["much found"]) == ("High risk", ["removes folders whole"], [])
+    assert _above(PAYMENT) == ("High risk", [], ["moves money", "amount above 100"])
     long = replace(CALLS["found"], findings=("names a path " * 40,))
-    assert (build_row(long)["mark"], build_row(long)["above"]) == ("Look closer", [0, 0])
+    assert _above(long) == ("Look closer", [], [])
     low = asked(risk=Risk(level=RiskLevel.LOW, reasons=("it only reads",)))
-    assert (build_row(low)["mark"], build_row(low)["above"]) == ("", [0, 0])
+    assert _above(low) == ("", [], [])
+    # Of several texts it is said in which.
+    two = replace(asked(payload={"a": 1}), findings=("drops data, in payload",))
+    assert _above(two)[1] == ["drops data, in payload"]
+
+
+def _above(record: Record) -> tuple[str, list[str], list[str]]:
+    found = build_row(record)["above"]
+    return found["mark"], found["findings"], found["reasons"]

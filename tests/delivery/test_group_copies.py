@@ -14,7 +14,7 @@ from gateway.domain.records import MessageRef, Record
 from gateway.errors import Unauthorized
 from gateway.models import Action, Status
 from gateway.ports.group_cards import GroupCard
-from gateway.ports.outgoing import CopyGone, CopyState, DeliveryUncertain, shows_group
+from gateway.ports.outgoing import CopyGone, CopyState, shows_group
 from tests.delivery.test_outbox import Office, route
 from tests.recording import RecordingAdapter
 from tests.world import World, click
@@ -27,6 +27,7 @@ class Board(RecordingAdapter):
     boards: dict[str, GroupCard] = field(default_factory=dict)
     nonces: list[str] = field(default_factory=list)
     fits: int = 12
+    dies: bool = False
 
     def list_fitting(self, group: GroupCard) -> tuple[str, ...]:
         return tuple(card.request_id for card in group.items)[: self.fits]
@@ -36,6 +37,9 @@ class Board(RecordingAdapter):
         self.nonces.append(nonce)
         message = f"b{len(self.nonces)}"
         self.boards[message] = group
+        self.changed.set()
+        if self.dies:
+            await asyncio.Event().wait()
         self._fail(self.after)
         return MessageRef(adapter=self.name, channel=target, message=message)
 
@@ -136,9 +140,14 @@ async def test_killed_before_it_was_posted_it_is_one_card_all_the_same(
 async def test_killed_after_it_was_posted_any_click_adopts_it(office: Office, world: World) -> None:
     """Nobody wrote down where it stands: the first click on any request of it tells, and no second
     card is made."""
-    office.adapter.after = [DeliveryUncertain("no answer")]
+    board(office).dies = True
     records = await batch(world)
-    await office.settle()
+    dying = asyncio.create_task(
+        RequestCopies(board(office), world.core, office.clock).look(records[0].id)
+    )
+    await board(office).changed.wait()
+    dying.cancel()
+    await asyncio.wait({dying})
     ref = MessageRef(adapter="rec", channel="rec:a", message="b1")
     nonce = board(office).nonces[0]
     await office.desk.requests.decide(click(records[2], copy=nonce, ref=ref))

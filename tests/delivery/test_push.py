@@ -59,7 +59,7 @@ def device_of(phone: Phone, key: PushKey, **changes: Any) -> PushDevice:
     return push_device(**{**values, **changes})
 
 
-def sender_to(service: PushService, clock: Clock | None = None) -> PushSender:
+def sender_to(service: PushService, clock: Clock | None = None, **more: Any) -> PushSender:
     """Return what sends to this service."""
     return PushSender(
         PushKey(KEY),
@@ -67,6 +67,7 @@ def sender_to(service: PushService, clock: Clock | None = None) -> PushSender:
         hosts=(service.host,),
         production=False,
         contact="https://approvals.example",
+        **more,
     )
 
 
@@ -91,6 +92,44 @@ async def test_two_replicas_send_once(world: World) -> None:
         await asyncio.gather(*(one.look(record.id) for one in replicas))
         await asyncio.gather(*(one.look(record.id) for one in replicas))
         assert [one.told["ended"] for one in phone.got] == [False, True]
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["changed", "removed"])
+async def test_what_is_done_while_a_push_is_sent_stays_done(world: World, *, removed: bool) -> None:
+    """That it failed is written beside what its person said meanwhile, and over nothing; a device
+    that was removed meanwhile stays removed."""
+    async with push_service() as service:
+        devices, phone = RedisDevices(world.store), service.phone()
+        phone.answers.append((400, {}))
+        device = device_of(phone, PushKey(KEY))
+
+        async def change_meanwhile(host: str, port: int) -> list[str]:
+            if removed:
+                await devices.remove(device)
+            else:
+                await devices.change(device.id, discreet=True)
+            return ["127.0.0.1"]
+
+        await devices.add(device)
+        record = await world.submit()
+        await telling(world, sender_to(service, resolve=change_meanwhile)).look(record.id)
+        left = await devices.of_person("ann")
+        assert [one.discreet for one in left] == ([] if removed else [True])
+        assert all("answered 400" in one.failure for one in left)
+
+
+async def test_two_changes_of_a_device_lose_nothing(world: World) -> None:
+    """Of two that were begun at once each keeps what the other changed."""
+    async with push_service() as service:
+        devices = RedisDevices(world.store)
+        for number in range(8):
+            device = device_of(service.phone(f"phone {number}"), PushKey(KEY))
+            await devices.add(device)
+            changes = ({"discreet": True}, {"failure": "it was off"}, {"failed_at": 7})
+            await asyncio.gather(*(devices.change(device.id, **one) for one in changes))
+            assert await devices.get(device.id) == replace(
+                device, discreet=True, failure="it was off", failed_at=7
+            )
 
 
 async def test_a_session_that_ended_is_told_nothing(world: World) -> None:

@@ -82,6 +82,10 @@ class Inbox:
             click(now, action, **{"identity": identity("bob"), "confirmed": True, **more})
         )
 
+    async def change(self, record: Record, arguments: dict[str, Any]) -> Record:
+        """Edit as bob does: under a quorum that is the first of two approvals."""
+        return await self.decide(record, Action.EDIT, arguments=arguments)
+
     async def claim(self, record: Record, person: str = "bob") -> None:
         """Say that somebody looks at it."""
         desk = desk_of("web", self.gateway.core, self.gateway.backend.store)
@@ -131,6 +135,17 @@ async def see(page: Page, record: Record) -> None:
             await page.until(line(record))
         await page.evaluate(f"{line(record)}?.click()")
         await page.until(seen)
+
+
+async def read_on(page: Page, record: Record) -> None:
+    """Scroll to the end of what runs; until then no Approve stands there, however long it takes."""
+    await page.until(
+        f"{card(record)}.querySelector('[data-key=approve]')?.textContent === 'Read on'"
+    )
+    await page.evaluate(
+        f"{card(record)}.querySelector('.line').scrollIntoView({{block: 'center'}})"
+    )
+    await page.until(f"{card(record)}.querySelector('.approve')")
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.models import Action, Kind, Preview
 from tests.web.chromium import Page
-from tests.web.inbox import COMMAND, HOSTILE, Inbox, card, see
+from tests.web.inbox import COMMAND, HOSTILE, Inbox, card, read_on, see
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -67,6 +67,8 @@ async def test_a_deep_tail_is_behind_open_everything(box: Inbox, page: Page) -> 
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('.approve'))")
     await page.press("Open everything")
     await page.until(f"{card(record)}.textContent.includes('rm -rf ~')")
+    assert not await page.evaluate(f"Boolean({card(record)}.querySelector('.approve'))")
+    await read_on(page, record)
     below = (
         f"{card(record)}.querySelector('pre').getBoundingClientRect().bottom <="
         f" {card(record)}.querySelector('.approve').getBoundingClientRect().top"
@@ -87,7 +89,7 @@ async def test_what_is_opened_is_all_that_runs(box: Inbox, page: Page, unit: str
     await page.until(f"{card(record)}.textContent.includes('You can approve once')")
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('.approve'))")
     await page.press("Open everything")
-    await page.until(f"Boolean({card(record)}.querySelector('.approve'))")
+    await read_on(page, record)
     assert await page.evaluate(f"{card(record)}.querySelector('pre').textContent") == command
 
 
@@ -115,5 +117,6 @@ async def test_a_megabyte_is_cut_in_the_list_and_whole_when_opened(box: Inbox, p
     assert size < 20_000
     await page.press("Open everything")
     await page.until(f"{card(record)}.textContent.includes('the very end')")
+    await read_on(page, record)
     await page.press("Approve")
     await page.until(f"{card(record)}.classList.contains('approved')")

@@ -1,14 +1,13 @@
 // Several requests of one agent side by side: every one whole, one tick each, one answer for all ticked.
 import { api, nonce, signIn } from "./api.js";
-import { about, body } from "./card.js";
+import { about, body, listen } from "./card.js";
 import { copied, line, make, plain, say, setClock, settle, tickAll } from "./dom.js";
-import { listen } from "./keys.js";
 import { button } from "./panels.js";
-import { chosen, follow, gather, recount } from "./live.js";
+import { chosen, connect, follow, gather, recount } from "./live.js";
 
 const agent = new URLSearchParams(location.search).get("agent") ?? "";
 const byId = (id) => document.getElementById(id);
-const list = byId("list"), bar = byId("bar"), told = byId("told"), apart = byId("apart"), offline = byId("offline");
+const list = byId("list"), bar = byId("bar"), told = byId("told"), apart = byId("apart");
 const items = new Map(), ticks = new Map(), problems = new Map(); // ticks: id to the digest that was ticked
 const draft = { words: "", wording: false };
 let online = false, busy = false, press = null, anotherPlan = "";
@@ -158,8 +157,7 @@ const changed = gather(async (all) => {
 
 function connection(up, why) {
   online = up;
-  offline.hidden = up;
-  if (!up) offline.textContent = `${why ? `Not connected: ${why}.` : "Not connected."} What you see may be old, so nothing can be decided here until the connection is back.`;
+  connect(up, why);
   drawBar();
 }
 

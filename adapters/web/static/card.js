@@ -1,4 +1,4 @@
-// One request as a card. The gateway decides what it says; this lays it out.
+// One request as a card, and the letters that act on it. The gateway decides what it says; this lays it out.
 import { clock, countdown, diff, line, lines, make, plain } from "./dom.js";
 import { button, controls, whole } from "./panels.js";
 
@@ -75,14 +75,15 @@ function reasons(texts, item, why) {
 }
 
 // What was found, as far as the gateway says that it is short enough to stand before what runs.
-function above({ mark, above: [count, first], ...item }) {
-  return [...reasons(item.reasons.slice(0, first), item, mark), ...item.findings.slice(0, count).map((text) => finding(text, item))];
+function above(item) {
+  const { mark, findings, reasons: why } = item.above;
+  return [...reasons(why, item, mark), ...findings.map((text) => finding(text, item))];
 }
 
 function below(item) {
-  const pending = item.status === "pending", [count, first] = pending ? item.above : [0, item.reasons.length];
-  const made = [...item.findings.slice(count).map((text) => finding(text, item)), ...reasons(item.reasons.slice(first), item, "")];
-  if (!pending) return made;
+  const pending = item.status === "pending", told = item.above, findings = item.findings.slice(pending ? told.findings.length : 0).map((text) => finding(text, item));
+  if (!pending) return findings;
+  const made = [...findings, ...reasons(item.reasons.slice(told.reasons.length), item, "")];
   if (item.claim) {
     const who = item.claim.mine ? "You said that you are looking at it." : `${item.claim.by} is looking at it.`;
     made.push(make("p", { class: "claimed" }, who));
@@ -158,4 +159,55 @@ function ending(item) {
 function small(item) {
   const asked = `asked ${clock(item.created)} · until ${clock(item.deadline)}`;
   return make("p", { class: "small" }, make("span", {}, asked), make("span", { class: "mono" }, `${item.short_id} · sha256 ${item.digest.slice(0, 16)}`));
+}
+
+// ------------------------------------------------------------------ the keyboard
+
+// Letters act on the card that has the focus.
+const KEYS = [
+  ["j", "next request"],
+  ["k", "the one before"],
+  ["a", "approve"],
+  ["d", "deny"],
+  ["r", "deny with a reason"],
+  ["e", "edit"],
+  ["i", "respond instead"],
+  ["m", "remember"],
+  ["x", "deny and stop"],
+  ["c", "I'm looking"],
+  ["o", "open everything"],
+  ["Esc", "close the panel"],
+];
+
+export function listKeys(element) {
+  element.append(...KEYS.flatMap(([key, means]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, means)]));
+}
+
+// `move` goes to another request; false leaves it to the cards of this page.
+export function listen(list, { enabled, close, move = () => false }) {
+  document.addEventListener("keydown", (event) => {
+    if (event.metaKey || event.ctrlKey || event.altKey || event.repeat) return;
+    const card = document.activeElement?.closest?.(".card");
+    if (event.key === "Escape" && card) { close(card.dataset.id); return; }
+    if (!enabled() || event.target.matches("input,textarea,select")) return;
+    if (event.key === "j") step(list, card, 1, move);
+    else if (event.key === "k") step(list, card, -1, move);
+    else if (event.key === "o") click(card?.querySelector('[data-key="open"]'), event);
+    else if (/^[a-z]$/.test(event.key)) click(card?.querySelector(`[data-letter="${event.key}"]`), event);
+  });
+}
+
+function click(button, event) {
+  if (!button || button.disabled) return;
+  event.preventDefault();
+  button.click();
+}
+
+function step(list, card, by, move) {
+  if (move(by, card)) return;
+  const cards = [...list.querySelectorAll(".card")];
+  const at = card ? cards.indexOf(card) + by : by > 0 ? 0 : cards.length - 1;
+  const next = cards[Math.min(cards.length - 1, Math.max(0, at))];
+  next?.focus({ preventScroll: true });
+  next?.scrollIntoView({ block: "nearest" });
 }

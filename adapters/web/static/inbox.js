@@ -2,10 +2,10 @@
 import { api, openedId, signIn } from "./api.js";
 import { say, settle, tickAll } from "./dom.js";
 import * as queue from "./queue.js";
-import { chosen, follow, gather, recount, worker } from "./live.js";
+import { chosen, connect, follow, gather, recount, worker } from "./live.js";
 
 const byId = (id) => document.getElementById(id);
-const list = byId("list"), more = byId("more"), offline = byId("offline"), looked = byId("looked");
+const list = byId("list"), more = byId("more"), looked = byId("looked");
 const tabs = [...document.querySelectorAll("nav [data-view]")];
 const wide = matchMedia("(min-width: 960px)");
 let view = "pending", shown = null, next = null, online = false, loads = 0, scrolled = 0, me = {};
@@ -16,7 +16,7 @@ const FLOOD = 20; // so many changes at once are read as a list
 let parts = null, loading = null;
 function load() {
   loading ??= Promise.all([
-    import("./requests.js"), import("./views.js"), import("./keys.js"), import("./news.js"),
+    import("./requests.js"), import("./views.js"), import("./card.js"), import("./news.js"),
   ]).then(([cards, views, keys, news]) => {
     parts = { cards, views, keys, news };
     cards.tellCards({ put: (item) => { queue.put(item); queue.mark(shown); } });
@@ -179,8 +179,7 @@ async function changedHere(all) {
 
 function connection(up, why) {
   online = up;
-  offline.hidden = up;
-  if (!up) offline.textContent = `${why ? `Not connected: ${why}.` : "Not connected."} What you see may be old, so nothing can be decided here until the connection is back.`;
+  connect(up, why);
   parts?.cards.setOnline(up);
 }
 

@@ -46,6 +46,13 @@ async function once(ready, changed, news) {
   }
 }
 
+// Say on a page that nothing there counts until the gateway is heard again.
+export function connect(up, why) {
+  const offline = document.getElementById("offline");
+  offline.hidden = up;
+  if (!up) offline.textContent = `${why ? `Not connected: ${why}.` : "Not connected."} What you see may be old, so nothing can be decided here until the connection is back.`;
+}
+
 async function* messages(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

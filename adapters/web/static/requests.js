@@ -222,7 +222,7 @@ export function put(item) {
 
 function made(item) {
   const draft = draftOf(item.id);
-  return card(item, { draft, online: told.online, busy: Boolean(draft.busy), unread: draft.read !== item.digest, acts, ...told.facts });
+  return card(item, { draft, online: told.online, busy: Boolean(draft.busy), unread: draft.read !== wholeOf(item), acts, ...told.facts });
 }
 
 // Until the end of what runs was on the screen, above the answers, they lead there.
@@ -231,14 +231,18 @@ const ends = new IntersectionObserver((all) => {
   for (const { target, isIntersecting } of all) if (isIntersecting) { ends.unobserve(target); finish(target.closest(".card").dataset.id); }
 }, { rootMargin: `9999px 0px -${BAR}px` });
 
+// Names what stands on the card whole; nothing while it is cut.
+const wholeOf = ({ complete, digest, revealed }) => (complete ? `${digest} ${revealed}` : null);
+
 function finish(id) {
-  draftOf(id).read = items.get(id)?.digest;
+  if (!items.has(id)) return;
+  draftOf(id).read = wholeOf(items.get(id));
   render(id);
 }
 
 function watch(id) {
-  const end = elementOf(id)?.querySelector(".line"), { digest } = items.get(id);
-  if (!end || draftOf(id).read === digest) return;
+  const end = elementOf(id)?.querySelector(".line"), whole = wholeOf(items.get(id));
+  if (!end || !whole || draftOf(id).read === whole) return;
   if (end.checkVisibility() && end.getBoundingClientRect().top < innerHeight - BAR) finish(id);
   else ends.observe(end);
 }
@@ -286,11 +290,10 @@ export async function showOne(id, whole) {
   put(item);
   const old = elementOf(id);
   if (!old || list.childElementCount > 1) {
-    const fresh = made(item);
-    fresh.classList.add("fresh");
-    list.replaceChildren(fresh);
+    list.replaceChildren(made(item));
     settle(list);
     watch(id);
+    elementOf(id).classList.add("fresh");
   }
   return elementOf(id);
 }

@@ -39,12 +39,12 @@ async function decide({ id, revision, digest }, action) {
   if (me.status === 401) return "You are signed out here.";
   const { csrf } = await me.json();
   const nonce = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  const done = await fetch(`${API}push/decide`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf },
-    body: JSON.stringify({ id, revision, digest, action, nonce }),
-  });
+  const done = await send("push/decide", csrf, { id, revision, digest, action, nonce });
   return done.ok ? null : (await done.json()).detail;
+}
+
+function send(path, csrf, body) {
+  return fetch(API + path, { method: "POST", headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf }, body: JSON.stringify(body) });
 }
 
 // Whoever tapped must not believe that it counted.
@@ -62,12 +62,8 @@ async function open(url) {
 
 // The browser gave the subscription another address: the gateway must know it.
 async function subscribeAgain() {
-  const me = await (await fetch(`${API}me`)).json();
+  const { csrf } = await (await fetch(`${API}me`)).json();
   const { key } = await (await fetch(`${API}push`)).json();
   const made = await self.registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
-  await fetch(`${API}push/subscribe`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", "X-CSRF-Token": me.csrf },
-    body: JSON.stringify({ subscription: made.toJSON() }),
-  });
+  await send("push/subscribe", csrf, { subscription: made.toJSON() });
 }

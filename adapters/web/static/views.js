@@ -39,11 +39,9 @@ function midnight(day, later) {
 // `go` opens an address. It works as a plain form too: its fields are the address.
 export function findForm(view, go) {
   const fields = asked();
-  const field = (name, label, input) => {
-    input.id = `find-${name}`;
-    input.name = name;
-    input.value = fields[name] ?? "";
-    return make("div", { class: "field" }, make("label", { for: input.id }, label), input);
+  const named = (name, label, input) => {
+    Object.assign(input, { id: `find-${name}`, name, value: fields[name] ?? "" });
+    return field(label, input);
   };
   const text = (type = "text") => make("input", { type, maxlength: "200", autocomplete: "off" });
   const outcome = OUTCOMES[view]
@@ -51,9 +49,9 @@ export function findForm(view, go) {
     : text();
   const form = make("form", { action: "/inbox", method: "get", role: "search", class: "find-form" },
     make("input", { type: "hidden", name: "view", value: view }),
-    field("text", "Text", text("search")), field("agent", "Agent", text()),
-    field("outcome", view === "audit" ? "What happened" : "Outcome", outcome), field("who", WHO[view], text()),
-    field("from", "From", text("date")), field("to", "To", text("date")),
+    named("text", "Text", text("search")), named("agent", "Agent", text()),
+    named("outcome", view === "audit" ? "What happened" : "Outcome", outcome), named("who", WHO[view], text()),
+    named("from", "From", text("date")), named("to", "To", text("date")),
     make("div", { class: "acts" }, make("button", { type: "submit", class: "strong" }, "Search"),
       make("a", { class: "back", href: `/inbox?view=${view}` }, "Show all")));
   form.addEventListener("submit", (event) => {

@@ -151,14 +151,14 @@ class Provisioning:
         submitted = sha256_hex(
             canonical(["update", name, body.delivery is UNCHANGED, body.delivery])
         )
-        if (told := _answered(instance, key, submitted)) is not None:
+        if (told := _find_told(instance, key, submitted)) is not None:
             return reply(told)
         if body.delivery is UNCHANGED or body.delivery is None:
             return reply(await self._commit(call, body, (key, submitted), None))
         receiver = receiver_of(body.delivery, self._registration.check)
         async with self._registering(instance, receiver):
             now = await self._find(call)  # another call with this key may have been first
-            if (told := _answered(now, key, submitted)) is not None:
+            if (told := _find_told(now, key, submitted)) is not None:
                 return reply(told)
             await verify_receiver(receiver, instance.id, self._registration.verify)
             return reply(await self._commit(call, body, (key, submitted), receiver))
@@ -203,7 +203,7 @@ class Provisioning:
         while True:
             last = await self._instances.last_event()
             before = await self._find(call)
-            if (told := _answered(before, key, submitted)) is not None:
+            if (told := _find_told(before, key, submitted)) is not None:
                 return told
             after = replace(before, name=_name(body.instance_name) or before.name)
             if receiver is not None:
@@ -271,7 +271,7 @@ def _name(given: str | None) -> str | None:
     return given
 
 
-def _answered(instance: Instance, key: str, submitted: str) -> JsonObject | None:
+def _find_told(instance: Instance, key: str, submitted: str) -> JsonObject | None:
     """Return what an update with this key was answered, None when there was none."""
     row = instance.updates.get(key)
     if row is None:
