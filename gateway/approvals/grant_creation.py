@@ -264,8 +264,6 @@ class GrantCreation:
 def _check_host_rule(policy: PolicyDocument, shown: Record, click: Click) -> None:
     """Raise InvalidRequest or Unauthorized unless this click may have the host keep a rule, which
     lasts as long as the host likes."""
-    if click.action is not Action.APPROVE:
-        raise InvalidRequest("the host keeps what was asked, not what it was changed to")
     refuse_requester(policy, shown, click.identity, "remember it for the session only")
     route = policy.route_for(shown.request.agent, shown.request.tool)
     if route.quorum > 1 or route.scope_quorum != ScopeQuorum():

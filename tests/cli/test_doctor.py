@@ -19,7 +19,6 @@ from gateway.approvals.writer import FOLLOWUPS
 from gateway.doctor import FAIL, OK, WARN, Check, examine, gateway_url
 from gateway.domain.audit import GENESIS, seal_events, seal_line
 from gateway.domain.clock import SystemClock
-from gateway.domain.devices import PushDevice
 from gateway.domain.policy_document import Escalation, Route
 from gateway.domain.records import REVIEWS, AuditEvent
 from gateway.domain.store import REROUTING
@@ -36,6 +35,7 @@ from gateway.stores.seals import Sealer
 from gateway.wire.local_discovery import FILE_NAME, write_private
 from tests.cli.shell import Shell
 from tests.cli.test_adapters import forget_toys, install
+from tests.devices import push_device
 from tests.ports import free_port
 
 KIND = """
@@ -256,18 +256,7 @@ async def test_devices_that_fail_are_named(site: Site) -> None:
     assert (await site.checks())["push"].result == OK
     key, _ = push_key_of(site.settings)
     assert key is not None
-    device = PushDevice(
-        id="1",
-        person="ann",
-        place="web",
-        label="Chrome on Android",
-        endpoint="https://push.example/1",
-        key="",
-        auth="",
-        server_key=key.public,
-        session="s",
-        added=0,
-    )
+    device = push_device(server_key=key.public)
     await devices.add(device)
     assert (await site.checks())["push"].says.startswith("1 devices")
     await devices.add(replace(device, failure="its push service answered 403"))

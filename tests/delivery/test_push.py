@@ -29,6 +29,7 @@ from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.devices import RedisDevices
 from gateway.stores.outbox import RedisNotes
 from tests.clocks import StandingClock
+from tests.devices import push_device
 from tests.web.phone import Phone, PushService, push_service, written
 from tests.world import World, click, identity
 
@@ -49,17 +50,13 @@ def device_of(phone: Phone, key: PushKey, **changes: Any) -> PushDevice:
     keys = phone.subscription["keys"]
     values: dict[str, Any] = {
         "id": phone.name,
-        "person": "ann",
-        "place": "web",
         "label": "a phone",
         "endpoint": phone.endpoint,
         "key": keys["p256dh"],
         "auth": keys["auth"],
         "server_key": key.public,
-        "session": "s",
-        "added": 0,
     }
-    return PushDevice(**{**values, **changes})
+    return push_device(**{**values, **changes})
 
 
 def sender_to(service: PushService, clock: Clock | None = None, **more: Any) -> PushSender:

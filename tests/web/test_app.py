@@ -12,8 +12,9 @@ import aiohttp
 import pytest
 from PIL import Image
 
-from gateway.domain.devices import PushDevice, QuietHours
+from gateway.domain.devices import QuietHours
 from gateway.stores.devices import RedisDevices
+from tests.devices import push_device
 from tests.web.chromium import PHONE, Page, at_home, running
 from tests.web.inbox import COMMAND, Inbox, see
 from tests.web.test_access import flaws
@@ -91,22 +92,7 @@ async def test_everybody_can_use_the_page_of_notifications(
 ) -> None:
     """Axe finds nothing serious, with a device that fails and quiet hours, in light and dark."""
     devices = RedisDevices(box.gateway.backend.store)
-    await devices.add(
-        PushDevice(
-            id="1",
-            person="ann",
-            place="web",
-            label="Chrome on Android",
-            endpoint="https://push.example/1",
-            key="",
-            auth="",
-            server_key="",
-            session="",
-            added=1,
-            failure="its push service answered 403",
-            failed_at=1,
-        )
-    )
+    await devices.add(push_device(failure="its push service answered 403", failed_at=1))
     await devices.set_quiet("ann", QuietHours(begin="22:00", end="07:00", zone="UTC"))
     await tab.size(PHONE, dark=dark, still=True)
     await tab.goto(f"{box.gateway.url}/inbox/notifications")
