@@ -51,12 +51,12 @@ class PushQueue:
         try:
             async with self._feed.changes() as events:
                 await self._mark_all()
-                yield self._marked(events)
+                yield self._mark_each(events)
         except self._down as error:
             await asyncio.sleep(_AGAIN_SECONDS)
             raise Unreachable("the push queue cannot be written") from error
 
-    async def _marked(self, events: AsyncIterator[AuditEvent]) -> AsyncIterator[AuditEvent]:
+    async def _mark_each(self, events: AsyncIterator[AuditEvent]) -> AsyncIterator[AuditEvent]:
         async for event in events:
             if event.type in _ALL:
                 await self._mark_all()
