@@ -10,7 +10,7 @@ from benchmarks.stage import Stage, click, stage
 from benchmarks.table import Row, p50
 from gateway.domain.store import MessageContext
 from gateway.models import ApprovalRequest
-from gateway.stores.archiver import Archiver, Pace, Trimming
+from gateway.stores.archiver import ArchivePace, Archiver, Trimming
 from gateway.stores.seals import Sealer
 from gateway.wire.codec import build
 
@@ -18,7 +18,7 @@ _FEW, _MANY = 500, 2500
 _SERVERS = 3
 _AGENT, _PROCESS = "bench", "p" * 32
 _LETTERS = BODY_BYTES - len(submission(_AGENT, "", 0)[1]["body"])
-_AT_ONCE = Pace(settled_ms=-1000, longest_ms=0)
+_AT_ONCE = ArchivePace(settled_ms=-1000, longest_ms=0)
 
 
 async def ended() -> list[Row]:

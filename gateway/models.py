@@ -32,6 +32,8 @@ from gateway.wire.schema import Says, matching, whole
 
 MAX_LIFE_SECONDS = 30 * 24 * 3600
 MAX_SYNC_IDS = 1000
+MAX_HOST_RULES = 8
+_LONGEST_RULE = 300
 _QUESTION = {"properties": {"kind": {"const": "question"}}, "required": ["kind"]}
 
 
@@ -219,6 +221,20 @@ class Question(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostRule(Wire):
+    """A permission that the agent's host offers to keep itself: what it lets through from then on
+    without asking, and where and for how long. Both in words, for whoever chooses it."""
+
+    rule: Annotated[str, Says(minLength=1, maxLength=_LONGEST_RULE)]
+    scope: Annotated[str, Says(minLength=1, maxLength=_LONGEST_RULE)]
+
+    def __post_init__(self) -> None:
+        for name, words in (("rule", self.rule), ("scope", self.scope)):
+            if not 0 < len(words) <= _LONGEST_RULE:
+                raise InvalidRequest(f"a host rule's {name} has 1 to {_LONGEST_RULE} characters")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest(Wire):
     """One thing that waits for an answer.
 
@@ -230,7 +246,9 @@ class ApprovalRequest(Wire):
     nothing but a person approves it, though everything may deny it. `call_id` is the host's own id
     of the call, and `part` tells apart what is asked within it; see `gateway.wire.call_ids` for the
     `id` that such a request has. `group` is shared by requests that are decided together.
-    `read_only` is the claim of the tool's author that it changes nothing. Raises InvalidRequest
+    `read_only` is the claim of the tool's author that it changes nothing. `host_rules` are what the
+    host offers to keep itself, of which a person may choose one with an approval. Without
+    `shows_number` nobody would see a number where it waits, so it gets none. Raises InvalidRequest
     when a member breaks the wire's rules.
     """
 
@@ -265,6 +283,8 @@ class ApprovalRequest(Wire):
     part: Annotated[str, matching(CALL_ID)] | None = None
     group: Annotated[str, matching(SESSION_NAME)] | None = None
     read_only: bool = False
+    host_rules: Annotated[tuple[HostRule, ...], Says(maxItems=MAX_HOST_RULES)] = ()
+    shows_number: bool = True
 
     def __post_init__(self) -> None:
         _match(REQUEST_ID, "id", self.id)
@@ -286,6 +306,10 @@ class ApprovalRequest(Wire):
             raise InvalidRequest("questions belong to kind question, and it needs at least one")
         if len({question.id for question in self.questions}) != len(self.questions):
             raise InvalidRequest("two fields of the question share an id")
+        if len(set(self.host_rules)) != len(self.host_rules) or (
+            len(self.host_rules) > MAX_HOST_RULES
+        ):
+            raise InvalidRequest(f"host_rules are {MAX_HOST_RULES} at most, each another one")
         if not self.allowed:
             raise InvalidRequest("allowed must name at least one action")
 
@@ -304,7 +328,7 @@ class Decision(Wire):
 
     `digest` names what may run: the request's, or that of the edited `arguments`. `answers` belong
     to a question, `result` to `respond`. `abort` is turn or agent. An approval must be used before
-    `expires_at`.
+    `expires_at`. `host_rule` is the one of the request's that the host is to keep itself.
     """
 
     request_id: str
@@ -321,6 +345,7 @@ class Decision(Wire):
     answers: JsonObject | None = None
     result: Any = None
     abort: str | None = None
+    host_rule: HostRule | None = None
     signature: str | None = None
 
     def signed_bytes(self) -> bytes:
@@ -412,7 +437,8 @@ def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> 
     """Return the SHA-256 (hex) over the action and the agent that it runs for.
 
     Covers agent, kind, tool, arguments (or the edited `arguments`), payload, context, questions;
-    not id, session, hint, preview, risk, roles, harmless, human, call_id, part, group or read_only.
+    not id, session, hint, preview, risk, roles, harmless, human, call_id, part, group, read_only,
+    host_rules or shows_number.
     Equal actions have equal digests.
     """
     return action_digest(

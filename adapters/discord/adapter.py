@@ -17,6 +17,7 @@ from adapters.discord.commands import register_missing
 from adapters.discord.connection import Connection
 from adapters.discord.custom_ids import PLATFORM
 from adapters.discord.grant_cards import DiscordGrantPosting
+from adapters.discord.group_cards import list_fitting
 from adapters.discord.http_endpoint import PATH, Endpoint
 from adapters.discord.losses import Losses
 from adapters.discord.mention_checks import check_mentions
@@ -28,6 +29,7 @@ from gateway.ports import (
     Desk,
     Finding,
     GrantCard,
+    GroupCard,
     Logins,
     MessageRef,
     Notes,
@@ -110,6 +112,18 @@ class DiscordAdapter:
     async def tell(self, notice: Notice, card: Card) -> None:
         """Post a reminder or an outcome."""
         await self._post().tell(notice, card)
+
+    def list_fitting(self, group: GroupCard) -> tuple[str, ...]:
+        """Return the ids of the requests that find room in one message, each whole."""
+        return list_fitting(group)
+
+    async def deliver_group(self, target: str, group: GroupCard, nonce: str) -> MessageRef:
+        """Post the card of a group."""
+        return await self._post().deliver_group(target, group, nonce)
+
+    async def update_group(self, ref: MessageRef, group: GroupCard, nonce: str) -> None:
+        """Edit the posted card of a group."""
+        await self._post().update_group(ref, group, nonce)
 
     async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         """Post the card of a remembered decision."""

@@ -128,12 +128,12 @@ def _build_ended(card: Card, copy: str, called: str, *, silent: bool = False) ->
     """Return a card that ended: how, and the head. The rest is behind Details."""
     read = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
     details: ui.Button[Any] = ui.Button(label="Details", custom_id=read.custom_id)
-    parts = (tuple(_render_ended(card, silent=silent)),)
+    parts = (tuple(render_ended(card, silent=silent)),)
     view = _build_layout(card, parts, [ui.ActionRow(details)])
     return MessageContent(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
 
 
-def _render_ended(card: Card, *, silent: bool = False) -> Iterator[str]:
+def render_ended(card: Card, *, silent: bool = False) -> Iterator[str]:
     """Yield how it ended, the head, and what else must be told, each in a line."""
     budget = _TextBudget()
     yield budget.take(_render_outcome(card, budget))
@@ -206,7 +206,7 @@ def build_full_view(
     more = not last and any(one.action is Action.APPROVE for one in card.controls)
     said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
     told = (
-        *(_render_ended(card) if card.final else (render_head(card),)),
+        *(render_ended(card) if card.final else (render_head(card),)),
         render_findings(card, 250),
         _render_facts(card, _ALL_FACTS)[0],
         _render_because(card, _BECAUSE),
@@ -250,7 +250,7 @@ def _render_last_changes(card: Card, beside: Sequence[str]) -> list[str]:
 def build_outcome_view(card: Card) -> MessageContent:
     """Return a short message with a request's state or outcome, without what would run."""
     if card.final and card.asks:
-        return MessageContent(_build_layout(card, (tuple(_render_ended(card)),), []))
+        return MessageContent(_build_layout(card, (tuple(render_ended(card)),), []))
     above = (_render_outcome(card, _TextBudget()), render_head(card))
     return MessageContent(_build_layout(card, (above, (_render_footer(card),)), []))
 

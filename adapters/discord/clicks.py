@@ -43,7 +43,8 @@ from adapters.discord.forms import (
 )
 from adapters.discord.full_view import FullViewPages
 from adapters.discord.grant_cards import REVOKE, SWITCHES, KillSwitchActions, build_grant_view
-from adapters.discord.groups import ALL, IN_GROUP, NONE, Groups
+from adapters.discord.group_cards import ALL, NONE
+from adapters.discord.groups import IN_GROUP, Groups
 from adapters.discord.identities import read_identity, refuse_unfit
 from adapters.discord.remember import KEEP, RememberDialog, read_remember
 from adapters.discord.responses import InteractionReply, build_private_reply, build_refusal, respond
@@ -56,7 +57,17 @@ from gateway.errors import (
     WrongNumber,
 )
 from gateway.models import Action
-from gateway.ports import DENIALS, Card, Click, Control, Desk, Field, MessageRef, Record
+from gateway.ports import (
+    DENIALS,
+    Card,
+    Click,
+    Control,
+    Desk,
+    Field,
+    MessageRef,
+    Record,
+    shows_group,
+)
 
 log = logging.getLogger("adapters.discord")
 
@@ -155,7 +166,8 @@ class InteractionHandler:
             except WrongNumber:
                 raise
             except StepUpNeeded as needed:
-                where = self._desk.address_of(button.request_id)
+                who = read_identity(interaction)
+                where = await self._desk.lead_to(button.request_id, who)
                 return build_private_reply(f"It takes a step-up: {needed}.", where)
             except Conflict as late:
                 return await self._repair(interaction, button, late)
@@ -243,6 +255,11 @@ class InteractionHandler:
     async def _decide_group(
         self, interaction: discord.Interaction, button: DiscordButton
     ) -> InteractionReply:
+        if button.copy and shows_group(button.copy):
+            ref = read_ref(interaction, button)
+            await refuse_unfit(self._desk, interaction, button.request_id)
+            await self._groups.decide_posted(interaction, button, ref)
+            return InteractionReply(await self._groups.build_posted(button), replaces=True)
         told = await self._groups.decide(interaction, button)
         shown = await self._groups.build(interaction, button, told)
         return InteractionReply(shown, replaces=True)
@@ -376,6 +393,8 @@ class InteractionHandler:
         self, interaction: discord.Interaction, button: DiscordButton, record: Record
     ) -> InteractionReply:
         """Return the clicked message in its new state. The worker updates the other copies."""
+        if shows_group(button.copy) and not _is_private(interaction):
+            return InteractionReply(await self._groups.build_posted(button), replaces=True)
         card = await self._reading.build_card(record)
         if _is_private(interaction) and button.more == IN_GROUP:
             told = card.ending.text if card.ending else card.progress

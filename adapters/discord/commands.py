@@ -37,6 +37,7 @@ from gateway.ports import (
     Notes,
     Record,
     Worklist,
+    bug,
     headline,
     quote_name,
     start_of,
@@ -170,7 +171,7 @@ class DiscordCommands:
                         choices.append(discord.app_commands.Choice(name=name, value=value))
         except Exception as error:
             # Whatever it was, the person can type without suggestions.
-            log.info("not completed: %s", error, extra={"event": "completion_failed"})
+            log.info("not completed: %s", bug(error), extra={"event": "completion_failed"})
         try:
             await interaction.response.autocomplete(choices[:25])
         except (discord.DiscordException, OSError, aiohttp.ClientError) as error:

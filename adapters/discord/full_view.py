@@ -14,8 +14,8 @@ from adapters.discord.card_views import (
     build_more_view,
     page_fits,
 )
-from adapters.discord.custom_ids import PLATFORM, DiscordButton
-from adapters.discord.groups import Groups
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.groups import Groups, draw_card
 from adapters.discord.identities import read_identity, refuse_stranger
 from adapters.discord.responses import InteractionReply
 from gateway.errors import Conflict
@@ -35,10 +35,7 @@ class FullViewPages:
 
     async def build_card(self, record: Record) -> Card:
         """Return the card at the size for channels."""
-        build = partial(_build_card, record, CARD_LINES, CARD_CHARS)
-        card = await draw(build, *weight_of(record))
-        deciders = await self._desk.requests.deciders(record, PLATFORM)
-        return replace(card, deciders=deciders)
+        return await draw_card(self._desk, record)
 
     async def build_whole_card(self, record: Record) -> Card:
         """Return the card without a size limit, and so with every control."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import discord
@@ -13,37 +14,49 @@ from discord import ui
 
 from adapters.discord.card_views import (
     CARD_CHARS,
+    CARD_LINES,
     MOST_TEXT,
     READ,
     MessageContent,
     build_text_view,
-    render_blocks,
-    render_findings,
-    render_head,
 )
 from adapters.discord.custom_ids import PLATFORM, DiscordButton
+from adapters.discord.group_cards import (
+    ALL,
+    MOST_COMPONENTS,
+    NONE,
+    PER_ITEM,
+    build_all_row,
+    build_group_view,
+    build_item_row,
+    draw_item,
+    shows_all,
+)
 from adapters.discord.identities import read_identity
 from adapters.discord.markup import count_units, escape_line
-from gateway.errors import BatchRefused, Conflict, InvalidRequest
-from gateway.models import Action, RiskLevel
+from gateway.errors import BatchRefused, Conflict, InvalidRequest, NotFound
+from gateway.models import Action
 from gateway.ports import (
     Card,
     Click,
     Desk,
     GroupCard,
+    MessageRef,
+    Record,
     Worklist,
+    card_of,
+    draw,
     group_card_of,
-    is_simple,
-    named_facts,
+    posted_group_of,
+    read_revisions,
+    weight_of,
 )
 
-ALL, NONE = "all", "none"
 IN_GROUP = "g"
 GROUP_CHARS = 2600
 _SPACE = 300  # for the title, and differences in Discord's counting
-_MOST_ITEMS = 8  # each is four components, of forty
+_MOST_ITEMS = (MOST_COMPONENTS - 8) // PER_ITEM  # the rest is what stands around them
 _SEEN_SECONDS = 3600.0
-_FACT = 160
 _TOLD = 300
 _ANSWERS = {ALL: Action.APPROVE, NONE: Action.DENY}
 
@@ -87,6 +100,48 @@ class Groups:
         kept: dict[str, Any] = json.loads(text)
         if not kept["all"]:
             raise InvalidRequest("not all of them can be read here: answer each")
+        try:
+            done = await self._decide_all(interaction, button, kept["seen"])
+        except BatchRefused as refused:
+            return str(refused)
+        return f"All {len(done)} are {done[0].status.value}."
+
+    async def decide_posted(
+        self, interaction: discord.Interaction, button: DiscordButton, ref: MessageRef | None
+    ) -> None:
+        """Answer all that wait on the posted card of a group, as it showed them, or none of it.
+
+        Raises NotFound, Conflict, InvalidRequest.
+        """
+        records = await self._desk.requests.list_on_card(button.request_id, button.copy)
+        if not records or ref is None:
+            raise NotFound("this is not the card of a group")
+        seen = read_revisions(button.more, [one.id for one in records])
+        if not seen or not shows_all(await self._draw(records)):
+            raise InvalidRequest("not all of them can be read here: answer each")
+        where = {"copy": button.copy, "ref": ref}
+        try:
+            await self._decide_all(interaction, button, seen.items(), **where)
+        except BatchRefused as refused:
+            raise Conflict(str(refused)) from refused
+
+    async def build_posted(self, button: DiscordButton) -> MessageContent:
+        """Return the posted card of a group as it is now. Raises NotFound."""
+        records = await self._desk.requests.list_on_card(button.request_id, button.copy)
+        if not records:
+            raise NotFound("this is not the card of a group")
+        return build_group_view(await self._draw(records), button.copy)
+
+    async def _draw(self, records: Sequence[Record]) -> GroupCard:
+        return posted_group_of([(one, await draw_card(self._desk, one)) for one in records])
+
+    async def _decide_all(
+        self,
+        interaction: discord.Interaction,
+        button: DiscordButton,
+        seen: Iterable[tuple[str, int]],
+        **where: Any,
+    ) -> list[Record]:
         clicks = [
             Click(
                 request_id=request_id,
@@ -94,14 +149,19 @@ class Groups:
                 identity=read_identity(interaction),
                 action=_ANSWERS[button.verb],
                 nonce=f"{PLATFORM} {interaction.id}",
+                **where,
             )
-            for request_id, revision in kept["seen"]
+            for request_id, revision in seen
         ]
-        try:
-            done = await self._desk.requests.decide_all(clicks)
-        except BatchRefused as refused:
-            return str(refused)
-        return f"All {len(done)} are {done[0].status.value}."
+        return await self._desk.requests.decide_all(clicks)
+
+
+async def draw_card(desk: Desk, record: Record) -> Card:
+    """Return the card of a request at the size for channels."""
+    card = await draw(
+        lambda: card_of(record, lines=CARD_LINES, chars=CARD_CHARS), *weight_of(record)
+    )
+    return replace(card, deciders=await desk.requests.deciders(record, PLATFORM))
 
 
 def list_drawn(group: GroupCard) -> list[tuple[Card, str]]:
@@ -109,7 +169,7 @@ def list_drawn(group: GroupCard) -> list[tuple[Card, str]]:
     left = MOST_TEXT - _SPACE
     drawn: list[tuple[Card, str]] = []
     for card in group.items[:_MOST_ITEMS]:
-        text, whole = _draw_item(card)
+        text, whole = draw_item(card)
         if not whole or count_units(text) + 2 > left:
             continue
         left -= count_units(text) + 2
@@ -134,13 +194,16 @@ def build_group(
     for card, text in shown:
         container.add_item(ui.Separator())
         container.add_item(ui.TextDisplay(text))
-        container.add_item(_build_row(card))
+        base = DiscordButton(
+            verb=READ, request_id=card.request_id, revision=card.revision, more=IN_GROUP
+        )
+        container.add_item(build_item_row(card, base, whole=True))
     hidden = group.more + len(group.items) - len(shown)
     if hidden:
         container.add_item(ui.TextDisplay(f"-# {hidden} more do not fit here: open each alone."))
     if together:
         container.add_item(ui.Separator())
-        container.add_item(_build_all(len(shown), button, key))
+        container.add_item(build_all_row(len(shown), button, key))
     elif len(shown) > 1:
         text = "-# Each is answered alone: not all may be approved at once."
         container.add_item(ui.TextDisplay(text))
@@ -148,55 +211,6 @@ def build_group(
     view.add_item(container)
     view.stop()
     return MessageContent(view)
-
-
-def _draw_item(card: Card) -> tuple[str, bool]:
-    """Return a request's head, exactly what runs and what was found, and whether it is whole."""
-    blocks, whole = render_blocks(card, MOST_TEXT)
-    facts = " · ".join(
-        f"**{fact.label}** {escape_line(fact.text.text, _FACT)}" for fact in named_facts(card)
-    )
-    reasons = "; ".join(reason.text for reason in card.reasons)
-    high = card.risk is RiskLevel.HIGH
-    lead = "🔴 High risk" if high else "🟡 Medium risk"
-    risk = f"{lead}: {escape_line(reasons, _TOLD)}" if reasons else lead
-    parts = (
-        render_head(card),
-        blocks,
-        facts,
-        risk if high or reasons else "",
-        render_findings(card, _TOLD),
-        "\n".join(f"⚠️ {notice}" for notice in card.notices),
-    )
-    return "\n".join(filter(None, parts)), whole and card.complete
-
-
-def _build_row(card: Card) -> ui.ActionRow[Any]:
-    base = DiscordButton(
-        verb=READ, request_id=card.request_id, revision=card.revision, more=IN_GROUP
-    )
-    row: ui.ActionRow[Any] = ui.ActionRow()
-    if is_simple(card):
-        approve = base.with_verb(Action.APPROVE.value, more=IN_GROUP)
-        row.add_item(_button("Approve", approve, discord.ButtonStyle.success))
-    deny = base.with_verb(Action.DENY.value, more=IN_GROUP)
-    row.add_item(_button("Deny", deny, discord.ButtonStyle.danger))
-    label = "Details" if is_simple(card) else "Review…"
-    row.add_item(_button(label, base.with_verb(READ), discord.ButtonStyle.secondary))
-    return row
-
-
-def _build_all(count: int, button: DiscordButton, key: str) -> ui.ActionRow[Any]:
-    row: ui.ActionRow[Any] = ui.ActionRow()
-    every = button.with_verb(ALL, more=key)
-    row.add_item(_button(f"Approve all {count}", every, discord.ButtonStyle.success))
-    none = button.with_verb(NONE, more=key)
-    row.add_item(_button(f"Deny all {count}", none, discord.ButtonStyle.danger))
-    return row
-
-
-def _button(label: str, wanted: DiscordButton, style: discord.ButtonStyle) -> ui.Button[Any]:
-    return ui.Button(label=label, style=style, custom_id=wanted.custom_id)
 
 
 def _note(key: str) -> str:

@@ -23,6 +23,7 @@ from gateway.ports import (
     Notes,
     RetryLater,
     SystemClock,
+    bug,
     read_whole,
 )
 
@@ -81,7 +82,7 @@ class Endpoint:
                 fresh = await self._notes.put_new(f"seen {number}", "", seconds=_SEEN_SECONDS)
         except Exception as error:
             # Without the store nothing can be decided, and replays cannot be detected.
-            log.warning("push not taken: %s", error, extra={"event": "push_refused"})
+            log.warning("push not taken: %s", bug(error), extra={"event": "push_refused"})
             return web.Response(status=503)
         if not fresh:
             return web.Response(status=401)
@@ -91,7 +92,7 @@ class Endpoint:
             return web.Response(status=503)
         except Exception as error:
             # discord.py may raise anything for unexpected content.
-            log.warning("push not understood: %r", error, extra={"event": "push_refused"})
+            log.warning("push not understood: %s", bug(error), extra={"event": "push_refused"})
             return web.Response(status=400)
         # The reply is posted to Discord; this only acknowledges.
         task = asyncio.ensure_future(self._arrived(interaction))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 
-from gateway.ports import Notes, RetryLater
+from gateway.ports import Notes, RetryLater, bug
 
 log = logging.getLogger("adapters.discord")
 
@@ -45,7 +45,7 @@ class Lease:
                     return
             except Exception as error:
                 # Whatever the store's error is, clicks must still be received.
-                log.warning("lease not renewed: %s", error, extra={"event": "lease_unsure"})
+                log.warning("lease not renewed: %s", bug(error), extra={"event": "lease_unsure"})
 
     async def _extend(self) -> bool:
         if await self._notes.extend(_LEASE, self._me, seconds=LEASE_SECONDS) or self._leaving:
@@ -63,7 +63,7 @@ class Lease:
                 await self._notes.delete(_LEASE)
         except Exception as error:
             # It expires by itself; leaving must not be delayed.
-            log.info("lease not given up: %s", error, extra={"event": "lease_unsure"})
+            log.info("lease not given up: %s", bug(error), extra={"event": "lease_unsure"})
 
     async def hand_over(self) -> None:
         """Release the lease and wait until another replica is connected, if one is standing by.
@@ -82,7 +82,7 @@ class Lease:
                     await asyncio.sleep(_LOOK_SECONDS)
         except Exception as error:
             # As above; also when nobody took over in time.
-            log.warning("not handed over: %r", error, extra={"event": "lease_unsure"})
+            log.warning("not handed over: %s", bug(error), extra={"event": "lease_unsure"})
 
 
 class Sessions:

@@ -14,6 +14,7 @@ from discord.abc import Messageable
 
 from adapters.discord.card_views import NOBODY, MessageContent, build_card_view
 from adapters.discord.custom_ids import PLATFORM, DiscordPlace, read_target
+from adapters.discord.group_cards import build_group_view
 from adapters.discord.losses import remember_card
 from adapters.discord.markup import escape_line, escape_with_mentions
 from gateway.ports import (
@@ -21,6 +22,7 @@ from gateway.ports import (
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
+    GroupCard,
     Limited,
     MessageRef,
     Notes,
@@ -87,6 +89,17 @@ class Posting:
 
         return await self._post(place, view, nonce, rank=card.created, allowed=allowed)
 
+    async def deliver_group(self, target: str, group: GroupCard, nonce: str) -> MessageRef:
+        """Post the card of a group, as `deliver` posts one."""
+        place = _find_place(target)
+        called, allowed = _build_mentions(group.calls, place.guild)
+
+        def view(silent: bool) -> MessageContent:
+            return build_group_view(group, nonce, called=called, silent=silent)
+
+        rank = group.items[0].created
+        return await self._post(place, view, nonce, rank=rank, allowed=allowed)
+
     async def post(self, target: str, view: View, nonce: str) -> MessageRef:
         """Post a message without mentions; if moderation refuses it, without the agent's text."""
         return await self._post(_find_place(target), view, nonce, rank=0, allowed=NOBODY)
@@ -122,6 +135,14 @@ class Posting:
         await self.edit(
             ref, lambda silent: build_card_view(card, nonce, silent=silent), nonce, rank=rank
         )
+
+    async def update_group(self, ref: MessageRef, group: GroupCard, nonce: str) -> None:
+        """Edit the posted card of a group."""
+
+        def view(silent: bool) -> MessageContent:
+            return build_group_view(group, nonce, silent=silent)
+
+        await self.edit(ref, view, nonce, rank=rank_edit(group.newest))
 
     async def edit(self, ref: MessageRef, view: View, nonce: str, *, rank: int) -> None:
         """Edit a posted message."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from adapters.saiki.access import Refused, Visitor
 from adapters.saiki.events import is_offered, read_execution_id
-from gateway.errors import Conflict, GatewayError, NotFound
+from gateway.errors import Conflict, GatewayError, NotFound, StepUpNeeded
 from gateway.models import Action
 from gateway.ports import Click, Desk, JsonObject, Record, Remember, remember_as, scopes_of
 
@@ -67,6 +67,9 @@ async def decide(desk: Desk, visitor: Visitor, answer: Answer) -> JsonObject:
     except Conflict as late:
         now = await desk.requests.get(request_id)
         raise (Refused(404, GONE) if now.final else Refused(409, str(late))) from None
+    except StepUpNeeded as needed:
+        where = desk.address_of(request_id) or "the inbox"
+        raise Refused(needed.status, f"it takes a step-up ({needed}): answer at {where}") from None
     except GatewayError as refusal:
         raise Refused(refusal.status, str(refusal)) from None
     told: JsonObject = {"success": True}

@@ -143,8 +143,12 @@ class ButtonActions:
     async def _decide_group(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
     ) -> None:
-        told = await self._groups.decide(workspace, did, form)
-        await self._show_group(workspace, did, reply, told)
+        if did.in_modal:
+            told = await self._groups.decide(workspace, did, form)
+            await self._show_group(workspace, did, reply, told)
+            return
+        await self._groups.decide_posted(workspace, did, form)
+        await self.repair(did, reply)
 
     async def _show_form(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply

@@ -24,6 +24,7 @@ from adapters.slack.clicked_cards import ClickedCards
 from adapters.slack.commands import COMMAND, SlackCommands
 from adapters.slack.edits import Edits
 from adapters.slack.grant_cards import SlackGrantPosting
+from adapters.slack.group_cards import list_fitting
 from adapters.slack.groups import Groups
 from adapters.slack.home_tab import HomeTab
 from adapters.slack.http_mode import HttpReceiver
@@ -54,6 +55,7 @@ from gateway.ports import (
     Desk,
     Finding,
     GrantCard,
+    GroupCard,
     Logins,
     MessageRef,
     Notes,
@@ -140,7 +142,7 @@ class SlackAdapter:
         rights = Rights(desk, worklist, directory, uploads)
         operating = AdminActions(desk, rights, worklist)
         edits = Edits(desk)
-        groups = Groups(desk, rights, worklist)
+        groups = Groups(desk, rights, worklist, clicked)
         acts = ButtonActions(desk, rights, operating, clicked, edits, groups)
         commands = SlackCommands(desk, worklist, rights, acts, operating)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
@@ -240,6 +242,18 @@ class SlackAdapter:
     async def tell(self, notice: Notice, card: Card) -> None:
         """Post a notice."""
         await self._run_patiently(lambda posts: posts.tell(notice, card))
+
+    def list_fitting(self, group: GroupCard) -> tuple[str, ...]:
+        """Return the ids of the requests that find room in one message, each whole."""
+        return list_fitting(group)
+
+    async def deliver_group(self, target: str, group: GroupCard, nonce: str) -> MessageRef:
+        """Post the card of a group."""
+        return await self._run_patiently(lambda posts: posts.deliver_group(target, group, nonce))
+
+    async def update_group(self, ref: MessageRef, group: GroupCard, nonce: str) -> None:
+        """Edit the posted card of a group."""
+        await self._run_patiently(lambda posts: posts.update_group(ref, group, nonce))
 
     async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         """Post the card of a remembered decision."""

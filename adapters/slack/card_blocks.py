@@ -257,16 +257,7 @@ def build_message(
 def _build_ended(card: Card, copy: str, named: str) -> list[Json]:
     """Return a card that ended: how, and the head. The rest is behind Details."""
     budget = TextBudget(MOST_UNITS)
-    said = card.ending.text if card.ending is not None else card.word
-    told = f"{card.icon} {one_line(budget.take(said, _OUTCOME_UNITS))}"
-    elements = [words(told, bold=True)]
-    if card.decided_at is not None:
-        elements += [words(", "), clock(card.decided_at)]
-    if card.result is not None:
-        elements.append(words(f" · {budget.take(one_line(card.result.text), _OUTCOME_UNITS)}"))
-    for number, user in enumerate(_MENTION.findall(named)):
-        elements += [words(" " if number else " · "), {"type": "user", "user_id": user}]
-    blocks = [rich("ended", [line(*elements)]), render_head(card, budget)]
+    blocks = [rich("ended", [line(*render_end(card, budget, named))]), render_head(card, budget)]
     if card.changed_by is not None:
         changed = budget.take(one_line(card.changed_by.text), _WORDS_UNITS)
         blocks.append(context(plain(changed)))
@@ -275,6 +266,18 @@ def _build_ended(card: Card, copy: str, named: str) -> list[Json]:
         blocks.append(context(plain(f"Note for the record: “{note}”")))
     value = SlackButton(card.request_id, card.revision, copy).encode()
     return [*blocks, row("actions", button("Details", Act.DETAILS, value))]
+
+
+def render_end(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:
+    """Return how a card ended, when, what the agent says of it, and who decided."""
+    said = card.ending.text if card.ending is not None else card.word
+    yield words(f"{card.icon} {one_line(budget.take(said, _OUTCOME_UNITS))}", bold=True)
+    if card.decided_at is not None:
+        yield from (words(", "), clock(card.decided_at))
+    if card.result is not None:
+        yield words(f" · {budget.take(one_line(card.result.text), _OUTCOME_UNITS)}")
+    for number, user in enumerate(_MENTION.findall(named)):
+        yield from (words(" " if number else " · "), {"type": "user", "user_id": user})
 
 
 def clock(at_ms: int) -> Json:
@@ -290,10 +293,11 @@ def render_notification(summary: str) -> str:
 
 def render_head(card: Card, budget: TextBudget) -> Json:
     """Return what happens, in one sentence, with its names in code style."""
-    return rich("head", [line(*_head_elements(card, budget))])
+    return rich("head", [line(*render_head_elements(card, budget))])
 
 
-def _head_elements(card: Card, budget: TextBudget) -> Iterator[Json]:
+def render_head_elements(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Return the elements of the head."""
     for part in card.head:
         said = one_line(budget.take(part.text.text, _FACT_UNITS))
         element = words(said, bold=True)

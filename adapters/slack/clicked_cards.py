@@ -7,10 +7,13 @@ it too, and has the last word.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, build_message
 from adapters.slack.grant_cards import build_grant_message
+from adapters.slack.group_cards import build_group_message
 from adapters.slack.payloads import PLATFORM, Interaction
 from adapters.slack.posting import mention_people
 from adapters.slack.private_replies import PrivateReply
@@ -18,12 +21,15 @@ from gateway.ports import (
     Card,
     Desk,
     GrantCard,
+    GroupCard,
     MessageRef,
     Record,
     Urgency,
     card_of,
     draw,
+    posted_group_of,
     rank_edit,
+    shows_group,
     weight_of,
 )
 
@@ -50,14 +56,27 @@ class ClickedCards:
         """
         if did.ref is None or not record.final:
             return True
+        copy = did.form().copy
+        if shows_group(copy):
+            records = await self._desk.requests.list_on_card(record.id, copy)
+            name = partial(mention_people, did.actor.team)
+            made = build_group_message(await self.draw_group(records), copy, name)
+        else:
+            card = await self._draw(record)
+            made = build_message(card, copy, called=mention_people(did.actor.team, card))
+        done = await reply.replace(*made)
+        await self._notes.put(_name(did.ref), _SHOWN if done else _FIRST, seconds=_NOTE_SECONDS)
+        return done
+
+    async def draw_group(self, records: Sequence[Record]) -> GroupCard:
+        """Return the posted card of a group as it is now."""
+        return posted_group_of([(one, await self._draw(one)) for one in records])
+
+    async def _draw(self, record: Record) -> Card:
         card = await draw(
             lambda: card_of(record, lines=CARD_LINES, chars=CARD_CHARS), *weight_of(record)
         )
-        card = replace(card, deciders=await self._desk.requests.deciders(record, PLATFORM))
-        named = mention_people(did.actor.team, card)
-        done = await reply.replace(*build_message(card, did.form().copy, called=named))
-        await self._notes.put(_name(did.ref), _SHOWN if done else _FIRST, seconds=_NOTE_SECONDS)
-        return done
+        return replace(card, deciders=await self._desk.requests.deciders(record, PLATFORM))
 
     async def show_grant_end(
         self, did: Interaction, card: GrantCard, copy: str, reply: PrivateReply

@@ -4,55 +4,59 @@ where all of them were read there."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from adapters.slack.card_blocks import (
     CARD_CHARS,
-    TextBudget,
-    build_actions,
-    button,
     context,
-    label_pairs,
     line,
     one_line,
     plain,
-    render_blocks,
-    render_findings,
-    render_head,
     rich,
-    row,
     section,
     words,
 )
+from adapters.slack.clicked_cards import ClickedCards
+from adapters.slack.group_cards import build_all_row, render_item, shows_all
 from adapters.slack.modals import build_modal, build_notice
-from adapters.slack.payloads import GROUP_VIEW, NO_COPY, Act, Interaction, Json, ModalMetadata
+from adapters.slack.payloads import (
+    GROUP_VIEW,
+    Act,
+    Interaction,
+    Json,
+    Malformed,
+    ModalMetadata,
+    read_button,
+)
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import BatchRefused, Conflict, InvalidRequest
-from gateway.models import Action, RiskLevel
+from gateway.models import Action
 from gateway.ports import (
-    Card,
     Click,
     Desk,
     GroupCard,
+    Record,
     Worklist,
     group_card_of,
-    named_facts,
     plain_head,
+    read_revisions,
 )
 
 GROUP_CHARS = 9000
 _SEEN_SECONDS = 3600.0
-_ITEM_UNITS = 900
 _ACTIONS = {Act.GROUP_APPROVE: Action.APPROVE, Act.GROUP_DENY: Action.DENY}
 
 
 class Groups:
     """Shows the group of a request, and answers all of it at once."""
 
-    def __init__(self, desk: Desk, rights: Rights, worklist: Worklist) -> None:
+    def __init__(
+        self, desk: Desk, rights: Rights, worklist: Worklist, clicked: ClickedCards
+    ) -> None:
+        self._clicked = clicked
         self._desk = desk
         self._rights = rights
         self._worklist = worklist
@@ -88,6 +92,38 @@ class Groups:
         kept: dict[str, Any] = json.loads(text)
         if not kept["together"]:
             raise InvalidRequest("not all of them can be read here: answer each")
+        try:
+            done = await self._decide_all(workspace, did, kept["seen"])
+        except BatchRefused as refused:
+            return str(refused)
+        return f"All {len(done)} are {done[0].status.value}."
+
+    async def decide_posted(
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata
+    ) -> None:
+        """Answer all that wait on the posted card of a group, as it showed them, or none of it.
+
+        Raises Malformed, Conflict, InvalidRequest.
+        """
+        records = await self._desk.requests.list_on_card(form.request_id, form.copy)
+        if not records or did.ref is None:
+            raise Malformed("not the card of a group")
+        written = read_button(did.value).revisions
+        seen = read_revisions(written, [one.id for one in records])
+        if not seen or not shows_all(await self._clicked.draw_group(records)):
+            raise InvalidRequest("not all of them can be read here: answer each")
+        try:
+            await self._decide_all(workspace, did, seen.items(), copy=form.copy, ref=did.ref)
+        except BatchRefused as refused:
+            raise Conflict(str(refused)) from refused
+
+    async def _decide_all(
+        self,
+        workspace: Workspace,
+        did: Interaction,
+        seen: Iterable[tuple[str, int]],
+        **where: Any,
+    ) -> list[Record]:
         identity = await self._rights.identify_caller(workspace, did.actor)
         clicks = [
             Click(
@@ -96,14 +132,11 @@ class Groups:
                 identity=identity,
                 action=_ACTIONS[Act(did.act)],
                 nonce=did.nonce,
+                **where,
             )
-            for request_id, revision in kept["seen"]
+            for request_id, revision in seen
         ]
-        try:
-            done = await self._desk.requests.decide_all(clicks)
-        except BatchRefused as refused:
-            return str(refused)
-        return f"All {len(done)} are {done[0].status.value}."
+        return await self._desk.requests.decide_all(clicks)
 
 
 def build_group(group: GroupCard, form: ModalMetadata, told: str = "") -> Json:
@@ -112,45 +145,16 @@ def build_group(group: GroupCard, form: ModalMetadata, told: str = "") -> Json:
     if told:
         blocks.append(section(plain(told[:1].upper() + told[1:])))
     for number, card in enumerate(group.items):
-        blocks += _render_item(card, number)
+        blocks += render_item(card, number)
     if group.more:
         blocks.append(context(plain(f"{group.more} more do not fit here: open each alone.")))
     if group.together:
-        count, value = len(group.items), form.button.encode()
         heads = "; ".join(plain_head(card.head) for card in group.items)
         blocks.append({"type": "divider"})
-        blocks.append(
-            row(
-                "all",
-                button(
-                    f"Approve all {count}",
-                    Act.GROUP_APPROVE,
-                    value,
-                    style="primary",
-                    confirm=(heads, "Approve all"),
-                ),
-                button(f"Deny all {count}", Act.GROUP_DENY, value, style="danger"),
-            )
-        )
+        blocks.append(build_all_row(len(group.items), form.button.encode(), heads))
     elif len(group.items) > 1:
         blocks.append(context(plain("Each is answered alone: not all may be approved at once.")))
     return build_modal("Several", blocks, form=form, kind=GROUP_VIEW)
-
-
-def _render_item(card: Card, number: int) -> Iterator[Json]:
-    """Yield one request: its head, exactly what runs, what was found, its answers."""
-    budget = TextBudget(_ITEM_UNITS)
-    yield {"type": "divider"}
-    yield {**render_head(card, budget), "block_id": f"head {number}"}
-    facts = [(fact.label, one_line(fact.text.text)) for fact in named_facts(card)]
-    yield rich(f"body {number}", [*render_blocks(card), label_pairs(facts)])
-    yield from render_findings(card, budget)
-    told = [one_line(reason.text) for reason in card.reasons] + list(card.notices)
-    if card.risk is RiskLevel.HIGH:
-        told.insert(0, "🔴 High risk")
-    if told:
-        yield context(*(plain(budget.take(one, _ITEM_UNITS)) for one in told[:8]))
-    yield build_actions(card, NO_COPY, block_id=f"actions {number}")
 
 
 def _key(name: str) -> str:

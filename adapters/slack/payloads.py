@@ -17,7 +17,7 @@ from gateway.ports import Identity, MessageRef
 Json = dict[str, Any]
 
 PLATFORM = "slack"
-_BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})")
+_BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})(?::([0-9.]{1,64}))?")
 _PLACE = re.compile(
     r"(?P<shared>shared/)?(?P<team>[A-Z0-9]{2,32})/(?P<channel>[A-Z0-9]{2,32})(/(?P<thread>[0-9]{1,12}\.[0-9]{6}))?"
 )
@@ -64,15 +64,18 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlackButton:
-    """The value of a button: a request, its revision and the copy of its card."""
+    """The value of a button: a request, its revision and the copy of its card; on one that answers
+    all of a posted group, the revisions of all."""
 
     request_id: str
     revision: int
     copy: str
+    revisions: str = ""
 
     def encode(self) -> str:
         """Return the value of a button."""
-        return f"v1:{self.request_id}:{self.revision}:{self.copy}"
+        more = f":{self.revisions}" if self.revisions else ""
+        return f"v1:{self.request_id}:{self.revision}:{self.copy}{more}"
 
 
 def read_button(value: object) -> SlackButton:
@@ -80,7 +83,7 @@ def read_button(value: object) -> SlackButton:
     found = _BUTTON.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise Malformed("not a button of ours")
-    return SlackButton(found[1], int(found[2]), found[3])
+    return SlackButton(found[1], int(found[2]), found[3], found[4] or "")
 
 
 @dataclass(frozen=True, slots=True)

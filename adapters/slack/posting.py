@@ -6,10 +6,12 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 from adapters.slack import card_blocks as blocks
 from adapters.slack.card_blocks import FullText, escape, fit, one_line, ours, section
+from adapters.slack.group_cards import build_group_message
 from adapters.slack.payloads import Json, Malformed, SlackPlace, build_ref, read_place
 from adapters.slack.shared_channels import SharedChannels
 from adapters.slack.uploads import Uploads
@@ -28,6 +30,7 @@ from gateway.ports import (
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
+    GroupCard,
     MessageRef,
     Notes,
     Notice,
@@ -82,7 +85,27 @@ class CardPosting:
         Slack does not answer. One too many, which no click counts on, is better than none.
         """
         workspace, place = await self.find_open_place(target)
-        text, made = blocks.build_message(card, nonce, called=mention_people(workspace.team, card))
+        made = blocks.build_message(card, nonce, called=mention_people(workspace.team, card))
+        ref = await self._post(workspace, place, card, nonce, *made)
+        if not card.complete:
+            await self._attach(workspace, ref, card, nonce)
+        return ref
+
+    async def deliver_group(self, target: str, group: GroupCard, nonce: str) -> MessageRef:
+        """Post the card of a group, as `deliver` posts one."""
+        workspace, place = await self.find_open_place(target)
+        made = self._build_group(workspace, group, nonce)
+        return await self._post(workspace, place, group.items[0], nonce, *made)
+
+    async def _post(
+        self,
+        workspace: Workspace,
+        place: SlackPlace,
+        card: Card,
+        nonce: str,
+        text: str,
+        made: list[Json],
+    ) -> MessageRef:
         about = {"event_type": "approval", "event_payload": {"request": card.request_id}}
 
         async def send() -> Json:
@@ -99,9 +122,12 @@ class CardPosting:
         ref = build_ref(workspace.team, str(answer["channel"]), str(answer["ts"]))
         if place.thread:
             await self._notes.put(_thread_note(ref), place.thread, seconds=_NOTE_SECONDS)
-        if not card.complete:
-            await self._attach(workspace, ref, card, nonce)
         return ref
+
+    @staticmethod
+    def _build_group(workspace: Workspace, group: GroupCard, nonce: str) -> tuple[str, list[Json]]:
+        called = _build_mentions(workspace.team, group.calls)
+        return build_group_message(group, nonce, partial(mention_people, workspace.team), called)
 
     async def _attach(self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str) -> None:
         """Attach the full text and mention it on the card. Failures leave the card as posted."""
@@ -125,6 +151,14 @@ class CardPosting:
                 full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
             await self._edit(workspace, ref, card, nonce, full)
         await self._note_progress(workspace, ref, card)
+
+    async def update_group(self, ref: MessageRef, group: GroupCard, nonce: str) -> None:
+        """Edit the posted card of a group."""
+        workspace, _ = await self.find_place(ref.channel)
+        async with self.edit_turn(workspace, nonce, await self._rank(ref, group.newest)):
+            await edit_message(workspace, ref, *self._build_group(workspace, group, nonce))
+        for card in group.items:
+            await self._note_progress(workspace, ref, card)
 
     async def _edit(
         self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str, full: FullText

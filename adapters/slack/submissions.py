@@ -51,10 +51,11 @@ class Submissions:
             )
         except StepUpNeeded as needed:
             said = f"It takes a step-up: {needed}. Do that in the inbox."
-            return self._refuse_number(did, needed) or {
-                "response_action": "update",
-                "view": modals.build_notice("Approvals", said, self._desk.address_of(record.id)),
-            }
+            if below := self._refuse_number(did, needed):
+                return below
+            where = await self._desk.lead_to(record.id, identity)
+            view = modals.build_notice("Approvals", said, where)
+            return {"response_action": "update", "view": view}
         except InvalidRequest as refused:
             if did.act not in (modals.CHECK, modals.NUMBER):
                 raise

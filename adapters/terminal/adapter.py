@@ -13,8 +13,9 @@ from contextlib import asynccontextmanager, contextmanager
 from logging.handlers import MemoryHandler
 
 from adapters.terminal.screen import TerminalApp
+from adapters.terminal.window import WindowDriver, watch_window
 from gateway.errors import InvalidRequest
-from gateway.ports import Desk, Identity, SystemClock
+from gateway.ports import Desk, Identity, SystemClock, cancel_and_wait
 
 _KEPT_LINES = 1000
 
@@ -30,13 +31,15 @@ class TerminalAdapter:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise InvalidRequest("the terminal adapter needs a terminal to draw on")
         who = Identity(platform=self.name, id=_read_login())
-        screen = TerminalApp(desk, who, SystemClock())
+        screen = TerminalApp(desk, who, SystemClock(), WindowDriver)
         with _hold_log():
             task = asyncio.create_task(screen.run_async(), name="terminal")
             task.add_done_callback(lambda _: signal.raise_signal(signal.SIGTERM))
+            watching = asyncio.create_task(watch_window(), name="terminal window")
             try:
                 yield
             finally:
+                await cancel_and_wait(watching)
                 screen.exit()
                 await asyncio.gather(task, return_exceptions=True)
 

@@ -15,6 +15,7 @@ from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.driver import Driver
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 from textual.worker import Worker, WorkerState
@@ -116,8 +117,10 @@ class TerminalApp(App[None]):
         ("q", "quit", "quit"),
     ]
 
-    def __init__(self, desk: Desk, who: Identity, clock: Clock) -> None:
-        super().__init__()
+    def __init__(
+        self, desk: Desk, who: Identity, clock: Clock, driver: type[Driver] | None = None
+    ) -> None:
+        super().__init__(driver_class=driver)
         self._clock = clock
         self._desk = desk
         self._who = who
@@ -388,7 +391,7 @@ class TerminalApp(App[None]):
         """Claim the displayed request, or release the claim."""
         if (record := self.record) is not None:
             claim = self._desk.requests.claim(record.id, self._who, on=record.claim is None)
-            await self._try(claim)
+            await self._try(record.id, claim)
 
     def action_help(self) -> None:
         """Show the keys."""
@@ -457,11 +460,16 @@ class TerminalApp(App[None]):
             nonce=secrets.token_hex(8),
             **more,
         )
-        return await self._try(self._desk.requests.decide(click))
+        return await self._try(record.id, self._desk.requests.decide(click))
 
-    async def _try(self, call: Awaitable[Record]) -> GatewayError | None:
+    async def _try(self, request_id: str, call: Awaitable[Record]) -> GatewayError | None:
         try:
             await call
+        except StepUpNeeded as needed:
+            place = self._desk.address_of(request_id) or "the inbox"
+            self._say(f"it takes a step-up: {needed}. Answer at {place}", bad=True)
+            await self._reload()
+            return needed
         except GatewayError as error:
             self._say(str(error), bad=True)
             await self._reload()

@@ -247,7 +247,12 @@ def _build_scopes(card: Card, record: Record, action: Action, *, reveal: bool) -
     if action not in card.remembers:
         return []
     return [
-        {"id": one.id, "words": build_line(one.words.segments), "pass": one.session_pass}
+        {
+            "id": one.id,
+            "words": build_line(one.words.segments),
+            "pass": one.session_pass,
+            "host": one.by_host,
+        }
         for one in scopes_of(record, action, reveal=reveal, passes=True)
     ]
 

@@ -7,24 +7,20 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from aiohttp import web
 
 from gateway.api.approval_protocol.instances import Provisioning
 from gateway.api.approval_protocol.requests import ProtocolRequests
 from gateway.api.approval_protocol.routes import protocol_routes
-from gateway.api.authentication import LOOPBACK_HOSTS, Access
+from gateway.api.authentication import LOOPBACK_HOSTS, TokenAccess
 from gateway.api.call import (
-    ApiCall,
     Enrolment,
     Intercept,
     Limits,
     Reads,
     Services,
-    finish,
-    read_body,
-    read_query,
+    answer_call,
 )
 from gateway.api.host_hooks import HostHook, hook_routes
 from gateway.api.metrics import AdapterProblems, Measure, Metrics, Outboxes, no_outboxes
@@ -114,7 +110,7 @@ def build_api(
     services = Services(
         core=core,
         reads=reads,
-        access=Access(credentials=credentials, limit=FailureLimit(now=time.monotonic)),
+        access=TokenAccess(credentials=credentials, limit=FailureLimit(now=time.monotonic)),
         metrics=metrics,
         ready=ready,
         enrolment=enrolment,
@@ -168,14 +164,8 @@ def _serve(route: ApiRoute, services: Services) -> Handler:
             who = await services.access.authenticate(request, route.who)
         elif route.who and services.enrolment is not None:
             services.access.check_secret(request, services.enrolment.secret)
-        query: Any = read_query(operation.query, request.query)
-        body: Any = None
-        if operation.body is not None:
-            body = await read_body(operation.body, request, services.limits)
-        call = ApiCall(request=request, services=services, who=who, body=body, query=query)
-        if route.method == "GET":
-            return await operation.handle(call)
-        return await finish(operation.handle(call))
+        query, body = operation.query, operation.body
+        return await answer_call(operation.handle, request, services, who, query=query, body=body)
 
     return serve
 

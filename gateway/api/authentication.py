@@ -29,7 +29,7 @@ _AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class TokenAccess:
     """Admits callers by their bearer tokens."""
 
     credentials: Credentials

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
-from gateway.api.authentication import Access
+from gateway.api.authentication import TokenAccess
 from gateway.api.metrics import Metrics
 from gateway.api.problems import BadCall, Stopping, TooLarge, TooManyWaits, TooSlow, WrongMediaType
 from gateway.approvals.core import Core
@@ -94,7 +94,7 @@ class Services:
 
     core: Core
     reads: Reads
-    access: Access
+    access: TokenAccess
     metrics: Metrics
     ready: Callable[[], Awaitable[Readiness]]
     enrolment: Enrolment | None
@@ -221,6 +221,23 @@ async def masked_reply(value: Any, status: int = 200) -> web.Response:
     """Return a message to approvers, with the secrets in it masked as on cards."""
     values = plain(value)
     return reply(await draw(lambda: mask(values), values), status)
+
+
+async def answer_call(
+    handle: Callable[[ApiCall], Awaitable[web.StreamResponse]],
+    request: web.Request,
+    services: Services,
+    who: Credential | None,
+    *,
+    query: type,
+    body: type | None,
+) -> web.StreamResponse:
+    """Read what an admitted caller sends, and answer it; what writes ends though the caller left.
+    Raises what both readings raise, and what `handle` does."""
+    asked: Any = read_query(query, request.query)
+    sent: Any = None if body is None else await read_body(body, request, services.limits)
+    call = ApiCall(request=request, services=services, who=who, body=sent, query=asked)
+    return await handle(call) if request.method == "GET" else await finish(handle(call))
 
 
 async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:

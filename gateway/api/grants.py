@@ -15,6 +15,7 @@ from gateway.api.requests import find_visible
 from gateway.errors import InvalidRequest, NotFound
 from gateway.models import ApprovalRequest, Context, Kind
 from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Shape
+from gateway.policy.grants.host_rules import host_rule_words, host_rules_of
 from gateway.policy.grants.offers import LIFETIMES, Offer, offers
 from gateway.policy.grants.pass_offers import passes_for
 from gateway.policy.grants.past_coverage import Blast
@@ -44,12 +45,25 @@ _NAMES_MATCH = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostOffer(Wire):
+    """One thing that the agent's host may keep itself, in words."""
+
+    id: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offers(Wire):
-    """What may be remembered about a request, narrow first, and the lifetimes to choose from."""
+    """What may be remembered about a request, narrow first, and the lifetimes to choose from.
+
+    `host` is what the agent's host may keep itself with an approval: no grant, and no lifetime of
+    ours.
+    """
 
     approve: tuple[Offer, ...]
     deny: tuple[Offer, ...]
     lifetimes: tuple[str, ...]
+    host: tuple[HostOffer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +222,10 @@ async def list_offers(call: ApiCall) -> web.Response:
             approve=approve,
             deny=offers(record, Effect.DENY) if waits else (),
             lifetimes=LIFETIME_NAMES,
+            host=tuple(
+                HostOffer(id=offer_id, words=host_rule_words(record, rule))
+                for offer_id, rule in (host_rules_of(record) if waits else {}).items()
+            ),
         )
     )
 

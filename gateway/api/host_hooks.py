@@ -35,7 +35,7 @@ from gateway.domain.tasks import check_wanted
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.models import ApprovalRequest, Execution, Reason, Report, State, Status, new_id
 from gateway.wire.canonical_json import parse
-from gateway.wire.codec import JsonObject, Wire
+from gateway.wire.codec import JsonObject, Wire, plain
 from gateway.wire.schema import Says
 
 BASE = "/v1/hooks"
@@ -59,7 +59,9 @@ class HostCall(Protocol):
     def mark(self) -> str:
         """How the ids of calls begin that the host gave none."""
 
-    def request(self, *, unknown: str, edit: bool) -> JsonObject:
+    def request(
+        self, *, unknown: str, edit: bool = False, native_always: bool = False
+    ) -> JsonObject:
         """Return the members of the request that asks about it."""
 
     def answer(
@@ -68,6 +70,7 @@ class HostCall(Protocol):
         sentence: str,
         arguments: JsonObject | None = None,
         answers: JsonObject | None = None,
+        host_rule: JsonObject | None = None,
     ) -> JsonObject:
         """Return what tells the host how its call ended."""
 
@@ -86,10 +89,12 @@ class HostHook(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookQuery(Wire):
-    """How many seconds people have, and whether they may edit; the host's settings say so."""
+    """How many seconds people have, whether they may edit, and whether the host is told what it
+    offered to keep itself; the host's settings say so."""
 
     timeout: Annotated[float, Says(exclusiveMinimum=0, maximum=_LONGEST_SECONDS)] | None = None
     edit: bool = True
+    native_always: bool = False
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not 0 < self.timeout <= _LONGEST_SECONDS:
@@ -148,11 +153,14 @@ async def _deal_with(hook: HostHook, call: ApiCall) -> JsonObject:
         return {}
     timeout = call.query.timeout or hook.timeout
     own = {"agent": call.caller.name, "id": new_id(), "timeout": timeout}
-    fields = asked.request(unknown=new_id(), edit=call.query.edit)
+    query: HookQuery = call.query
+    fields = asked.request(unknown=new_id(), edit=query.edit, native_always=query.native_always)
     request = await complete({**fields, **own})
     with long_poll(call), call.services.metrics.waiters.track_inprogress():
         state = await _ask(call, request, timeout)
-    return asked.answer(*_ending(state))
+    decision = state.decision
+    rule = None if decision is None or decision.host_rule is None else plain(decision.host_rule)
+    return asked.answer(*_ending(state), host_rule=rule)
 
 
 async def _ask(call: ApiCall, request: ApprovalRequest, timeout: float) -> State:
@@ -218,7 +226,7 @@ def _ending(state: State) -> tuple[str, str, JsonObject | None, JsonObject | Non
 
 async def _close(call: ApiCall, asked: HostCall, why: str) -> None:
     """Withdraw what was answered at the host's own terminal: the call, or all of the turn."""
-    session = asked.request(unknown="", edit=False)["session"]
+    session = asked.request(unknown="")["session"]
     wish = Query(agent=call.caller.name, session=session, limit=_MOST_LOOKED_AT)
     page = await call.services.reads.page(wish)
     waiting = [one for one in page.items if _is_closed_by(one, asked)]

@@ -32,7 +32,7 @@ _ASK_SECONDS = 2.0
 _DECIDE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
-class Waits(Protocol):
+class WaitingRequests(Protocol):
     """What is known of the requests that wait."""
 
     async def count_pending(self) -> int:
@@ -75,7 +75,7 @@ class Metrics:
 
     def __init__(
         self,
-        waits: Waits,
+        waits: WaitingRequests,
         measure: Measure | None,
         outboxes: Outboxes,
         adapters: AdapterProblems,
@@ -91,15 +91,22 @@ class Metrics:
         self._adapters = adapters
         errors: tuple[type[Exception], ...] = (TimeoutError, Unreachable, *store_errors)
         self._store_errors = errors
-        self._own = own = CollectorRegistry()
-        self._asked = registry = CollectorRegistry()
-        self._store = StoreCollector()
-        registry.register(self._store)
-        self._make_own(own, tally)
-        self._counted = CountsCollector()
-        registry.register(self._counted)
-        self._pending = Gauge(
-            "gateway_pending_requests", "Requests that wait for an answer.", registry=registry
+        self._own, self._asked = CollectorRegistry(), CollectorRegistry()
+        self._make_own(self._own, tally)
+        self._make_asked(self._asked)
+
+    def _make_own(self, own: CollectorRegistry, tally: Tally) -> None:
+        """Make what is known here, whether the store answers or not."""
+        own.register(TallyCollector(tally))
+        ProcessCollector(registry=own)
+        build = Gauge("gateway_build_info", "What runs here.", ["version", "python"], registry=own)
+        build.labels(__version__, platform.python_version()).set(1)
+        self._redis_up = Gauge("gateway_redis_up", "1 while Redis answers here.", registry=own)
+        self._adapter_up = Gauge(
+            "gateway_adapter_up",
+            "1 while people can answer through this adapter here.",
+            ["adapter"],
+            registry=own,
         )
         self._troubles = Gauge(
             "gateway_troubles",
@@ -107,15 +114,9 @@ class Metrics:
             ["severity"],
             registry=own,
         )
-        self._oldest = Gauge(
-            "gateway_oldest_pending_seconds",
-            "For how long the oldest request has waited, 0 when none waits.",
-            registry=registry,
+        self.responses = Counter(
+            "gateway_http_responses", "Answers to calls, here.", ["status"], registry=own
         )
-        self._of_cards = {
-            name: Gauge(f"gateway_{name}", says, ["adapter"], registry=registry)
-            for name, says in _OF_CARDS.items()
-        }
         self.auth_failures = Counter(
             "gateway_auth_failures", "Calls without a good credential, here.", registry=own
         )
@@ -131,21 +132,23 @@ class Metrics:
             registry=own,
         )
 
-    def _make_own(self, own: CollectorRegistry, tally: Tally) -> None:
-        own.register(TallyCollector(tally))
-        ProcessCollector(registry=own)
-        build = Gauge("gateway_build_info", "What runs here.", ["version", "python"], registry=own)
-        build.labels(__version__, platform.python_version()).set(1)
-        self._redis_up = Gauge("gateway_redis_up", "1 while Redis answers here.", registry=own)
-        self._adapter_up = Gauge(
-            "gateway_adapter_up",
-            "1 while people can answer through this adapter here.",
-            ["adapter"],
-            registry=own,
+    def _make_asked(self, registry: CollectorRegistry) -> None:
+        """Make what the store is asked for at each scrape."""
+        self._store, self._counted = StoreCollector(), CountsCollector()
+        registry.register(self._store)
+        registry.register(self._counted)
+        self._pending = Gauge(
+            "gateway_pending_requests", "Requests that wait for an answer.", registry=registry
         )
-        self.responses = Counter(
-            "gateway_http_responses", "Answers to calls, here.", ["status"], registry=own
+        self._oldest = Gauge(
+            "gateway_oldest_pending_seconds",
+            "For how long the oldest request has waited, 0 when none waits.",
+            registry=registry,
         )
+        self._of_cards = {
+            name: Gauge(f"gateway_{name}", says, ["adapter"], registry=registry)
+            for name, says in _OF_CARDS.items()
+        }
 
     async def page(self) -> bytes:
         """Return the figures in Prometheus' text format."""

@@ -55,6 +55,8 @@ SCHEMA_NAMES: dict[type, str] = {
     hooks.HookMessage: "HookMessage",
     hooks.HookOutcome: "HookOutcome",
     statistics.HookReport: "HookReport",
+    grants.HostOffer: "HostOffer",
+    models.HostRule: "HostRule",
     models.Kind: "Kind",
     paused_agents.Lifted: "Lifted",
     grant.Match: "Match",

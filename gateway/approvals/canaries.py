@@ -111,8 +111,8 @@ class Canaries:
             record, timeout_ms = self._writer.new_record(request, policy, origin, None)
             tool = mask(request.tool)
             data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
-            numbered = policy.route_for(request.agent, request.tool).risk.takes_numbers
-            bait = replace(record, canary=True, numbered=numbered)
+            numbers = policy.route_for(request.agent, request.tool).risk.takes_numbers
+            bait = replace(record, canary=True, numbered=numbers and request.shows_number)
             return Creation(bait, {**data, "canary": True}, timeout_ms)
 
         try:

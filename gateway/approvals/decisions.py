@@ -162,13 +162,16 @@ class ClickJudge:
             if not may_approve(policy, edited, click.identity):
                 return Judged(_step(record, hand_on(edited, by), policy))
             who = _check_edited(edited, click, policy)
-        try:
-            done = await self._step_up(policy, edited or counted, click, prove)
-        except WrongNumber as wrong:
-            return Judged(self._count_guess(record, counted, by, policy), refusal=wrong)
+        done = await self._step_up(policy, edited or counted, click, prove)
         effect, grant = self._apply(policy, counted, click, who, by._replace(stepped=done), edited)
-        typed = done is not None and done.way is StepUp.NUMBER and not record.canary
-        number = click.number if typed else ""
+        number = ""
+        if done is not None and done.way is StepUp.NUMBER and not record.canary:
+            # Only now, when the right one would count: who can confirm nothing uses up no try.
+            number = click.number
+            try:
+                await self._compare(record, number)
+            except WrongNumber as wrong:
+                return Judged(self._count_guess(record, counted, by, policy), refusal=wrong)
         return Judged(_step(record, effect, policy, number), grant)
 
     def _apply(
@@ -222,7 +225,8 @@ class ClickJudge:
         self, policy: PolicyDocument, record: Record, click: Click, prove: Prove | None
     ) -> StepUpDone | None:
         """Return the step-up that a click does, None where none is asked for or it is one of two
-        people's. Raises StepUpNeeded, WrongNumber, InvalidRequest where none can be done."""
+        people's. A number is compared later. Raises StepUpNeeded, InvalidRequest where none can be
+        done."""
         asked, able = policy.step_up_of(record)
         if not asked or click.action in (Action.DENY, Action.ABORT):
             return None
@@ -231,7 +235,8 @@ class ClickJudge:
                 f"nobody may approve this at {record.risk.level} risk: {NO_STEP_UP}"
             )
         if click.number and StepUp.NUMBER in able:
-            await self._compare(record, click)
+            if not NUMBER.fullmatch(click.number):
+                raise InvalidRequest("the number has three digits")
             return StepUpDone(way=StepUp.NUMBER)
         if prove is not None and StepUp.PASSKEY in able:
             return await _check_passkey(record, click, prove)
@@ -244,14 +249,10 @@ class ClickJudge:
         }
         raise StepUpNeeded(join_names([how[way] for way in able], "or"))
 
-    async def _compare(self, record: Record, click: Click) -> None:
-        """Raise WrongNumber unless a click has the request's number. A canary has none to find."""
-        if not NUMBER.fullmatch(click.number):
-            raise InvalidRequest("the number has three digits")
-        if record.canary:
-            return
+    async def _compare(self, record: Record, typed: str) -> None:
+        """Raise WrongNumber unless this is the request's number."""
         number = await self._store.number_of(record.id)
-        if number is None or not hmac.compare_digest(number, click.number):
+        if number is None or not hmac.compare_digest(number, typed):
             raise _wrong(record.guesses + 1)
 
     def _count_guess(

@@ -12,7 +12,7 @@ from gateway.approvals.transitions import RememberRequest, agreeing_votes
 from gateway.approvals.writer import FOLLOWUPS, TOO_LATE, Overtaken, Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument, adapters_of
-from gateway.domain.records import Click, Identity, Record, Remember
+from gateway.domain.records import Click, Identity, Record, Remember, ScopeQuorum
 from gateway.domain.redaction import mask
 from gateway.domain.risk_rules import is_named
 from gateway.domain.store import Store, Transition, WriteResult
@@ -40,6 +40,7 @@ from gateway.policy.grants.grant import (
     MatchResult,
     Shape,
 )
+from gateway.policy.grants.host_rules import find_host_rule
 from gateway.policy.grants.offers import HOUR_MS, LIFETIMES, Offer, find_offer, narrowest, offers
 from gateway.policy.grants.pass_offers import PASS_LIFETIMES, find_pass, pass_words
 from gateway.policy.grants.past_coverage import Blast
@@ -88,6 +89,10 @@ class GrantCreation:
             return None
         if policy.step_up_of(shown).asked:
             raise InvalidRequest("what takes a step-up is asked about each time")
+        rule = find_host_rule(shown, wish.offer)
+        if rule is not None:
+            _check_host_rule(policy, shown, click)
+            return RememberRequest(remember=Remember(offer=wish.offer), needs=1, host_rule=rule)
         offer = _readable(shown, click, wish.offer, Effect.ALLOW)
         if wish.everywhere:
             refuse_requester(policy, shown, click.identity, "remember it for the session only")
@@ -112,8 +117,8 @@ class GrantCreation:
         Raises InvalidRequest, and Unauthorized for a pass.
         """
         wish = click.remember
-        if after.canary:
-            return None
+        if after.canary or (after.decision is not None and after.decision.host_rule is not None):
+            return None  # the host keeps it
         if wish is None:
             return repeated_denial(
                 after, who, nonce, minutes=self._denial_minutes, now=self._writer.now()
@@ -254,6 +259,17 @@ class GrantCreation:
         return await self._granted.count_reach(
             offer.match, record.request.agent, record.request.session
         )
+
+
+def _check_host_rule(policy: PolicyDocument, shown: Record, click: Click) -> None:
+    """Raise InvalidRequest or Unauthorized unless this click may have the host keep a rule, which
+    lasts as long as the host likes."""
+    if click.action is not Action.APPROVE:
+        raise InvalidRequest("the host keeps what was asked, not what it was changed to")
+    refuse_requester(policy, shown, click.identity, "remember it for the session only")
+    route = policy.route_for(shown.request.agent, shown.request.tool)
+    if route.quorum > 1 or route.scope_quorum != ScopeQuorum():
+        raise InvalidRequest("what several people must vote for is remembered here alone")
 
 
 def may_pass(policy: PolicyDocument, agent: str, identity: Identity) -> bool:

@@ -25,6 +25,7 @@ from gateway.domain.store import Store, Transition
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
 from gateway.policy.authorization import approver, who_may_approve
+from gateway.policy.grants.host_rules import NO_REACH, find_host_rule
 from gateway.ports.desk import Groups
 from gateway.ports.passkeys import Prove
 from gateway.wire.codec import JsonObject
@@ -66,6 +67,13 @@ class RequestDesk:
             return await self._seen(known)
         return await self.get(request_id)
 
+    async def list_on_card(self, request_id: str, copy: str) -> list[Record]:
+        """Return all that stand on a posted card. See `gateway.ports.RequestCalls`."""
+        members = await self._copies.list_members(request_id, copy)
+        if request_id not in members:
+            return []
+        return [await self.get(one) for one in members]
+
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first."""
         page = await self._store.page(query)
@@ -76,6 +84,8 @@ class RequestDesk:
         """Say how many recent requests an offer would have covered, and what people said to
         those."""
         record = await self.get(request_id)
+        if find_host_rule(record, offer) is not None:
+            return NO_REACH
         return (await self._remembering.reach(record, offer)).words()
 
     async def person(self, identity: Identity) -> Person | None:

@@ -19,6 +19,7 @@ from gateway.models import (
     Decision,
     Execution,
     FieldKind,
+    HostRule,
     Kind,
     Question,
     Reason,
@@ -70,6 +71,7 @@ def close_record(
         answers=ending.answers,
         result=ending.result,
         abort=ending.abort,
+        host_rule=ending.host_rule,
     )
     approved = ending.status is Status.APPROVED
     # Who does not wait any more is handed nothing: it asks for it when it comes back.
@@ -126,9 +128,10 @@ def erase_content(record: Record) -> Record:
         kind=Kind.TOOL if record.request.questions else record.request.kind,
         schema=None,
         roles={},
+        host_rules=(),
     )
     decision = record.decision and replace(
-        record.decision, message="", arguments=None, answers=None, result=None
+        record.decision, message="", arguments=None, answers=None, result=None, host_rule=None
     )
     return replace(
         record,
@@ -167,10 +170,12 @@ class Clicker(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberRequest:
-    """What an approval is to be remembered as, and how many must vote for that."""
+    """What an approval is to be remembered as, and how many must vote for that. A `host_rule` is
+    what the agent's host is to keep itself."""
 
     remember: Remember
     needs: int
+    host_rule: HostRule | None = None
 
 
 def apply_click(
@@ -203,9 +208,10 @@ def apply_click(
         _refuse_quorum(record)
         return _end(record, click, by, now=now, sign=sign)
     wish = None if click.remember is None else wished(record)
+    kept = None if wish is None else wish.host_rule
     alone = record.quorum <= 1 and (wish is None or wish.needs <= 1)
     if alone and not record.votes:
-        return _end(record, click, by, now=now, sign=sign)
+        return _end(record, click, by, now=now, sign=sign, host_rule=kept)
     vote = Vote(
         person=by.person,
         action=click.action,
@@ -220,7 +226,7 @@ def apply_click(
     # Whoever voted before may think again, and votes for one thing only.
     votes = (*(one for one in record.votes if one.person != by.person), vote)
     if len(votes) >= record.quorum and len(agreeing_votes(votes, vote.remember)) >= vote.needs:
-        return _end(record, click, by, now=now, sign=sign, votes=votes)
+        return _end(record, click, by, now=now, sign=sign, host_rule=kept, votes=votes)
     after = replace(record, votes=votes, nonces=_nonces(record, by), revision=record.revision + 1)
     return ClickResult(after=after, event="edited" if click.action is Action.EDIT else "voted")
 
@@ -320,7 +326,14 @@ def edit_record(record: Record, click: Click, by: Clicker) -> Record:
 
 
 def _end(
-    record: Record, click: Click, by: Clicker, *, now: int, sign: Sign, **noted: Any
+    record: Record,
+    click: Click,
+    by: Clicker,
+    *,
+    now: int,
+    sign: Sign,
+    host_rule: HostRule | None = None,
+    **noted: Any,
 ) -> ClickResult:
     answers, secrets = (
         _answers(record.request.questions, click) if click.action is Action.ANSWER else (None, None)
@@ -340,6 +353,7 @@ def _end(
         answers=answers,
         result=click.result if click.action is Action.RESPOND else None,
         abort=(click.abort or "turn") if click.action is Action.ABORT else None,
+        host_rule=host_rule,
     )
     return _close(record, click, by, ending, secrets, now=now, sign=sign, **noted)
 

@@ -311,7 +311,7 @@ class Writer:
             process=waiter,
             attached=(waiter,) if waiter and origin.entry is not None else (),
             queues=queues_of(route, origin.owner, policy),
-            numbered=waiter is not None and route.risk.takes_numbers,
+            numbered=waiter is not None and request.shows_number and route.risk.takes_numbers,
         )
         return assess(policy.declare(record), policy), life
 

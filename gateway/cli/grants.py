@@ -136,6 +136,8 @@ def _offers(options: argparse.Namespace) -> int:
         for action in ("approve", "deny"):
             for offer in found.get(action, ()):
                 print(f"{action:8} {offer['id']}  {make_visible(offer['words']).text}")
+        for offer in found.get("host", ()):
+            print(f"approve  {offer['id']}  {make_visible(offer['words']).text}")
         for offer in found.get("approve", ()):
             reach = http.call("GET", f"/v1/requests/{request_id}/reach?offer={offer['id']}")
             print(f"{offer['id']}: {make_visible(reach['words']).text}")

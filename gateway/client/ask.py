@@ -85,7 +85,7 @@ class AskCommand(OneRequest):
     def run(self) -> int:
         """Ask or wait; return the exit code."""
         doing = self._wait if self.verb == "wait" else self._ask
-        return self.guarded(doing, lambda ended: self._finish(ended, time.monotonic(), None))
+        return self.run_guarded(doing, lambda ended: self._finish(ended, time.monotonic(), None))
 
     def _ask(self) -> int:
         """Submit a request, and wait for its end unless --no-wait is given."""

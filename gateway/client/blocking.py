@@ -160,16 +160,19 @@ class Client:
         raise GatewayError(_UNUSABLE)
 
     async def run_on_loop(self, work: Coroutine[Any, Any, R]) -> R:
-        """Await a coroutine that runs on the client's loop; cancellation is passed on. Raises
-        GatewayError when the client is closed meanwhile."""
+        """Await a coroutine that runs on the client's loop; cancellation is passed on, and
+        withdraws the request. Raises GatewayError when the client is closed meanwhile."""
         task = asyncio.current_task()
         before = task.cancelling() if task else 0
         try:
             return await asyncio.wrap_future(self.start(work))
         except asyncio.CancelledError:
-            if self.usable or (task and task.cancelling() > before):
-                raise
-            raise GatewayError(_UNUSABLE) from None
+            if not self.usable and not (task and task.cancelling() > before):
+                raise GatewayError(_UNUSABLE) from None
+            if self.usable:  # the process may end at once: wait for that, within limits
+                goodbye = self._finish_cancelled()
+                await asyncio.wait({asyncio.wrap_future(goodbye)}, timeout=_GOODBYE_SECONDS)
+            raise
 
     def wait_for_result(self, future: Future[R]) -> R:
         """Block until a result is there; Ctrl-C withdraws the request. Raises GatewayError when the
@@ -206,9 +209,11 @@ class Client:
         self._loop.close()
 
     def _await_cancelled(self) -> None:
-        goodbye = asyncio.run_coroutine_threadsafe(_finish_cancelled_tasks(), self._loop)
         with suppress(TimeoutError):
-            goodbye.result(_GOODBYE_SECONDS)
+            self._finish_cancelled().result(_GOODBYE_SECONDS)
+
+    def _finish_cancelled(self) -> Future[None]:
+        return asyncio.run_coroutine_threadsafe(_finish_cancelled_tasks(), self._loop)
 
     def __enter__(self) -> Client:
         """Use inside `with`."""

@@ -21,7 +21,7 @@ _RUNNABLE = ("approve", "edit")
 
 class CheckedDecision:
     """How a request ended. `arguments` are a person's edit, None where there was none; `answers`
-    are those to a `question`."""
+    are those to a `question`; `host_rule` is what the host is to keep itself, once `check`ed."""
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class CheckedDecision:
         self.arguments: dict[str, Any] | None = None
         if decision.get("arguments") is not None:
             self.arguments = _member(decision, "arguments", dict)
+        self.host_rule: dict[str, Any] | None = decision.get("host_rule")
         self.may_have_run = bool(state.get("may_have_run"))
         self.answers: dict[str, Any] = {}
         if self.status == "approved":
@@ -61,6 +62,10 @@ class CheckedDecision:
             raise Unverified(f"{action} is not what was asked for")
         if self.arguments is not None and action != "edit":
             raise Unverified("the arguments were changed by a decision that is no edit")
+        if self.host_rule is not None and (
+            action != "approve" or self.host_rule not in request.get("host_rules", ())
+        ):
+            raise Unverified("the host is to keep what it did not offer")
         edited = request["arguments"] if self.arguments is None else self.arguments
         expected = action_digest(
             agent=request["agent"],

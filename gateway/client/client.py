@@ -244,6 +244,11 @@ class AsyncClient(RequestMaker):
         state = await self._consume(state, until)
         return await self._settle(request, state, until=until + _NO_DEADLINE, rerun=rerun)
 
+    def words_of_number(self, request: ApprovalRequest) -> str:
+        """Return the line that tells the number of a request that waits here, for whoever watches
+        its agent; "" where the gateway gave it none."""
+        return self._transport.numbers.words_of(request.id)
+
     async def fetch(self, request_id: str) -> State:
         """Return how a request of this agent stands, in any process; its `record` has what was
         asked, when that was decided, and what was reported. It takes no approval, and waits for
@@ -430,6 +435,11 @@ class AsyncClient(RequestMaker):
         edited = decision.arguments
         if edited is not None and decision.action is not Action.EDIT:
             raise Unverified("the arguments were changed by a decision that is no edit")
+        rule = decision.host_rule
+        if rule is not None and (
+            decision.action is not Action.APPROVE or rule not in request.host_rules
+        ):
+            raise Unverified("the host is to keep what it did not offer")
         expected = request.digest if edited is None else digest_of(request, edited)
         if decision.digest != expected:
             raise Unverified("the decision is about other arguments than those that would run")

@@ -4,11 +4,11 @@ thousands."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from gateway.client.http_connection import HttpConnection
@@ -20,6 +20,7 @@ from gateway.errors import GatewayError, NotFound, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State
 from gateway.wire.codec import plain
 
+T = TypeVar("T")
 _POLL_SECONDS = 25.0
 _SLACK_SECONDS = 10.0
 _MOST_SENDERS = 8
@@ -112,8 +113,7 @@ class HttpTransport:
         call = partial(connection.call, "GET", path, timeout=_POLL_SECONDS + _SLACK_SECONDS)
 
         async def poll() -> State:
-            loop = asyncio.get_running_loop()
-            state = state_of(await loop.run_in_executor(self._waiting, call))
+            state = state_of(await _run_in(self._waiting, call))
             self.numbers.note(state)
             return state
 
@@ -138,7 +138,16 @@ class HttpTransport:
         call = partial(self._http.exchange, method, path, body)
         if self._left:  # its threads have ended
             raise Unreachable("this client is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._sending, call)
+        return await _run_in(self._sending, call)
+
+
+async def _run_in(threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
+    """Run a call in one of these threads. Raises GatewayError in a process that ends."""
+    try:
+        running = asyncio.get_running_loop().run_in_executor(threads, call)
+    except RuntimeError as error:
+        raise GatewayError("this process ends") from error
+    return await running
 
 
 def _read(item: Any) -> State | GatewayError:

@@ -71,7 +71,7 @@ class OneRequest:
         self._detached = False
         self._request: dict[str, Any] | None = None
 
-    def guarded(self, run: Callable[[], T], late: Callable[[CheckedDecision], T]) -> T:
+    def run_guarded(self, run: Callable[[], T], late: Callable[[CheckedDecision], T]) -> T:
         """Run with the gateway connected. Without an answer the request is withdrawn, so that
         nobody approves what nothing will run; when it ended meanwhile, `late` gets how.
 
@@ -79,12 +79,12 @@ class OneRequest:
         """
         try:
             try:
-                return self._connected(run, check=False)
+                return self._run_connected(run, check=False)
             except Unauthorized:
                 # The kept credential is old, or was rotated during the wait. A request that was
                 # sent keeps its id, so it is never asked twice.
                 self._forget_time()
-                return self._connected(run, check=True)
+                return self._run_connected(run, check=True)
         except Interrupted:
             self._withdraw(f"{self._name} was stopped", TIMEOUT_SECONDS)
             raise
@@ -99,7 +99,7 @@ class OneRequest:
         if not self._answered:
             self._until = None
 
-    def _connected(self, run: Callable[[], T], *, check: bool) -> T:
+    def _run_connected(self, run: Callable[[], T], *, check: bool) -> T:
         """Run with the kept credential, checked first where `check` says so."""
         found = self._repeat(lambda _: config.load(self._agent, check=check))
         if not found.url or not found.token:

@@ -31,7 +31,7 @@ async def ask_all(requests: Sequence[ApprovalRequest], send: Send, refuse: Refus
     finally:
         for task in waiting:
             task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)  # also those that failed beside it
     pairs = zip(requests, tasks, strict=True)
     return [
         await _last_word(request, task, refuse) if task in waiting else task.result()

@@ -46,15 +46,19 @@ class Numbers:
 
     def __init__(self) -> None:
         self.say: Callable[[str], None] | None = None
-        self._told: set[str] = set()
+        self._told: dict[str, str] = {}
 
     def note(self, state: State) -> None:
         """Tell the number in a state, where there is one."""
         if self.say is None or state.id in self._told:
             return
         if told := say_number(state.number, state.id):
-            self._told.add(state.id)
+            self._told[state.id] = told
             self.say(told)
+
+    def words_of(self, request_id: str) -> str:
+        """Return the line that tells a request's number, "" where none was given."""
+        return self._told.get(request_id, "")
 
 
 class Transport(Protocol):

@@ -48,7 +48,7 @@ _TEST, _TEST_TEXT = "Approvals", "This is a test: notifications reach this devic
 _SESSION_ENDED = "its session ended"
 
 
-class Sessions(Protocol):
+class SessionHolders(Protocol):
     """Tells whose a browser session is, by its hash."""
 
     async def holder(self, reference: str) -> Identity | None:
@@ -63,7 +63,7 @@ class Notifications:
         core: Core,
         store: Store,
         devices: DeviceStore,
-        sessions: Sessions,
+        sessions: SessionHolders,
         sender: PushSender,
         notes: Notes,
         clock: Clock,
@@ -259,7 +259,7 @@ class Notifications:
         if why:
             log.warning("a push was not taken: %s", why, extra={"event": "push_failed"})
         at = self._clock.now_ms() if why else 0
-        await self._devices.change(replace(device, failure=why, failed_at=at))
+        await self._devices.change(device.id, failure=why, failed_at=at)
 
     # ---------------------------------------------------------------- when
 

@@ -15,10 +15,11 @@ from yarl import URL
 
 from gateway.delivery.egress_guard import Address, Forbidden, Resolve, Target, pin_addresses
 
+_LONGEST_PAUSE = 30 * 24 * 3600.0
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
-class Answer(NamedTuple):
+class PostAnswer(NamedTuple):
     """What came back; of its body no more than was asked for."""
 
     status: int
@@ -32,7 +33,7 @@ class Unanswered(Exception):
 
 async def post(
     target: Target, resolve: Resolve, *, body: bytes, headers: Mapping[str, str], most: int = 0
-) -> Answer:
+) -> PostAnswer:
     """Resolve the target once, and post; read `most` bytes of the answer, and one more where it is
     longer. Raises Forbidden, Unanswered."""
     try:
@@ -43,19 +44,22 @@ async def post(
             said = b""
             while most and len(said) <= most and (more := await answer.content.read(most + 1)):
                 said += more
-            return Answer(answer.status, answer.headers.get("Retry-After", ""), said[: most + 1])
+            return PostAnswer(
+                answer.status, answer.headers.get("Retry-After", ""), said[: most + 1]
+            )
     except (aiohttp.ClientError, OSError) as error:
         raise Unanswered(type(error).__name__) from error
 
 
 def read_pause(text: str, now_ms: int) -> float:
-    """Return the seconds that an answer asks to wait: a number, or a date."""
+    """Return the seconds that an answer asks to wait, by a number or a date; a month at most."""
     try:
         if text.isdecimal():
-            return float(text)
-        return max(parsedate_to_datetime(text).timestamp() - now_ms / 1000, 0.0)
+            return min(float(text), _LONGEST_PAUSE)
+        left = parsedate_to_datetime(text).timestamp() - now_ms / 1000
     except ValueError:
         return 0.0
+    return min(max(left, 0.0), _LONGEST_PAUSE)
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.figures import Tally
 from gateway.domain.protocol_instances import (
     Instance,
-    Notice,
+    ProtocolNotice,
     ReceiverAddress,
     hears_of,
     notice_of,
@@ -67,19 +67,19 @@ class Notices(Protocol):
     async def is_ours(self, request_id: str) -> bool:
         """Tell whether a request was asked in the protocol's way."""
 
-    async def add(self, notice: Notice, due: int) -> None:
+    async def add(self, notice: ProtocolNotice, due: int) -> None:
         """Keep a notice, and when it is to be sent; one that was kept before stays as it was."""
 
-    async def load(self, notice_id: str) -> Notice | None:
+    async def load(self, notice_id: str) -> ProtocolNotice | None:
         """Return a notice."""
 
     async def find_due(self, now: int, limit: int) -> list[str]:
         """Return the notices that are due, the longest due first."""
 
-    async def put_off(self, notice: Notice, due: int) -> None:
+    async def put_off(self, notice: ProtocolNotice, due: int) -> None:
         """Keep what became of an attempt, and when the next one is due."""
 
-    async def end(self, notice: Notice) -> None:
+    async def end(self, notice: ProtocolNotice) -> None:
         """Keep that a notice is sent no more."""
 
     async def forget(self, notice_id: str) -> None:
@@ -136,23 +136,27 @@ class ProtocolNotices:
         self._busy = Counter[str]()
 
     async def run(self) -> None:
-        """Make and send until cancelled."""
-        sending = asyncio.create_task(self._send_all(), name="protocol notices")
+        """Make and send until cancelled, or until one of the two fails."""
         try:
-            while True:
-                try:
-                    async with self._feed.changes() as changes:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._send_all(), name="protocol notices")
+                group.create_task(self._make_all(), name="what notices are made of")
+        finally:
+            await cancel_and_wait(*self._sending.values())
+
+    async def _make_all(self) -> None:
+        while True:
+            try:
+                async with self._feed.changes() as changes:
+                    await self.catch_up()
+                    check_wanted()
+                    async for _ in changes:
                         await self.catch_up()
                         check_wanted()
-                        async for _ in changes:
-                            await self.catch_up()
-                            check_wanted()
-                except self._down as error:
-                    self._log_again(error)
-                check_wanted()
-                await asyncio.sleep(_AGAIN_SECONDS)
-        finally:
-            await cancel_and_wait(sending, *self._sending.values())
+            except self._down as error:
+                self._log_again(error)
+            check_wanted()
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     async def catch_up(self) -> None:
         """Make the notices of all that happened since the last look."""
@@ -197,29 +201,39 @@ class ProtocolNotices:
     async def _begin_due(self) -> None:
         """Begin an attempt at each notice that is due, within what one account, one host and all
         may have at once; the others are looked at a little later."""
-        now = self._clock.now_ms()
-        for notice_id in await self._notices.find_due(now, _BATCH):
+        for notice_id in await self._notices.find_due(self._clock.now_ms(), _BATCH):
             if notice_id in self._sending:
                 continue
             if len(self._sending) >= _AT_ONCE:
                 return
-            notice = await self._notices.load(notice_id)
-            if notice is None or notice.ended:
+            try:
+                await self._begin(notice_id)
+            except self._down:
+                raise
+            except Exception:
+                # One that cannot be read keeps none of the others.
+                self._tally.webhooks_lost += 1
+                log.exception("a notice was given up", extra={"event": "notice_lost"})
                 await self._notices.forget(notice_id)
-                continue
-            instance = await self._notices.instance(notice.instance)
-            receiver = hears_of(instance, notice.event)
-            if instance is None or receiver is None:
-                await self._notices.end(replace(notice, ended=True))
-                continue
-            places = (f"admin {instance.made_by}", f"host {urlsplit(receiver.url).netloc}")
-            if any(self._busy[one] >= _AT_ONCE_FOR_ONE for one in places):
-                later = _SKIPPED_SECONDS * (0.5 + self._rhythm.jitter())
-                await self._notices.put_off(notice, now + int(later * 1000))
-                continue
-            self._busy.update(places)
-            task = asyncio.create_task(self._try(notice_id, places), name="protocol notice")
-            self._sending[notice_id] = task
+
+    async def _begin(self, notice_id: str) -> None:
+        notice = await self._notices.load(notice_id)
+        if notice is None or notice.ended:
+            await self._notices.forget(notice_id)
+            return
+        instance = await self._notices.instance(notice.instance)
+        receiver = hears_of(instance, notice.event)
+        if instance is None or receiver is None:
+            await self._notices.end(replace(notice, ended=True))
+            return
+        places = (f"admin {instance.made_by}", f"host {urlsplit(receiver.url).netloc}")
+        if any(self._busy[one] >= _AT_ONCE_FOR_ONE for one in places):
+            later = _SKIPPED_SECONDS * (0.5 + self._rhythm.jitter())
+            await self._notices.put_off(notice, self._clock.now_ms() + int(later * 1000))
+            return
+        self._busy.update(places)
+        task = asyncio.create_task(self._try(notice_id, places), name="protocol notice")
+        self._sending[notice_id] = task
 
     async def _try(self, notice_id: str, places: tuple[str, ...]) -> None:
         try:
@@ -227,6 +241,9 @@ class ProtocolNotices:
                 await self._attempt(notice_id)
         except self._down as error:
             self._log_again(error)
+        except Exception:
+            # Whatever it was, the others are sent; this one is tried again while it may be.
+            log.exception("a notice failed", extra={"event": "notice_broken", "id": notice_id})
         finally:
             del self._sending[notice_id]
             self._busy.subtract(places)
@@ -260,7 +277,7 @@ class ProtocolNotices:
         await self._notices.put_off(tried, min(due, notice.deadline))
 
     async def _post(
-        self, notice: Notice, receiver: ReceiverAddress, seconds: float
+        self, notice: ProtocolNotice, receiver: ReceiverAddress, seconds: float
     ) -> tuple[str, float]:
         """Return why a notice was not taken, "" where it was, and the seconds to wait that the
         receiver asks for."""
@@ -282,7 +299,7 @@ class ProtocolNotices:
         longest: float = min(doubled, _LONGEST_PAUSE)
         return longest * (0.5 + self._rhythm.jitter() / 2)
 
-    def _lose(self, notice: Notice) -> None:
+    def _lose(self, notice: ProtocolNotice) -> None:
         self._tally.webhooks_lost += 1
         log.error("a notice was given up", extra={"event": "notice_lost", "id": notice.id})
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 from gateway.delivery.egress_guard import Forbidden, Resolve, Target, resolve_by_system, target_of
-from gateway.delivery.pinned_post import Answer, Unanswered, post
+from gateway.delivery.pinned_post import PostAnswer, Unanswered, post
 from gateway.delivery.webhooks import signature
 from gateway.domain.clock import Clock
 from gateway.domain.protocol_instances import (
@@ -87,7 +87,7 @@ class ProtocolReceivers:
         *,
         most: int = 0,
         seconds: float = SECONDS,
-    ) -> Answer:
+    ) -> PostAnswer:
         """Post a message, signed for this attempt. Raises Forbidden, Unanswered."""
         now = self._clock.now_ms() // 1000
         key = base64.b64decode(receiver.secret.removeprefix(_PREFIX))

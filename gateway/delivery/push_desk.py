@@ -104,7 +104,7 @@ class PushDesk:
     async def set_discreet(self, identity: Identity, device_id: str, *, on: bool) -> None:
         """Have a device show nothing of what would run, or show it."""
         device = await self._find_own(identity, device_id)
-        await self._devices.change(replace(device, discreet=on))
+        await self._devices.change(device.id, discreet=on)
 
     async def remove(self, identity: Identity, device_id: str) -> None:
         """Forget a device of the person."""

@@ -16,7 +16,7 @@ from gateway.delivery.egress_guard import (
     resolve_by_system,
     target_of,
 )
-from gateway.delivery.pinned_post import Answer, Unanswered, post, read_pause
+from gateway.delivery.pinned_post import PostAnswer, Unanswered, post, read_pause
 from gateway.delivery.push_encryption import PushKey, encrypt
 from gateway.domain.clock import Clock
 from gateway.domain.devices import PushDevice
@@ -102,7 +102,7 @@ class PushSender:
             )
         self._judge(answer)
 
-    def _judge(self, answer: Answer) -> None:
+    def _judge(self, answer: PostAnswer) -> None:
         status = answer.status
         if 200 <= status < 300:  # noqa: PLR2004 (HTTP's own figures)
             return

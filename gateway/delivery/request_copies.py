@@ -11,6 +11,7 @@ from functools import partial
 
 from gateway.approvals.core import Core
 from gateway.delivery.digest_cards import DigestCards
+from gateway.delivery.group_copies import GroupCopies
 from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings
 from gateway.delivery.posting_and_editing import (
     LONGEST_DOUBT_SECONDS,
@@ -32,6 +33,7 @@ from gateway.ports.outgoing import (
     Notice,
     NoticeKind,
     Posts,
+    PostsGroups,
     RetryLater,
 )
 
@@ -67,6 +69,17 @@ class RequestCopies:
         self._order = InOrder(timings.line)
         self._inbox = inbox
         self._crowds = DigestCards(adapter, core, clock, self._copies, inbox=inbox)
+        self._groups: GroupCopies | None = None
+        if isinstance(adapter, PostsGroups):
+            self._groups = GroupCopies(
+                adapter,
+                core,
+                clock,
+                self._copies,
+                timings,
+                draw=self._card,
+                called=lambda policy, route: mentions(policy, route, adapter.name),
+            )
 
     async def look(self, request_id: str) -> float | None:
         """Make the copies of a request true; return in how many seconds to look again, or None."""
@@ -87,7 +100,12 @@ class RequestCopies:
         subject = self._subject(record, policy, route)
         places = () if record.behind else route.places(record.tier)
         await passed()
-        waits = await self._copies.look(subject, places, copies)
+        waits, taken = list[float](), set[str]()
+        if self._groups is not None:
+            waits, taken = await self._groups.look(record, places, copies)
+        alone = [place for place in places if place not in taken]
+        own = {key: copy for key, copy in copies.items() if copy.target not in taken}
+        waits += await self._copies.look(subject, alone, own)
         if record.final and not record.follows:
             informed = self._list_informed(record, policy, route)
             waits += await self._copies.take(
@@ -111,7 +129,7 @@ class RequestCopies:
             await adapter.update(ref, replace(await card(), disarms=disarms), copy.nonce)
 
         async def remind(copy: Copy) -> None:
-            reminder = self._reminder(copy, policy, route)
+            reminder = self._copies.reminder(copy, mentions(policy, route, adapter.name))
             await adapter.tell(reminder, await self._card(record, discreet=route.discreet))
 
         return Subject(
@@ -125,15 +143,6 @@ class RequestCopies:
             remind=remind,
             noted=partial(self._note, record),
             stands=partial(self._posted.remember_place, record.id),
-        )
-
-    def _reminder(self, copy: Copy, policy: PolicyDocument, route: Route) -> Notice:
-        return Notice(
-            kind=NoticeKind.REMINDER,
-            target=copy.target,
-            nonce=copy.nonce,
-            ref=copy.ref,
-            mentions=mentions(policy, route, self._adapter.name),
         )
 
     def _list_informed(self, record: Record, policy: PolicyDocument, route: Route) -> Iterable[str]:

@@ -38,7 +38,7 @@ _LEAST_SECRET_BYTES = 24
 _STATUSES = {"submitted": "pending"}
 
 
-class Cursor(Protocol):
+class WebhookCursor(Protocol):
     """Remembers durably which event was sent last, and who sends. Replicas share it."""
 
     async def claim(self, seconds: float) -> bool:
@@ -100,7 +100,7 @@ class Webhooks:
         hook: Webhook,
         feed: Feed,
         past: History,
-        cursor: Cursor,
+        cursor: WebhookCursor,
         clock: Clock,
         *,
         tally: Tally,

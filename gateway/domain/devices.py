@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gateway.wire.codec import Wire
@@ -89,8 +89,9 @@ class DeviceStore(Protocol):
         """Keep a device, in place of one with its id, whoever had that; False when its person has
         MOST_DEVICES others."""
 
-    async def change(self, device: PushDevice) -> None:
-        """Keep a device as it is now, if it is still there."""
+    async def change(self, device_id: str, **members: Any) -> None:
+        """Change these members of a device, if it is still there, and leave its others as they are
+        by now."""
 
     async def remove(self, device: PushDevice) -> bool:
         """Forget a device; return whether it was there."""

@@ -62,7 +62,7 @@ class Instance(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice(Wire):
+class ProtocolNotice(Wire):
     """What an instance is told of the end of a request: the same words at every attempt."""
 
     id: str
@@ -87,7 +87,7 @@ def hears_of(instance: Instance | None, event: str) -> ReceiverAddress | None:
     return receiver if place_of(event) > place_of(receiver.since) else None
 
 
-def notice_of(instance_id: str, request_id: str, event: str, decided_at: int) -> Notice:
+def notice_of(instance_id: str, request_id: str, event: str, decided_at: int) -> ProtocolNotice:
     """Return the notice of an end: made twice, it is the same."""
     made = sha256_hex(canonical(["notice", instance_id, request_id]))[:32]
     notice_id = str(UUID(made, version=5))
@@ -98,7 +98,7 @@ def notice_of(instance_id: str, request_id: str, event: str, decided_at: int) ->
         "request_id": str(UUID(request_id)),
         "created_at": format_time(decided_at),
     }
-    return Notice(
+    return ProtocolNotice(
         id=notice_id,
         event=event,
         instance=instance_id,

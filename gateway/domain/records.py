@@ -20,6 +20,7 @@ from gateway.models import (
     DecidedBy,
     DeciderKind,
     Decision,
+    HostRule,
     ReadBack,
     Reason,
     Report,
@@ -456,6 +457,7 @@ class Outcome(NamedTuple):
     answers: JsonObject | None = None
     result: Any = None
     abort: str | None = None
+    host_rule: HostRule | None = None
 
 
 def told_outcome(record: Record) -> str:

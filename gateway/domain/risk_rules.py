@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gateway.domain.alike_letters import fold
 from gateway.models import ApprovalRequest, Kind, Risk, RiskLevel
 from gateway.wire.codec import JsonObject, Wire
 
@@ -20,6 +21,7 @@ GUARDRAILS = "the guardrails"
 
 _MOST_ESCAPED = 3  # JSON within JSON within JSON
 _ESCAPE = re.compile(r'\\(u[0-9a-fA-F]{4}|["\\/bfnrt])')
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")  # a letter in two escapes
 _SIGNS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -45,7 +47,8 @@ class RiskRule(Wire):
     """Sets the risk of what it fits, and says why on the card.
 
     All that is given must fit: `agents` and `tools` as in a route, `kinds`, and any one of the
-    strings of `contains`, sought in arguments and payload without regard to case.
+    strings of `contains`, sought in arguments and payload without regard to case, to letters that
+    pass for others, and to what does not show.
     """
 
     name: str
@@ -57,12 +60,12 @@ class RiskRule(Wire):
     contains: tuple[str, ...] = ()
 
     def fits(self, request: ApprovalRequest, text: str) -> bool:
-        """Whether it fits a request whose arguments and payload are `text`, as lower-case JSON."""
+        """Whether it fits a request whose arguments and payload are this `searchable_text`."""
         return (
             is_named(self.agents, request.agent)
             and is_named(self.tools, request.tool)
             and (not self.kinds or request.kind in self.kinds)
-            and (not self.contains or any(part.lower() in text for part in self.contains))
+            and (not self.contains or any(fold(part) in text for part in self.contains))
         )
 
 
@@ -113,18 +116,23 @@ def searchable_text(parts: Iterable[JsonObject]) -> str:
     """Return the text in which rules look for what a request must not contain.
 
     It stands there as JSON, and as it reads without JSON's escapes: those around it, and those of
-    JSON within a text.
+    JSON within a text; all of it folded, as what is sought must be.
     """
     text = "\n".join(json.dumps(part, ensure_ascii=False) for part in parts)
     readings = [text]
     while "\\" in readings[-1] and len(readings) <= _MOST_ESCAPED:
-        readings.append(_ESCAPE.sub(_unescape, readings[-1]))
-    return "\n".join(readings).lower()
+        read = _ESCAPE.sub(_unescape, readings[-1])
+        readings.append(_PAIR.sub(_join_pair, read))
+    return fold("\n".join(readings))
 
 
 def _unescape(found: re.Match[str]) -> str:
     sign = found[1]
     return chr(int(sign[1:], 16)) if sign[0] == "u" and sign[1:] else _SIGNS.get(sign, sign)
+
+
+def _join_pair(found: re.Match[str]) -> str:
+    return found[0].encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 @lru_cache(maxsize=4096)

@@ -1,7 +1,8 @@
 """`gateway bridge acp`: agents that speak the Agent Client Protocol ask people.
 
 Their `session/request_permission` has options, of which one that holds for once is chosen here:
-what is to hold for longer is remembered by the gateway, where it is listed and revoked.
+what is to hold for longer is remembered by the gateway, where it is listed and revoked. Only where
+`--native-always` says so are people offered the agent's own options that hold for longer.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from typing import Any
 
 from gateway.errors import InvalidRequest
 from gateway.integrations.hook_call import HookCall, arguments, name_session, text
-from gateway.integrations.rpc_bridge import Remembered, RpcDialect, key_of, run_bridge
+from gateway.integrations.rpc_bridge import Ending, Remembered, RpcDialect, key_of, run_bridge
 from gateway.wire.codec import JsonObject
 
 _KINDS = {"edit": "file_change", "delete": "file_change", "move": "file_change"}
 _SHOWN = ("title", "rawInput", "content", "locations")
+_TITLE = "command (from the title)"
+_UNKNOWN = "what would run is known from its title alone, which the agent wrote for people"
+_KEPT = "for as long as the agent keeps it; what it covers is the agent's to say"
 _OPENS = ("session/new", "session/load", "session/resume")
 
 
@@ -88,6 +92,8 @@ class Acp(RpcDialect):
         if not shown:
             raise InvalidRequest("the agent does not say what it would do")
         kind = str(known.get("kind") or "other")
+        if kind == "execute" and not shown.get("rawInput") and "title" in shown:
+            shown[_TITLE] = shown.pop("title")
         raw = shown.get("rawInput")
         command = raw.get("command") if isinstance(raw, dict) else None
         runs = kind == "execute" and isinstance(command, str)
@@ -100,12 +106,19 @@ class Acp(RpcDialect):
             call_id=call_id,
         )
         found.kind = "command" if runs else _KINDS.get(kind, "tool")
+        if not shown.get("rawInput") and (kind == "execute" or not _has_diff(shown)):
+            found.needs_person = _UNKNOWN
+        for option in _options(params).get("allow_always", ()):
+            found.offer_rule(str(option.get("name")), _KEPT, option["optionId"])
         return found
 
-    def answer(self, params: JsonObject, *, approved: bool, stops: bool) -> JsonObject:
-        """Choose an option that holds for once."""
-        chosen = _options(params).get("allow_once" if approved else "reject_once")
-        if chosen is None or (stops and not approved):
+    def answer(self, method: str, params: JsonObject, ending: Ending) -> JsonObject:
+        """Choose an option that holds for once, or the one that a person chose."""
+        options = _options(params).get("allow_once" if ending.approved else "reject_once", ())
+        chosen = next((one["optionId"] for one in options), None)
+        if ending.approved and ending.own is not None:
+            chosen = ending.own
+        if chosen is None or (ending.stops and not ending.approved):
             return {"outcome": {"outcome": "cancelled"}}
         return {"outcome": {"outcome": "selected", "optionId": chosen}}
 
@@ -115,13 +128,21 @@ class Acp(RpcDialect):
         return {"jsonrpc": "2.0", "method": "session/cancel", "params": session}
 
 
-def _options(params: JsonObject) -> dict[str, str]:
-    """Return the id of the first option of each kind."""
-    found: dict[str, str] = {}
+def _has_diff(shown: JsonObject) -> bool:
+    """Whether a change of files is told as data; every other content is words."""
+    parts = shown.get("content")
+    return isinstance(parts, list) and any(
+        isinstance(one, dict) and one.get("type") == "diff" for one in parts
+    )
+
+
+def _options(params: JsonObject) -> dict[str, list[JsonObject]]:
+    """Return the options of each kind."""
+    found: dict[str, list[JsonObject]] = {}
     listed = params.get("options")
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, dict) and isinstance(one.get("optionId"), str):
-            found.setdefault(str(one.get("kind")), one["optionId"])
+            found.setdefault(str(one.get("kind")), []).append(one)
     return found
 
 

@@ -9,12 +9,14 @@ from typing import Any
 from gateway.client import Client
 from gateway.errors import GatewayError
 from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, tell
+from gateway.integrations.framework_turns import ALONE, Turn, TurnGate
 
 
 def ask_people(*, client: Client | None = None, **details: Any) -> Any:
     """Return the middleware: for `@tool(middleware=[…])`. `details` are keywords of
-    `client.request`. A person's abort ends the turn with `HumanInputFailedError`."""
-    gate = FrameworkGate("ag2", client, details)
+    `client.request`. The calls of one turn to all tools that have it are one batch. A person's
+    abort ends the turn with `HumanInputFailedError`."""
+    gate = TurnGate(FrameworkGate("ag2", client, details))
 
     async def ask(call_next: Any, event: Any, context: Any) -> Any:
         from ag2.events import ToolResultEvent  # noqa: PLC0415 (the vendor)
@@ -24,7 +26,8 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
             tool=event.name, arguments=event.serialized_arguments, call_id=event.id
         )
         try:
-            [outcome] = await gate.ask([call], str(context.stream.id))
+            turn = await _find_turn(event, context)
+            outcome = await gate.ask(call, turn, str(context.stream.id))
         except GatewayError as error:  # any other exception is told to the model, which goes on
             raise HumanInputFailedError(error) from error
         if not outcome.runs:
@@ -35,3 +38,13 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Any:
         return await call_next(approved, context)
 
     return ask
+
+
+async def _find_turn(event: Any, context: Any) -> Turn:
+    """Return the turn of a call, from what its stream remembers."""
+    from ag2.events import ToolCallsEvent  # noqa: PLC0415 (the vendor)
+
+    for one in reversed(tuple(await context.stream.history.get_events())):
+        if isinstance(one, ToolCallsEvent) and event.id in (ids := [own.id for own in one.calls]):
+            return Turn((context.stream.id, *ids), len(ids))
+    return ALONE

@@ -25,6 +25,12 @@ PRE, REQUEST = "PreToolUse", "PermissionRequest"
 AFTER_CALL = ("PostToolUse", "PostToolUseFailure", "PermissionDenied")
 AFTER_TURN = ("UserPromptSubmit", "Stop", "SessionEnd")
 QUESTION_TOOL = "AskUserQuestion"
+_SCOPES = {
+    "session": "until its session ends",
+    "localSettings": "in this project, for this user (.claude/settings.local.json)",
+    "projectSettings": "in this project, for everybody (.claude/settings.json)",
+    "userSettings": "in all projects of this user (~/.claude/settings.json)",
+}
 
 
 class ClaudeCode(Dialect):
@@ -61,6 +67,8 @@ class ClaudeCode(Dialect):
         found.agent_type = text(call, "agent_type")
         found.kind = self.kinds.get(found.tool, "tool")
         found.asks_itself = event == REQUEST
+        if found.asks_itself:
+            read_suggestions(found, call.get("permission_suggestions"))
         self.offer(found)
         return found
 
@@ -98,6 +106,9 @@ def _answer_request(call: HookCall, verdict: Verdict) -> Said:
         changed = changed_input(call, verdict)
         if changed is not None:
             decision["updatedInput"] = changed
+        kept = call.find_own(verdict.host_rule)
+        if kept is not None:
+            decision["updatedPermissions"] = [kept]
     elif verdict.is_a_no:
         decision = {"behavior": "deny", "message": verdict.sentence}
         if verdict.kind == "aborted":
@@ -105,6 +116,48 @@ def _answer_request(call: HookCall, verdict: Verdict) -> Said:
     else:
         return Said(0, error=verdict.sentence)
     return Said(0, {"hookSpecificOutput": {"hookEventName": REQUEST, "decision": decision}})
+
+
+def read_suggestions(found: HookCall, suggested: Any) -> None:
+    """Offer what Claude Code suggests to keep itself. What is not wholly known here is left out,
+    and so is a change of its mode, which lets more through than its name says."""
+    for one in suggested if isinstance(suggested, list) else ():
+        scope = _SCOPES.get(str(one.get("destination"))) if isinstance(one, dict) else None
+        if scope is None:
+            continue
+        what = _read_rules(one) or _read_folders(one)
+        if what:
+            found.offer_rule(what, scope, one)
+
+
+def _read_rules(one: dict[str, Any]) -> str:
+    """Return the rules of a suggestion as Claude Code's settings write them, "" for another."""
+    rules = one.get("rules")
+    known = set(one) == {"type", "rules", "behavior", "destination"}
+    if not known or (one["type"], one["behavior"]) != ("addRules", "allow"):
+        return ""
+    said = [_read_rule(rule) for rule in rules] if isinstance(rules, list) else []
+    return ", ".join(said) if all(said) else ""
+
+
+def _read_rule(rule: Any) -> str:
+    tool = rule.get("toolName") if isinstance(rule, dict) else None
+    if not isinstance(tool, str) or not tool or set(rule) - {"toolName", "ruleContent"}:
+        return ""
+    content = rule.get("ruleContent", "")
+    if not isinstance(content, str):
+        return ""
+    return f"{tool}({content})" if content else f"{tool} (every call of it)"
+
+
+def _read_folders(one: dict[str, Any]) -> str:
+    """Return the folders of a suggestion that Claude Code may work in, "" for another."""
+    folders = one.get("directories")
+    if set(one) != {"type", "directories", "destination"} or one["type"] != "addDirectories":
+        return ""
+    if not isinstance(folders, list) or not all(isinstance(each, str) for each in folders):
+        return ""
+    return f"work also in {', '.join(folders)}" if folders else ""
 
 
 def changed_input(call: HookCall, verdict: Verdict) -> dict[str, Any] | None:

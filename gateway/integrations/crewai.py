@@ -1,7 +1,8 @@
 """CrewAI: a hook asks people before each tool call of every crew in this process.
 
 CrewAI runs the tool when a hook raises, so nothing here does; and it ends no run for what a hook of
-a tool says, so an abort stops the crew at its next question to the model.
+a tool says, so an abort stops the crew at its next question to the model. The calls of a turn that
+it makes side by side, each in a thread, are one batch.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from gateway.client import Client
 from gateway.errors import Aborted
 from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, tell
+from gateway.integrations.framework_turns import ALONE, ThreadTurnGate, Turn
 
 
 def ask_people(*, client: Client | None = None, **details: Any) -> Callable[[], None]:
@@ -40,12 +42,13 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Callable[[], 
 
 
 class _Hooks:
-    """The hooks of one gate, and what they must tell of the calls that they blocked."""
+    """The hooks of one gate, what they must tell of the calls that they blocked, and which runs
+    were stopped: by the id of an object that is kept beside it, for threads call the hooks."""
 
     def __init__(self, gate: FrameworkGate) -> None:
-        self._gate = gate
-        self._told: list[tuple[Any, str]] = []
-        self._stopped: list[tuple[Any, str]] = []
+        self._gate = ThreadTurnGate(gate)
+        self._told: dict[int, tuple[Any, str]] = {}
+        self._stopped: dict[int, tuple[Any, str]] = {}
 
     def before_tool(self, context: Any) -> bool | None:
         """Return False for a call that must not run, whatever happens."""
@@ -56,25 +59,20 @@ class _Hooks:
             words = f"the call was not run: {type(error).__name__}: {error}"
         if words is None:
             return None
-        self._told.append((context.tool_input, words))
+        self._told[id(context.tool_input)] = context.tool_input, words
         return False
 
     def after_tool(self, context: Any) -> str | None:
         """Return what the model is told of a call that was blocked."""
-        for kept in self._told:
-            if kept[0] is context.tool_input:
-                self._told.remove(kept)
-                return kept[1]
-        return None
+        kept = self._told.pop(id(context.tool_input), None)
+        return kept[1] if kept else None
 
     def before_model(self, context: Any) -> None:
         """End the run of a crew, or of an agent without one, that a person stopped."""
         from crewai.hooks.dispatch import HookAborted  # noqa: PLC0415 (the vendor)
 
-        for kept in self._stopped:
-            if kept[0] is (context.crew or context.agent):
-                self._stopped.remove(kept)
-                raise HookAborted(reason=kept[1])
+        if kept := self._stopped.pop(id(context.crew or context.agent), None):
+            raise HookAborted(reason=kept[1])
 
     def _ask(self, context: Any) -> str | None:
         """Return None for a call that may run with its arguments, which are the approved ones then,
@@ -85,9 +83,10 @@ class _Hooks:
             hint=str(getattr(context.task, "name", None) or ""),
         )
         try:
-            [outcome] = self._gate.ask_blocking([call])
+            outcome = self._gate.ask(call, _find_turn(context))
         except Aborted as stopped:
-            self._stopped.append((context.crew or context.agent, str(stopped)))
+            run = context.crew or context.agent
+            self._stopped[id(run)] = run, str(stopped)
             return f"{call.tool} was not run: {stopped}"
         if not outcome.runs:
             return tell(call.tool, outcome)
@@ -95,3 +94,12 @@ class _Hooks:
         context.tool_input.clear()
         context.tool_input.update(approved)
         return None
+
+
+def _find_turn(context: Any) -> Turn:
+    """Return the turn of a call: the last message of its agent's run in which calls are wanted."""
+    executor = getattr(context.agent, "agent_executor", None)
+    for message in reversed(getattr(executor, "messages", ())):
+        if calls := message.get("tool_calls"):
+            return Turn((id(executor), id(message)), len(calls))
+    return ALONE

@@ -13,6 +13,7 @@ BLOCKED = 2
 
 _KEY_CHARS = 32
 _MOST_QUESTIONS = 16
+_MOST_RULES, _LONGEST_RULE = 8, 300
 
 
 class HookCall:
@@ -21,11 +22,12 @@ class HookCall:
     `call_id` is the host's own id of it, None where it has none. `asks_itself` says that the host
     asks a person by itself where this hook says nothing. `closes` is there for an event that comes
     after the call: then nothing is asked, and what still waits for such a call is withdrawn.
+    `needs_person` says why nothing but a person may approve it, "" where that is not so.
     """
 
     __slots__ = (
-        "agent_type", "allowed", "arguments", "asks_itself", "call_id", "closes", "cwd", "event",
-        "kind", "questions", "session", "tool", "turn",
+        "_rules", "agent_type", "allowed", "arguments", "asks_itself", "call_id", "closes", "cwd",
+        "event", "kind", "needs_person", "questions", "session", "tool", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +55,30 @@ class HookCall:
         self.questions: list[dict[str, Any]] = []
         self.asks_itself = False
         self.closes: str | None = None
+        self.needs_person = ""
+        self._rules: list[tuple[dict[str, str], Any]] = []
+
+    def offer_rule(self, rule: str, scope: str, own: Any) -> None:
+        """Offer that the host keeps a rule itself: what people read of it, and its `own` words for
+        it. What they could not read whole is left out."""
+        if 0 < len(rule) <= _LONGEST_RULE and 0 < len(scope) <= _LONGEST_RULE:
+            self._rules.append(({"rule": rule, "scope": scope}, own))
+
+    def forget_rules(self) -> None:
+        """Offer no rule of the host: what is remembered is the gateway's."""
+        self._rules = []
+
+    @property
+    def host_rules(self) -> list[dict[str, str]]:
+        """What people may choose of that: none of those which read alike."""
+        shown = [shown for shown, _ in self._rules]
+        return [one for one in shown if shown.count(one) == 1][:_MOST_RULES]
+
+    def find_own(self, chosen: Any) -> Any:
+        """Return the host's own words for the rule that was chosen, None where none was."""
+        if chosen not in self.host_rules:
+            return None
+        return next(own for shown, own in self._rules if shown == chosen)
 
     @property
     def content(self) -> str:
@@ -66,7 +92,7 @@ class HookCall:
             "tool_call_id": self.call_id,
             "parent_agent": self.agent_type,
         }
-        more = {"turn": self.turn, "questions": self.questions}
+        more = {"turn": self.turn, "questions": self.questions, "host_rules": self.host_rules}
         return {
             "tool": self.tool,
             "arguments": self.arguments,
@@ -86,9 +112,10 @@ class HookCall:
 
 class Verdict:
     """How a call ended. `kind` is approved, denied, aborted, expired, cancelled, failed (nobody was
-    asked, or their answer did not arrive) or deferred. `arguments` are a person's edit."""
+    asked, or their answer did not arrive) or deferred. `arguments` are a person's edit; `host_rule`
+    is what the host is to keep itself."""
 
-    __slots__ = ("answers", "arguments", "kind", "sentence")
+    __slots__ = ("answers", "arguments", "host_rule", "kind", "sentence")
 
     def __init__(
         self,
@@ -97,8 +124,10 @@ class Verdict:
         *,
         arguments: dict[str, Any] | None = None,
         answers: dict[str, Any] | None = None,
+        host_rule: dict[str, Any] | None = None,
     ) -> None:
         self.kind = kind
+        self.host_rule = host_rule
         self.sentence = sentence
         self.arguments = arguments
         self.answers = answers or {}

@@ -26,15 +26,20 @@ class HttpCall:
         """How the ids of calls begin that have none of their own, and are asked about like this."""
         return f"{REQUEST}.{self._call.content}."
 
-    def request(self, *, unknown: str, edit: bool) -> dict[str, Any]:
+    def request(
+        self, *, unknown: str, edit: bool = False, native_always: bool = False
+    ) -> dict[str, Any]:
         """Return the members of the request that asks about it; `unknown` tells it from others
         where the host has no id for it."""
         call = self._call
+        if not native_always:
+            call.forget_rules()
         found = call.fields(self._dialect.host)
         if not edit:
             found["allowed"] = [one for one in call.allowed if one != "edit"]
         context = {"cwd": call.cwd} if call.cwd else {}
-        return {**found, "context": context, "call_id": call.call_id or f"{self.mark}{unknown}"}
+        call_id = call.call_id or f"{self.mark}{unknown}"
+        return {**found, "context": context, "call_id": call_id, "shows_number": False}
 
     def answer(
         self,
@@ -42,9 +47,10 @@ class HttpCall:
         sentence: str,
         arguments: dict[str, Any] | None = None,
         answers: dict[str, Any] | None = None,
+        host_rule: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return what tells the host how its call ended."""
-        verdict = Verdict(kind, sentence, arguments=arguments, answers=answers)
+        verdict = Verdict(kind, sentence, arguments=arguments, answers=answers, host_rule=host_rule)
         return _told(self._dialect.answer(self._call, verdict), asks_itself=self._call.asks_itself)
 
 

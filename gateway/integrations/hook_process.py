@@ -42,6 +42,7 @@ DIALECTS = {
 """The module of each host's dialect."""
 
 _USAGE = f"""usage: gateway hook HOST [--agent NAME] [--timeout SECONDS] [--no-edit] [--defer]
+                         [--native-always]
 HOST: {", ".join(DIALECTS)} or picoclaw. A host starts this: `gateway install HOST` tells it to."""
 _WATCHDOG_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
@@ -52,7 +53,7 @@ _MOST_SECONDS = 24 * 3600.0
 class Options:
     """The words of the command line."""
 
-    __slots__ = ("agent", "defer", "edit", "host", "timeout")
+    __slots__ = ("agent", "defer", "edit", "host", "native_always", "timeout")
 
     def __init__(self, words: Sequence[str]) -> None:
         """Read them. Raises InvalidRequest: a hook that nobody meant so must not let anything
@@ -62,7 +63,7 @@ class Options:
             raise InvalidRequest(f"{self.host!r} is no host with a hook\n{_USAGE}")
         self.agent: str | None = None
         self.timeout: float | None = None
-        self.edit, self.defer = True, False
+        self.edit, self.defer, self.native_always = True, False, False
         left = list(words[1:])
         while left:
             word = left.pop(0)
@@ -70,12 +71,14 @@ class Options:
                 self.edit = False
             elif word == "--defer":
                 self.defer = True
+            elif word == "--native-always":
+                self.native_always = True
             elif word in ("--agent", "--timeout") and left:
                 self._take(word, left.pop(0))
             else:
                 raise InvalidRequest(f"{word!r} is no option here\n{_USAGE}")
-        if self.defer and self.host != "claude-code":
-            raise InvalidRequest("--defer is Claude Code's alone")
+        if (self.defer or self.native_always) and self.host != "claude-code":
+            raise InvalidRequest("--defer and --native-always are Claude Code's alone")
 
     def _take(self, word: str, value: str) -> None:
         if word == "--agent":
@@ -134,6 +137,8 @@ def _run(options: Options, dialect: Dialect, began: float) -> Said:
         return Said(0)
     if not options.edit and "edit" in call.allowed:
         call.allowed.remove("edit")
+    if not options.native_always:
+        call.forget_rules()
     return dialect.answer(call, decide(options, call, timeout, began))
 
 
@@ -169,7 +174,7 @@ def decide(options: Options, call: HookCall, timeout: float, began: float) -> Ve
     """Ask about a call, and return how that ended."""
     asking = _HookRequest(options, call, timeout, began)
     try:
-        return asking.guarded(asking.ask, asking.end_late)
+        return asking.run_guarded(asking.ask, asking.end_late)
     except TimedOut:
         return Verdict("expired", "nobody answered in time; nobody denied it")
     except Conflict as error:
@@ -248,7 +253,13 @@ class _HookRequest(OneRequest):
                 f"{sentence}, but another process was given that approval: it may have run "
                 "already. Is the hook there twice?",
             )
-        return Verdict("approved", sentence, arguments=checked.arguments, answers=checked.answers)
+        return Verdict(
+            "approved",
+            sentence,
+            arguments=checked.arguments,
+            answers=checked.answers,
+            host_rule=checked.host_rule,
+        )
 
     def _make(self) -> dict[str, Any]:
         """Return the request as JSON values of the wire format."""
@@ -273,6 +284,7 @@ class _HookRequest(OneRequest):
             "context": context,
             "timeout": self._named,
             "call_id": call_id,
+            "shows_number": False,  # no host shows what its hook says while it waits
         }
         if self._occurrence is not None:
             self._occurrence.note(str(request["id"]))

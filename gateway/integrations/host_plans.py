@@ -39,6 +39,7 @@ class Wish:
     matcher: str | None = None
     agent: str | None = None
     defer: bool = False
+    native_always: bool = False
     url: str | None = None
     """The gateway that the host calls itself, where it is to start no process."""
 
@@ -116,14 +117,16 @@ class Grouped(Plan):
     per_second = 1
     extra: ClassVar[Mapping[str, Any]] = {}
 
-    def wanted(self, wish: Wish) -> Iterator[tuple[str, str, Values]]:
+    def make_hooks(self, wish: Wish) -> Iterator[tuple[str, str, Values]]:
         """Yield event, matcher and hook of each entry."""
         limit = (wish.wait + MARGIN) * self.per_second
         if wish.profile == ENFORCE:
             gate = {**self.start(wish, self.gate(wish), wish.wait), "timeout": limit, **self.extra}
             yield self.gate_event, wish.matcher or self.matcher, gate
             return
-        asked = self.start(wish, self.command(wish, "--timeout", str(wish.wait)), wish.wait)
+        native = ("--native-always",) if wish.native_always else ()
+        asking = self.command(wish, "--timeout", str(wish.wait), *native)
+        asked = self.start(wish, asking, wish.wait)
         yield REQUEST, wish.matcher or "*", {**asked, "timeout": limit}
         closing = {**self.start(wish, self.command(wish), None), "timeout": 10}
         for event in self.closing:
@@ -139,7 +142,7 @@ class Grouped(Plan):
         """Return the settings with our hooks, once."""
         values = self.remove(values)
         hooks = _object(values, "hooks")
-        for event, matcher, hook in self.wanted(wish):
+        for event, matcher, hook in self.make_hooks(wish):
             groups = hooks.setdefault(event, [])
             if not isinstance(groups, list):
                 raise InvalidRequest(f"hooks.{event} is no list: nothing was written")
@@ -235,9 +238,10 @@ class ClaudeCodePlan(Grouped):
         """Return what Claude Code is to start, or to call with the token of its environment."""
         if wish.url is None:
             return super().start(wish, command, wait)
+        native = "&native_always=true" if wish.native_always else ""
         return {
             "type": "http",
-            "url": f"{wish.url}{HOOK_PATH}{'' if wait is None else f'?timeout={wait}'}",
+            "url": f"{wish.url}{HOOK_PATH}{'' if wait is None else f'?timeout={wait}{native}'}",
             "headers": {"Authorization": f"Bearer ${TOKEN_NAME}"},
             "allowedEnvVars": [TOKEN_NAME],
         }

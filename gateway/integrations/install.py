@@ -50,6 +50,11 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
         "Claude Code: it calls the gateway itself and starts no process; its token is that of the "
     )
     add("--http", action="store_true", help=f"{http}variable GATEWAY_TOKEN where it runs")
+    native = (
+        "Claude Code, relay: offer people that it keeps a permission itself, which no one revokes "
+        "here"
+    )
+    add("--native-always", action="store_true", help=native)
     add("--yes", action="store_true", help="write without asking")
     add("--undo", action="store_true", help="take it out again")
     add("--check", action="store_true", help="prove that the hook gates, or say why it does not")
@@ -71,12 +76,7 @@ def _run(options: argparse.Namespace) -> int:
         return check_all(plan, file.values, options.agent)
     if options.undo:
         return _undo(plan, file, yes=options.yes)
-    if options.profile not in plan.profiles:
-        raise InvalidRequest(f"{plan.host} has no profile {options.profile}")
-    if options.defer and plan.host != "claude-code":
-        raise InvalidRequest("--defer is Claude Code's alone")
-    if options.http and (plan.host != "claude-code" or options.defer):
-        raise InvalidRequest("--http is Claude Code's alone, and never with --defer")
+    _refuse_misuse(options, plan)
     wish = Wish(
         program=find_program(portable=scope == "project"),
         profile=options.profile,
@@ -84,13 +84,14 @@ def _run(options: argparse.Namespace) -> int:
         matcher=options.matcher,
         agent=options.agent,
         defer=options.defer,
+        native_always=options.native_always,
         url=_find_gateway(options.agent or plan.host) if options.http else None,
     )
     after = file.change(lambda values: plan.add(values, wish))
     untouched = not any(plan.entries(file.values))
     if after == file.before:
         _say(f"{file.path} has it already")
-    elif not _agreed(file, after, yes=options.yes):
+    elif not _ask_leave(file, after, yes=options.yes):
         return 1
     else:
         file.write(after, untouched=untouched)
@@ -103,6 +104,19 @@ def _run(options: argparse.Namespace) -> int:
         _say(plan.after)
     _say(f"Then see that it gates: gateway install {plan.host} --check")
     return 0
+
+
+def _refuse_misuse(options: argparse.Namespace, plan: Plan) -> None:
+    """Raise InvalidRequest for options that this host has not, or not together."""
+    if options.profile not in plan.profiles:
+        raise InvalidRequest(f"{plan.host} has no profile {options.profile}")
+    claude = plan.host == "claude-code"
+    if options.defer and not claude:
+        raise InvalidRequest("--defer is Claude Code's alone")
+    if options.http and (not claude or options.defer):
+        raise InvalidRequest("--http is Claude Code's alone, and never with --defer")
+    if options.native_always and (not claude or options.profile != RELAY):
+        raise InvalidRequest("--native-always is Claude Code's alone, with --profile relay")
 
 
 def _find_gateway(agent: str) -> str:
@@ -118,7 +132,7 @@ def _undo(plan: Plan, file: SettingsFile, *, yes: bool) -> int:
     if after == file.before:
         _say(f"{file.path} has nothing of ours")
         return 0
-    if not _agreed(file, after, yes=yes):
+    if not _ask_leave(file, after, yes=yes):
         return 1
     file.write(after)
     file.forget()
@@ -126,7 +140,7 @@ def _undo(plan: Plan, file: SettingsFile, *, yes: bool) -> int:
     return 0
 
 
-def _agreed(file: SettingsFile, after: str | None, *, yes: bool) -> bool:
+def _ask_leave(file: SettingsFile, after: str | None, *, yes: bool) -> bool:
     """Show the change, and return whether it may be written."""
     sys.stdout.write(f"{file.diff(after)}\n")
     sys.stdout.flush()

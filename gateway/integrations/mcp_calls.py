@@ -9,7 +9,8 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from gateway.client import AsyncClient, Outcome, OutcomeKind
@@ -42,7 +43,7 @@ _HINTS = {
 }
 
 Connect = Callable[[], Awaitable[AsyncClient]]
-Tell = Callable[[int], Awaitable[None]]
+Tell = Callable[[int, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ def _words(told: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One `tools/call`. `tell` is called with 1, 2, 3… while people think."""
+    """One `tools/call`. `tell` is called with 1, 2, 3… while people think, and with the line of
+    the number that whoever approves may be asked for; it reaches a client that `takes_notes`."""
 
     params: JsonObject
     tool: Tool | None
@@ -103,6 +105,12 @@ class Call:
         """What the server gets beside name and arguments, but for the protocol's own `_meta`."""
         found = {name: value for name, value in self.params.items() if name not in _SHOWN_BY_ITSELF}
         return found or None
+
+    @property
+    def takes_notes(self) -> bool:
+        """Whether the client wants notes of progress."""
+        meta = self.params.get("_meta")
+        return isinstance(meta, dict) and "progressToken" in meta
 
     @property
     def call_id(self) -> str | None:
@@ -150,11 +158,12 @@ class CallGate:
         later is reported as unused."""
         if self._is_stopped():
             return Answered(self._after_the_stop(), self._reporter(None))
-        asking = asyncio.ensure_future(self._ask(call))
+        lines: list[Callable[[], str]] = []
+        asking = asyncio.ensure_future(self._ask(call, lines))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         try:
-            request, outcome = await self._wait(asking, call.tell)
+            request, outcome = await self._wait(asking, call.tell, lines)
         except BaseException:
             asking.add_done_callback(self._skip)
             asking.cancel()
@@ -175,7 +184,9 @@ class CallGate:
         await end(self._asking)
         await end(self._reports)
 
-    async def _wait(self, asking: asyncio.Task[_Asked], tell: Tell) -> _Asked:
+    async def _wait(
+        self, asking: asyncio.Task[_Asked], tell: Tell, lines: list[Callable[[], str]]
+    ) -> _Asked:
         told = 0
         while True:
             done, _ = await asyncio.wait({asking}, timeout=self._progress_seconds)
@@ -184,12 +195,14 @@ class CallGate:
             if done:
                 return asking.result()
             told += 1
-            await tell(told)
+            await tell(told, "".join(line() for line in lines))
 
-    async def _ask(self, call: Call) -> _Asked:
+    async def _ask(self, call: Call, lines: list[Callable[[], str]]) -> _Asked:
+        """Ask about a call, and put into `lines` what tells its number once it has one."""
         try:
             client = await self._connect()
             request = self._make_request(client, call)
+            lines.append(partial(client.words_of_number, request))
             return request, await client.outcome(request)
         except GatewayError as error:
             words = f"nobody could be asked: {error}"
@@ -208,7 +221,7 @@ class CallGate:
     def _make_request(self, client: AsyncClient, call: Call) -> ApprovalRequest:
         tool = call.tool
         claim = f"{self._server} says: {tool.claim}" if tool and tool.claim else ""
-        return client.request(
+        request = client.request(
             f"mcp__{self._server}__{call.params['name']}",
             call.arguments,
             hint=claim,
@@ -225,6 +238,7 @@ class CallGate:
             allowed=ALLOWED,
             timeout=self._timeout,
         )
+        return replace(request, shows_number=call.takes_notes)
 
     def _reporter(self, request: ApprovalRequest | None) -> Callable[..., None]:
         def report(execution: Execution, **how: Any) -> None:

@@ -100,8 +100,9 @@ class Relay:
         if not isinstance(name, str) or not isinstance(arguments, dict | None):
             raise MCPError(INVALID_PARAMS, "a call has a name, and an object as its arguments")
 
-        async def wait(told: int) -> None:  # less than what the server begins with
-            await tell(told / 1_000_000, None, "waiting for approval")
+        async def wait(told: int, number: str) -> None:  # less than what the server begins with
+            words = f"waiting for approval; {number}" if number else "waiting for approval"
+            await tell(told / 1_000_000, None, words)
 
         meta = _meta_of(params)
         tool = await self._find(name, meta)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import anyio
@@ -176,6 +177,7 @@ class AskTools:
                 allowed=[Action(one) for one in asked.allowed],
                 timeout=self._timeout,
             )
+            request = replace(request, shows_number=False)  # nobody reads along under `-p`
             outcome = await self._wait(context, client.outcome(request))
             told = _behavior(asked, outcome)
         except GatewayError as error:

@@ -15,14 +15,27 @@ from asyncio.subprocess import PIPE, Process
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from gateway.client import AsyncClient, Outcome, OutcomeKind
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.integrations.hook_call import HookCall
+from gateway.integrations.host_http import HostTasks
 from gateway.integrations.host_pipe import HostPipe, TooLong
-from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, Reason
-from gateway.wire.codec import JsonObject
+from gateway.models import (
+    Action,
+    ApprovalRequest,
+    Context,
+    HostRule,
+    Kind,
+    Origin,
+    Question,
+    Reason,
+    Risk,
+    RiskLevel,
+)
+from gateway.wire.codec import JsonObject, build, plain
 
 log = logging.getLogger("gateway.integrations")
 
@@ -44,6 +57,17 @@ class Remembered(OrderedDict[str, V]):
             self.popitem(last=False)
 
 
+class Ending(NamedTuple):
+    """How a question ended. Without an approval it is a no, which `stops` the turn or not, and says
+    why in a `sentence`. `own` are the agent's own words for what it is to keep itself."""
+
+    approved: bool = False
+    stops: bool = False
+    sentence: str = ""
+    own: Any = None
+    answers: JsonObject | None = None
+
+
 class RpcDialect:
     """What one protocol's agents ask, and how they are answered."""
 
@@ -61,7 +85,7 @@ class RpcDialect:
         """Return what the agent asks. Raises InvalidRequest."""
         raise NotImplementedError
 
-    def answer(self, params: JsonObject, *, approved: bool, stops: bool) -> JsonObject:
+    def answer(self, method: str, params: JsonObject, ending: Ending) -> JsonObject:
         """Return the result that tells the agent."""
         raise NotImplementedError
 
@@ -72,8 +96,8 @@ class RpcDialect:
 class _Asking:
     """One question of the agent that waits."""
 
-    def __init__(self, session: str, request: ApprovalRequest) -> None:
-        self.session, self.request = session, request
+    def __init__(self, call: HookCall, request: ApprovalRequest) -> None:
+        self.call, self.request = call, request
         self.over = asyncio.Event()
         self.why: tuple[Reason, str] = (Reason.ABANDONED, "the agent ended")
 
@@ -93,18 +117,20 @@ class RpcBridge:
         *,
         to_host: Callable[[bytes], None],
         to_agent: Callable[[bytes], None],
+        native_always: bool = False,
     ) -> None:
         self._client, self._dialect = client, dialect
         self._to_host, self._to_agent = to_host, to_agent
         self._waiting: dict[str, _Asking] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._native_always = native_always
+        self._tasks = HostTasks(dialect.name)
 
     def from_host(self, line: bytes) -> None:
         """Let a line of the program pass; one that stops a turn withdraws what waits in it."""
         message = _read(line)
         if message is not None and (session := self._dialect.note_host(message)) is not None:
             for one in list(self._waiting.values()):
-                if one.session == session:
+                if one.call.session == session:
                     one.end(Reason.ABANDONED, "the turn was stopped")
         self._to_agent(line)
 
@@ -128,9 +154,12 @@ class RpcBridge:
         """Withdraw what waits: nobody is there any more who would run it."""
         for one in list(self._waiting.values()):
             one.end(Reason.ABANDONED, "the agent ended")
-        if self._tasks:
-            _, left = await asyncio.wait(set(self._tasks), timeout=_END_SECONDS)
-            await cancel_all(left)
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await self._tasks.finish()
+        except TimeoutError:
+            self._tasks.cancel()
+            await self._tasks.finish()
 
     def _take(self, method: str, message: JsonObject) -> None:
         number, params = message.get("id"), message.get("params")
@@ -145,19 +174,18 @@ class RpcBridge:
             return
         try:
             call = self._dialect.read(method, params)
-            asking = _Asking(call.session, self._make_request(call, key))
+            if not self._native_always:
+                call.forget_rules()
+            asking = _Asking(call, self._make_request(call, key))
         except (ValueError, GatewayError) as error:
             log.warning("nobody was asked: %s", error)
-            self._reply(message, self._dialect.answer(params, approved=False, stops=False))
+            ending = Ending(sentence=f"nobody was asked: {error}")
+            self._reply(message, self._dialect.answer(method, params, ending))
             return
         self._waiting[key] = asking
-        task = asyncio.create_task(self._deal_with(key, asking, message, params))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._deal_with(key, asking, {**message, "params": params}))
 
-    async def _deal_with(
-        self, key: str, asking: _Asking, message: JsonObject, params: JsonObject
-    ) -> None:
+    async def _deal_with(self, key: str, asking: _Asking, message: JsonObject) -> None:
         """Ask, and tell the agent how that ended, or at once that it is over."""
         answer = asyncio.create_task(self._client.outcome(asking.request))
         over = asyncio.create_task(asking.over.wait())
@@ -165,7 +193,7 @@ class RpcBridge:
             await asyncio.wait({answer, over}, return_when=asyncio.FIRST_COMPLETED)
             self._waiting.pop(key, None)
             outcome = None if asking.over.is_set() else _outcome_of(answer)
-            self._tell(message, params, outcome)
+            self._tell(asking.call, message, outcome)
             if outcome is None:
                 reason, why = asking.why
                 with suppress(GatewayError):  # its answer is not taken any more, whatever it is
@@ -173,18 +201,19 @@ class RpcBridge:
         finally:
             await cancel_all({answer, over})
 
-    def _tell(self, message: JsonObject, params: JsonObject, outcome: Outcome | None) -> None:
-        approved = outcome is not None and outcome.kind is OutcomeKind.APPROVED
-        aborts = outcome is not None and bool(outcome.abort)
-        if outcome is not None and not approved:
+    def _tell(self, call: HookCall, message: JsonObject, outcome: Outcome | None) -> None:
+        params = message["params"]
+        ending = Ending(stops=True) if outcome is None else _read_ending(call, outcome)
+        if outcome is not None and not ending.approved:
             log.warning("not approved: %s", outcome.message)
-        stops = aborts or outcome is None
-        self._reply(message, self._dialect.answer(params, approved=approved, stops=stops))
+        self._reply(message, self._dialect.answer(message["method"], params, ending))
+        aborts = outcome is not None and bool(outcome.abort)
         if aborts and (more := self._dialect.stop(params)) is not None:
             self._to_agent(_written(more))
 
     def _make_request(self, call: HookCall, key: str) -> ApprovalRequest:
-        return self._client.request(
+        doubt = call.needs_person
+        request = self._client.request(
             call.tool,
             call.arguments,
             kind=Kind(call.kind),
@@ -194,12 +223,30 @@ class RpcBridge:
             origin=Origin(framework=self._dialect.name, tool_call_id=call.call_id),
             session=call.session,
             turn=call.turn,
-            allowed=(Action.APPROVE, Action.DENY, Action.ABORT),
+            questions=[build(Question, one) for one in call.questions],
+            allowed=[Action(one) for one in call.allowed if one != "edit"],
+            risk=Risk(level=RiskLevel.HIGH, reasons=(doubt,)) if doubt else None,
+            human=bool(doubt),
         )
+        return replace(request, host_rules=tuple(build(HostRule, one) for one in call.host_rules))
 
     def _reply(self, message: JsonObject, result: JsonObject) -> None:
         version = {"jsonrpc": message["jsonrpc"]} if "jsonrpc" in message else {}
         self._to_agent(_written({**version, "id": message["id"], "result": result}))
+
+
+def _read_ending(call: HookCall, outcome: Outcome) -> Ending:
+    """Return what the agent is told of an outcome. What it cannot use is a no."""
+    wanted = OutcomeKind.ANSWERED if call.questions else OutcomeKind.APPROVED
+    if outcome.kind is not wanted:
+        return Ending(stops=bool(outcome.abort), sentence=outcome.message)
+    rule = outcome.decision.host_rule if outcome.decision else None
+    return Ending(
+        approved=True,
+        sentence=outcome.message,
+        own=None if rule is None else call.find_own(plain(rule)),
+        answers=outcome.result if call.questions else None,
+    )
 
 
 def _outcome_of(answer: asyncio.Task[Outcome]) -> Outcome:
@@ -239,16 +286,18 @@ def run_bridge(words: Sequence[str], dialect: RpcDialect) -> int:
     """Run the command of a bridge: start the agent, and stand before it; return the exit code."""
     parser = argparse.ArgumentParser(prog=f"gateway bridge {dialect.name}")
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="the agent's, after --")
-    command = parser.parse_args(words).command
+    native = "offer people that the agent keeps a permission itself, which no one revokes here"
+    parser.add_argument("--native-always", action="store_true", help=native)
+    options = parser.parse_args(words)
     logging.basicConfig(format="gateway: %(message)s")
     try:
-        return asyncio.run(_run(command, dialect))
+        return asyncio.run(_run(options.command, dialect, native_always=options.native_always))
     except (GatewayError, OSError) as error:
         print(f"gateway: {error}", file=sys.stderr)  # noqa: T201 (a command)
         return error.exit_code if isinstance(error, GatewayError) else InvalidRequest.exit_code
 
 
-async def _run(command: Sequence[str], dialect: RpcDialect) -> int:
+async def _run(command: Sequence[str], dialect: RpcDialect, *, native_always: bool) -> int:
     async with AsyncClient.from_env() as client, HostPipe.opened(LONGEST_MESSAGE) as host:
         agent = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, limit=LONGEST_MESSAGE
@@ -260,7 +309,9 @@ async def _run(command: Sequence[str], dialect: RpcDialect) -> int:
             if not to_agent.is_closing():
                 to_agent.write(line + b"\n")
 
-        bridge = RpcBridge(client, dialect, to_host=host.write, to_agent=write)
+        bridge = RpcBridge(
+            client, dialect, to_host=host.write, to_agent=write, native_always=native_always
+        )
         passing = [
             asyncio.create_task(_pass_host(host, bridge, agent)),
             asyncio.create_task(_pass_agent(agent, bridge)),

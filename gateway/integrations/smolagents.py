@@ -12,6 +12,7 @@ from typing import Any
 from gateway.client import Client
 from gateway.errors import Aborted
 from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, tell
+from gateway.integrations.framework_turns import ALONE, ThreadTurnGate, Turn
 
 _HARMLESS = "final_answer"
 _CODE = "python_interpreter"
@@ -27,7 +28,8 @@ def _wrap(agent: Any, gate: FrameworkGate) -> Any:
     for managed in agent.managed_agents.values():
         _wrap(managed, gate)
     if hasattr(agent, "execute_tool_call"):
-        agent.execute_tool_call = _AskingCalls(agent, gate)
+        agent.execute_tool_call = asking = _AskingCalls(agent, gate)
+        agent.process_tool_calls = asking.note_turn(agent.process_tool_calls)
     else:
         agent.python_executor = _AskingExecutor(agent, gate)
     return agent
@@ -37,22 +39,36 @@ class _AskingCalls:
     """A ToolCallingAgent's `execute_tool_call`, which asks first."""
 
     def __init__(self, agent: Any, gate: FrameworkGate) -> None:
-        self._agent, self._gate, self._run = agent, gate, agent.execute_tool_call
+        self._agent, self._gate, self._run = agent, ThreadTurnGate(gate), agent.execute_tool_call
+        self._turn = ALONE
+
+    def note_turn(self, process: Any) -> Any:
+        """Return the agent's `process_tool_calls`, which says first how many of them ask."""
+
+        def process_noted(message: Any, step: Any) -> Any:
+            names = [one.function.name for one in message.tool_calls or ()]
+            self._turn = Turn(object(), sum(map(self._asks, names)) or 1)
+            return process(message, step)
+
+        return process_noted
 
     def __call__(self, tool_name: str, arguments: Any) -> Any:
         """Run a call as it was approved, or return why it did not run. Raises Aborted."""
-        if tool_name == _HARMLESS or tool_name in self._agent.managed_agents:
+        if not self._asks(tool_name):
             return self._run(tool_name, arguments)
         shown = self._put_variables(arguments)  # so that people see what runs
         named = isinstance(shown, dict)
         call = FrameworkCall(tool=tool_name, arguments=shown if named else {"input": shown})
-        [outcome] = self._gate.ask_blocking([call])
+        outcome = self._gate.ask(call, self._turn)
         if not outcome.runs or outcome.arguments is None:
             return tell(tool_name, outcome)
         approved = outcome.arguments if named else outcome.arguments.get("input")
         if self._put_variables(approved) != approved:
             return f"{tool_name} was not run: an argument is the name of a variable of the agent"
         return self._run(tool_name, approved)
+
+    def _asks(self, tool_name: str) -> bool:
+        return tool_name != _HARMLESS and tool_name not in self._agent.managed_agents
 
     def _put_variables(self, arguments: Any) -> Any:
         return self._agent._substitute_state_variables(arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
+from gateway.domain.alike_letters import fold
 from gateway.domain.policy_document import Guardrails, PolicyDocument, PolicyRule, Route, RuleEffect
 from gateway.domain.records import Record
 from gateway.domain.risk_rules import is_named, searchable_text
@@ -276,9 +277,7 @@ def _hits(rule: PolicyRule, record: Record) -> Iterator[MatchResult]:
     if rule.contains:
         text = searchable_text(record.parts)
         yield (
-            MatchResult.YES
-            if any(part.lower() in text for part in rule.contains)
-            else MatchResult.NO
+            MatchResult.YES if any(fold(part) in text for part in rule.contains) else MatchResult.NO
         )
     parts = read_without_authors(record)
     if rule.commands:

@@ -15,7 +15,7 @@ from gateway.policy.grants.grant import PASSES, Effect, Grant, GrantVoter, Match
 
 NO_STEP_UP = (
     "it takes a number that is shown where its agent waits, and it was given none, as nobody waits "
-    "for it there"
+    "for it where it would be seen"
 )
 
 REMEMBERED = (RiskLevel.LOW, RiskLevel.MEDIUM)

@@ -131,6 +131,7 @@ class Chain:
                 found += await decider.shadows(record)
             except Exception as error:
                 # It only watches: what it fails at must not keep a request from being stored.
+                log.exception("a decider in shadow failed", extra={"event": "shadow_failed"})
                 found.append(
                     Shadow(rule=decider.name, effect="failed", why=start_of(repr(error), 200))
                 )

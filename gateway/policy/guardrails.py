@@ -20,7 +20,13 @@ from gateway.domain.risk_rules import GUARDRAILS, RaisedRisk, lift
 from gateway.models import RiskLevel
 from gateway.policy.calls.changed_paths import find_changed_paths
 from gateway.policy.calls.environment import steers
-from gateway.policy.calls.paths import components, delicate_word, lies_outside
+from gateway.policy.calls.paths import (
+    components,
+    delicate_word,
+    is_everything,
+    lies_outside,
+)
+from gateway.policy.calls.switches import destroys, is_on
 from gateway.policy.calls.tables import rows
 from gateway.policy.calls.touches import PathEffect, Touches, touches_of
 
@@ -85,7 +91,7 @@ def find_signs(record: Record) -> tuple[Sign, ...]:
     """Return each sign that a request shows, with the place of the first value that shows it."""
     found: dict[str, Sign] = {}
     for call in chain.from_iterable(one.everything() for one in touches_of(record)):
-        looks = (_in_texts, _in_paths, _in_commands, _in_surroundings)
+        looks = (_in_texts, _in_paths, _in_commands, _in_arguments, _in_surroundings)
         for sign in chain.from_iterable(look(call) for look in looks):
             found.setdefault(sign.words, sign)
             if len(found) == _MOST_FOUND:
@@ -136,7 +142,17 @@ def _in_commands(call: Touches) -> Iterator[Sign]:
                 yield Sign("changes what is outside its working folder", program.place, False)
 
 
+def _in_arguments(call: Touches) -> Iterator[Sign]:
+    for leaf in call.leaves:
+        if destroys(leaf.name) and is_on(leaf.value):
+            yield Sign(f"turns {_quoted(leaf.name)} on", leaf.place, False)
+
+
 def _in_surroundings(call: Touches) -> Iterator[Sign]:
+    changes = any(path.effect in _CHANGING for path in call.all_paths())
+    if call.base and is_everything(call.base) and (changes or any(call.all_programs())):
+        place = "" if call.base_source == "context" else call.base_source
+        yield Sign(f"works in {_quoted(call.base)}, which holds everything", place, False)
     for leaf in call.rights:
         yield Sign("asks for more rights", leaf.place, False)
     named = [(name, "") for name in call.call.context.env]

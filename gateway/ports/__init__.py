@@ -101,6 +101,8 @@ from gateway.ports.group_cards import (
     is_of_group,
     is_simple,
     named_facts,
+    posted_group_of,
+    read_revisions,
 )
 from gateway.ports.heads import Head, head_of, plain_head
 from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
@@ -124,7 +126,9 @@ from gateway.ports.outgoing import (
     NoticeKind,
     Posts,
     PostsGrants,
+    PostsGroups,
     RetryLater,
+    shows_group,
 )
 from gateway.ports.passkeys import (
     MOST_PASSKEYS,
@@ -244,6 +248,7 @@ __all__ = [
     "Person",
     "Posts",
     "PostsGrants",
+    "PostsGroups",
     "Proof",
     "Proofs",
     "Prove",
@@ -306,10 +311,12 @@ __all__ = [
     "people_of",
     "plain",
     "plain_head",
+    "posted_group_of",
     "progress_of",
     "put_together",
     "quote_name",
     "rank_edit",
+    "read_revisions",
     "read_whole",
     "remember_as",
     "render_safe",
@@ -317,6 +324,7 @@ __all__ = [
     "report_failure",
     "report_ok",
     "scopes_of",
+    "shows_group",
     "standing_of",
     "start_of",
     "subject_of",

@@ -28,6 +28,7 @@ from gateway.models import (
     RiskLevel,
     Status,
 )
+from gateway.policy.grants.host_rules import kept_words
 from gateway.ports.blocks import (
     Block,
     Change,
@@ -236,6 +237,7 @@ _REPORTS = {
     Execution.SKIPPED: "The agent says that it did not run",
     Execution.REFUSED_LATE: "The agent says that it did not run: the approval came too late",
 }
+_TIMED = {Execution.SUCCEEDED: "ran", Execution.FAILED: "failed after"}
 _LABELS = {
     Action.APPROVE: ("Approve", Style.PRIMARY),
     Action.EDIT: ("Edit", Style.PLAIN),
@@ -533,7 +535,9 @@ def _outcome(record: Record) -> Visible | None:
         return None
     fetched = record.report is None or record.report.execution is not Execution.NEVER_FETCHED
     lost = "" if fetched else ". The agent never fetched the approval: nothing ran"
-    return render_safe(f"{told_outcome(record)}{_answers(record)}{lost}")
+    rule = record.decision.host_rule
+    kept = "" if rule is None else f"; {kept_words(record, rule)}"
+    return render_safe(f"{told_outcome(record)}{_answers(record)}{kept}{lost}")
 
 
 def _ending(record: Record, word: str) -> Visible | None:
@@ -566,9 +570,11 @@ def _result(record: Record) -> Visible | None:
     report = record.report
     if report is None or report.execution is Execution.NEVER_FETCHED:
         return None
-    took = f" in {report.duration_ms / 1000:.1f} s" if report.duration_ms is not None else ""
+    said = _REPORTS[report.execution]
+    if report.duration_ms is not None and (timed := _TIMED.get(report.execution)):
+        said = f"The agent says: {timed} {report.duration_ms / 1000:.1f} s"
     detail = f": {report.detail}" if report.detail else ""
-    return render_safe(f"{_REPORTS[report.execution]}{took}{detail}")
+    return render_safe(f"{said}{detail}")
 
 
 def _editable(record: Record, *, reveal: bool) -> str | None:

@@ -24,6 +24,7 @@ from gateway.domain.records import (
     Session,
 )
 from gateway.domain.statistics import PeriodReport
+from gateway.errors import GatewayError
 from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Grant
 from gateway.ports.blocks import CardSizes
@@ -74,6 +75,11 @@ class RequestCalls(Protocol):
 
         It may have changed since: `decide` has the last word, and refuses what the card is too old
         for.
+        """
+
+    async def list_on_card(self, request_id: str, copy: str) -> list[Record]:
+        """Return the requests that stand on the posted card of a group, in their order, itself
+        among them; none where this copy of it, by its nonce, is not such a card. Raises NotFound.
         """
 
     async def page(self, query: Query) -> Page:
@@ -290,6 +296,14 @@ class Desk:
     def address_of(self, request_id: str) -> str:
         """Return where the inbox shows this request, "" where it has no address."""
         return address_of(self.inbox, request_id)
+
+    async def lead_to(self, request_id: str, identity: Identity) -> str:
+        """Return where somebody answers what takes a step-up: a link that signs them in once, or
+        the request's address where they can be made none, "" without one. It is for them alone."""
+        try:
+            return (await self.links.make(identity, request_id=request_id)).url
+        except GatewayError:  # they sign in as they are used to, and rights are asked there
+            return self.address_of(request_id)
 
 
 def address_of(inbox: str, request_id: str) -> str:

@@ -46,8 +46,9 @@ class LoginLink:
 class LoginLinks(Protocol):
     """Makes links for people whom an adapter's platform has verified."""
 
-    async def make(self, identity: Identity) -> LoginLink:
-        """Return a link to the inbox for whoever this identity is; that is audited.
+    async def make(self, identity: Identity, *, request_id: str = "") -> LoginLink:
+        """Return a link to the inbox, or there to a request, for whoever this identity is; that is
+        audited.
 
         Raises Unauthorized for whom neither a person of the policy nor a route names, Busy for who
         asks too often, InvalidRequest where the inbox has no address.

@@ -10,6 +10,11 @@ from gateway.domain.safe_text import Visible
 from gateway.models import Action
 from gateway.policy.authorization import count_needed
 from gateway.policy.grants.grant import PASSES, Answer, Effect, Match
+from gateway.policy.grants.host_rules import (
+    find_host_rule,
+    host_rule_words,
+    host_rules_of,
+)
 from gateway.policy.grants.offers import LIFETIMES, Offer, find_offer, narrowest, offers
 from gateway.policy.grants.pass_offers import PASS_LIFETIMES, find_pass, passes_for
 from gateway.ports.proven_masks import hides_offer
@@ -33,7 +38,8 @@ PASS_LIFETIME_WORDS = {
 class RememberOption:
     """One offer: the id that a click names, and in words what would then be covered.
 
-    `session_pass` ones are for the request's session, and end by `PASS_LIFETIME_WORDS`.
+    `session_pass` ones are for the request's session, and end by `PASS_LIFETIME_WORDS`. What
+    `by_host` is kept outside the gateway, for as long as the host keeps it.
     `whole_tool` is everything that a tool declared harmless can do.
     """
 
@@ -41,6 +47,7 @@ class RememberOption:
     words: Visible
     session_pass: bool = False
     whole_tool: bool = False
+    by_host: bool = False
 
 
 def remember_as(offer: str, lifetime: str, *, everywhere: bool) -> Remember:
@@ -64,7 +71,7 @@ def scopes_of(
     made = offers(record, effect)
     if passes and made and effect is Effect.ALLOW:
         made += passes_for(record)
-    return tuple(
+    ours = tuple(
         RememberOption(
             offer.id,
             render_safe(_said(record, offer, effect), reveal=reveal),
@@ -73,6 +80,12 @@ def scopes_of(
         )
         for offer in made
         if reveal or not hides_offer(record, offer, effect)
+    )
+    if not ours or effect is Effect.DENY:
+        return ours
+    return ours + tuple(
+        RememberOption(offer_id, render_safe(host_rule_words(record, rule)), by_host=True)
+        for offer_id, rule in host_rules_of(record).items()
     )
 
 
@@ -127,5 +140,7 @@ def _votes(record: Record, match: Match, effect: Effect) -> str:
 
 
 def _words(record: Record, offer_id: str) -> str:
+    if (rule := find_host_rule(record, offer_id)) is not None:
+        return render_safe(host_rule_words(record, rule)).text
     offer = find_offer(record, offer_id) or find_pass(record, offer_id)
     return render_safe(offer.words).text if offer is not None else "what is not offered any more"

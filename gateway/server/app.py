@@ -37,7 +37,7 @@ from gateway.ports import (
     Posts,
 )
 from gateway.ports.outgoing import OutboxFigures
-from gateway.server.approval_protocol import notices_of, protocol_of, receivers_of
+from gateway.server.approval_protocol import notices_of, receivers_of, serve_protocol
 from gateway.server.background import (
     desk_of,
     follow_policy,
@@ -112,31 +112,20 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         await stack.enter_async_context(_upkeep(settings, core, store))
         push = PushParts(settings, core, backend)
         desks = {name: _desk(name, settings, core, store, push) for name in settings.adapters}
-        adapters = {name: adapter_class(name)() for name in desks}
-        for name, adapter in adapters.items():
-            await stack.enter_async_context(serve_adapters(adapter, desks[name], core))
+        adapters = await stack.enter_async_context(_running_adapters(desks, core))
         work = partial(_work_for_all, settings, core, store, feed, hooks, push)
         await stack.enter_async_context(hold_duty(ingress.duty, work))
         watching = _watch_health(core, store, ingress, feed, tuple(adapters.values()))
         watch = await stack.enter_async_context(watching)
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
-        receivers = receivers_of(settings)
-        protocol = protocol_of(core, store, backend.credentials, signer, receivers)
         site = replace(
             site_of(settings, adapters, desks, backend.logins),
             intercept=hooks.review_message,
-            protocol=protocol,
+            protocol=serve_protocol(settings, core, backend, signer),
             host_hooks=HTTP_HOOKS,
         )
-        app = build_api(
-            core=core,
-            reads=store,
-            credentials=backend.credentials,
-            ready=watch.look,
-            store_errors=REDIS_ERRORS,
-            site=_with_figures(site, store, core, adapters),
-            enrolment=enrolling,
-        )
+        site = _with_figures(site, store, core, adapters)
+        app = _api_of(backend, core, site, watch, enrolling)
         local = await listen(app, settings, stack)
         url = settings.public_url.rstrip("/") if settings.public_url else local
         if enrolling is not None:
@@ -157,6 +146,31 @@ def _announce(
 def _desk(name: str, settings: Settings, core: Core, store: RedisStore, push: PushParts) -> Desk:
     devices = push.desk_for(name)
     return desk_of(name, core, store, inbox=settings.inbox_url, devices=devices)
+
+
+@asynccontextmanager
+async def _running_adapters(
+    desks: Mapping[str, Desk], core: Core
+) -> AsyncIterator[dict[str, Adapter]]:
+    adapters = {name: adapter_class(name)() for name in desks}
+    async with AsyncExitStack() as stack:
+        for name, adapter in adapters.items():
+            await stack.enter_async_context(serve_adapters(adapter, desks[name], core))
+        yield adapters
+
+
+def _api_of(
+    backend: Backend, core: Core, site: Site, watch: HealthWatch, enrolling: Enrolment | None
+) -> web.Application:
+    return build_api(
+        core=core,
+        reads=backend.store,
+        credentials=backend.credentials,
+        ready=watch.look,
+        store_errors=REDIS_ERRORS,
+        site=site,
+        enrolment=enrolling,
+    )
 
 
 def _with_figures(

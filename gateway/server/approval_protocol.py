@@ -3,9 +3,10 @@ that their requests ended."""
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
-from gateway.api.approval_protocol.instances import Provisioning, Registration
+from gateway.api.approval_protocol.instances import Provisioning, ReceiverRegistration
 from gateway.api.approval_protocol.requests import ProtocolRequests
 from gateway.approvals.agent_removal import dismiss
 from gateway.approvals.core import Core
@@ -13,6 +14,7 @@ from gateway.delivery.protocol_notices import ProtocolNotices, Rhythm
 from gateway.delivery.protocol_receivers import ProtocolReceivers
 from gateway.domain.clock import Clock, SystemClock
 from gateway.domain.records import Identity
+from gateway.server.connections import Backend
 from gateway.server.settings import Settings
 from gateway.stores.approval_protocol import RedisInstances, RedisProtocolNotes
 from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
@@ -21,6 +23,10 @@ from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.signatures import Signer
 
+log = logging.getLogger("gateway.protocol")
+
+KEPT_DAYS = 8
+"""The week for which the protocol promises what ended to its clients, and a day for the clocks."""
 _INSTANCES = b"tokens of the instances of the Agent Approval Protocol"
 
 
@@ -29,6 +35,24 @@ def receivers_of(settings: Settings) -> ProtocolReceivers:
     return ProtocolReceivers(
         SystemClock(), hosts=settings.webhook_hosts, production=settings.production
     )
+
+
+def serve_protocol(
+    settings: Settings, core: Core, backend: Backend, signer: Signer
+) -> tuple[ProtocolRequests, Provisioning] | None:
+    """Return what answers the clients of the Agent Approval Protocol; nothing where requests are
+    forgotten before the protocol's week is over, since its clients could not tell."""
+    if settings.retention_days < KEPT_DAYS:
+        log.warning(
+            "/aap is not served: GATEWAY_RETENTION_DAYS is %g, and the Agent Approval Protocol "
+            "needs %d",
+            settings.retention_days,
+            KEPT_DAYS,
+            extra={"event": "protocol_not_served"},
+        )
+        return None
+    receivers = receivers_of(settings)
+    return protocol_of(core, backend.store, backend.credentials, signer, receivers)
 
 
 def protocol_of(
@@ -49,7 +73,7 @@ def protocol_of(
         Provisioning(
             RedisInstances(store, credentials, secret),
             SystemClock(),
-            Registration(check=receivers.check, verify=receivers.verify),
+            ReceiverRegistration(check=receivers.check, verify=receivers.verify),
             is_admin=is_admin,
             dismiss=partial(dismiss, core, store),
         ),

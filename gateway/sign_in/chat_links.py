@@ -16,10 +16,12 @@ class ChatLinks:
         self._adapter = adapter
         self._inbox = inbox
 
-    async def make(self, identity: Identity) -> LoginLink:
+    async def make(self, identity: Identity, *, request_id: str = "") -> LoginLink:
         """Return a link that signs in whoever this identity is. See `gateway.ports.LoginLinks`."""
         if not self._inbox:
             raise InvalidRequest("the inbox has no address: its operator sets GATEWAY_PUBLIC_URL")
         code, name = await self._logins.invite_known(identity, way=self._adapter)
         minutes = CHAT_LINK_SECONDS // 60
-        return LoginLink(url=f"{self._inbox}/login#code={code}", name=name, minutes=minutes)
+        leads = f"&to={request_id}" if request_id else ""
+        url = f"{self._inbox}/login#code={code}{leads}"
+        return LoginLink(url=url, name=name, minutes=minutes)

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from gateway.domain.redaction import bug
 from gateway.errors import Unauthorized
 from gateway.wire.codec import JsonObject
+
+log = logging.getLogger("gateway.sign_in")
 
 _SITE = "Approvals"
 _TIMEOUT_MS = 300_000
@@ -22,7 +26,7 @@ _MOST_BYTES = 4096  # of an id and a key; authenticators need a fraction of it
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class PasskeySite:
     """For whom passkeys are: the name of the host, and the origin exactly as browsers show it."""
 
     host: str
@@ -37,7 +41,7 @@ class Made(NamedTuple):
     signed: int
 
 
-def find_site(public_url: str | None) -> Site | str:
+def find_site(public_url: str | None) -> PasskeySite | str:
     """Return for whom passkeys are, or a sentence that says why there are none. It comes from the
     settings alone: a request could name any host."""
     if find_spec("webauthn") is None:
@@ -52,7 +56,7 @@ def find_site(public_url: str | None) -> Site | str:
         return "Passkeys need HTTPS: GATEWAY_PUBLIC_URL does not begin with https."
     usual = {"https": 443, "http": 80}[parts.scheme]
     port = "" if parts.port in (None, usual) else f":{parts.port}"
-    return Site(host, f"{parts.scheme}://{host}{port}")
+    return PasskeySite(host, f"{parts.scheme}://{host}{port}")
 
 
 def _is_address(host: str) -> bool:
@@ -64,7 +68,7 @@ def _is_address(host: str) -> bool:
 
 
 def offer_creation(
-    site: Site, *, challenge: bytes, handle: bytes, name: str, known: Sequence[bytes]
+    site: PasskeySite, *, challenge: bytes, handle: bytes, name: str, known: Sequence[bytes]
 ) -> JsonObject:
     """Return the options for making a passkey that signs in by itself, on a device that verifies
     its user and holds none of those known."""
@@ -94,7 +98,9 @@ def offer_creation(
     return found
 
 
-def offer_assertion(site: Site, *, challenge: bytes, known: Sequence[bytes] = ()) -> JsonObject:
+def offer_assertion(
+    site: PasskeySite, *, challenge: bytes, known: Sequence[bytes] = ()
+) -> JsonObject:
     """Return the options for signing a challenge: with one of these, or with any of the site's."""
     from webauthn import generate_authentication_options  # noqa: PLC0415 (see above)
     from webauthn.helpers import options_to_json_dict  # noqa: PLC0415
@@ -124,7 +130,7 @@ def _refuse_embedded(credential: JsonObject) -> None:
         raise Unauthorized("it was made within another site's page")
 
 
-def check_creation(site: Site, credential: JsonObject, challenge: bytes) -> Made:
+def check_creation(site: PasskeySite, credential: JsonObject, challenge: bytes) -> Made:
     """Return a new passkey. Raises Unauthorized for whatever does not verify."""
     from webauthn import verify_registration_response  # noqa: PLC0415 (see above)
 
@@ -139,6 +145,7 @@ def check_creation(site: Site, credential: JsonObject, challenge: bytes) -> Made
         )
     except Exception as error:
         # It takes apart what a stranger sent: whatever it stumbles over proves nothing.
+        log.info("a new passkey: %s", bug(error), extra={"event": "passkey_refused"})
         raise Unauthorized("this passkey could not be verified") from error
     made = Made(found.credential_id, found.credential_public_key, found.sign_count)
     if len(made.id) + len(made.key) > _MOST_BYTES:
@@ -147,7 +154,7 @@ def check_creation(site: Site, credential: JsonObject, challenge: bytes) -> Made
 
 
 def check_assertion(
-    site: Site, credential: JsonObject, *, challenge: bytes, key: bytes, count: int
+    site: PasskeySite, credential: JsonObject, *, challenge: bytes, key: bytes, count: int
 ) -> int:
     """Return how often the passkey's device says it has signed. Raises Unauthorized for whatever
     does not verify: another challenge, origin or key, a user who was not verified, a count that
@@ -166,4 +173,6 @@ def check_assertion(
             require_user_verification=True,
         ).new_sign_count
     except Exception as error:
+        # As above.
+        log.info("a passkey: %s", bug(error), extra={"event": "passkey_refused"})
         raise Unauthorized("this passkey was not accepted") from error

@@ -20,7 +20,7 @@ from gateway.domain.failure_limit import FailureLimit
 from gateway.errors import Busy, Conflict, InvalidRequest, Unauthorized
 from gateway.ports.passkeys import Passkey, Proof
 from gateway.sign_in.passkey_checks import (
-    Site,
+    PasskeySite,
     check_assertion,
     check_creation,
     find_site,
@@ -62,7 +62,7 @@ class PersonPasskeys:
         """Why there are none here, as a sentence; "" where there are."""
         return self._site if isinstance(self._site, str) else ""
 
-    def _find_site(self) -> Site:
+    def _find_site(self) -> PasskeySite:
         if isinstance(self._site, str):
             raise InvalidRequest(self._site)
         return self._site

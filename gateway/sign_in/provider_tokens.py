@@ -5,10 +5,14 @@ The library is an extra, and takes 55 ms to load: it is imported when it is firs
 
 from __future__ import annotations
 
+import logging
 from importlib.util import find_spec
 
+from gateway.domain.redaction import bug
 from gateway.errors import Unauthorized
 from gateway.wire.codec import JsonObject
+
+log = logging.getLogger("gateway.sign_in")
 
 _ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
 """Signatures by a key of the provider's alone: none that our secret could make, and never none."""
@@ -41,6 +45,7 @@ def check_id_token(
         ).validate(claims)
     except Exception as error:
         # It takes apart what came over the network: whatever it stumbles over proves nothing.
+        log.info("a word of the provider: %s", bug(error), extra={"event": "provider_refused"})
         raise Unauthorized("the identity provider's word does not verify") from error
     if isinstance(claims["aud"], list) and len(claims["aud"]) > 1 and claims.get("azp") != client:
         raise Unauthorized("the identity provider's word is for somebody else too")

@@ -28,15 +28,20 @@ class RedisProtocolNotes:
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys = store.redis, store.keys
 
-    async def keep(self, request_id: str, name: str, value: str) -> str:
-        """Note something once; return what is noted, which may be of an earlier call."""
+    async def keep(self, request_id: str, name: str, value: str) -> tuple[str, bool]:
+        """Note something once; return what is noted, which may be of an earlier call, and whether
+        this call noted it."""
         key = self._keys.of("aap", "request", request_id)
-        await self._redis.hsetnx(key, name, value)
+        new = bool(await self._redis.hsetnx(key, name, value))
         await self._redis.expire(key, _KEPT_SECONDS)
         kept: str | None = await self._redis.hget(key, name)
         if kept is None:
             raise NotFound("no such request")
-        return kept
+        return kept, new
+
+    async def forget(self, request_id: str) -> None:
+        """Forget all that is noted of a request."""
+        await self._redis.delete(self._keys.of("aap", "request", request_id))
 
     async def load(self, request_id: str) -> dict[str, str]:
         """Return all that is noted, nothing for a request of another way in."""

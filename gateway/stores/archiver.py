@@ -29,7 +29,7 @@ _CLAIM_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class ArchivePace:
     """When a segment is made: of what happened `settled_ms` ago, once that is `most_events`, or
     once the first of it happened `longest_ms` ago."""
 
@@ -38,11 +38,11 @@ class Pace:
     most_events: int = 5000
 
 
-PACE = Pace()
+PACE = ArchivePace()
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SealedBatch:
     """Seals in their order with their events, and the place of the last one in its stream."""
 
     sealed: list[Sealed]
@@ -90,7 +90,9 @@ class Trimming:
 class Archiver:
     """Archives, on whichever gateway has the turn. The folder must be the one that Redis knows."""
 
-    def __init__(self, store: RedisStore, trimming: Trimming, pace: Pace | None = None) -> None:
+    def __init__(
+        self, store: RedisStore, trimming: Trimming, pace: ArchivePace | None = None
+    ) -> None:
         self._store, self._trimming, self._pace = store, trimming, pace or PACE
         self._archive = archive_of(store)
         self._said = ""
@@ -157,7 +159,7 @@ class Archiver:
         left = left._replace(first=max(mark.first, oldest))
         return await self._trimming.trim(mark, left, entry)
 
-    async def _gather(self, mark: Mark) -> Batch | None:
+    async def _gather(self, mark: Mark) -> SealedBatch | None:
         """Return what is to be the next segment, None when nothing is due."""
         now, pace = await self._store.now(), self._pace
         sealed: list[Sealed] = []
@@ -172,7 +174,7 @@ class Archiver:
             return None
         waited = now - _ms(sealed[0].events[0].id)
         due = count >= pace.most_events or waited >= pace.longest_ms
-        return Batch(sealed, entry) if due else None
+        return SealedBatch(sealed, entry) if due else None
 
 
 def check_folder(archive: Archive, mark: Mark) -> None:

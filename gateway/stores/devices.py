@@ -4,10 +4,13 @@ device is, one of quiet hours."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 from gateway.domain.devices import MOST_DEVICES, PushDevice, QuietHours
 from gateway.stores.record_codec import dumps
 from gateway.stores.requests import RedisStore
+from gateway.stores.scripts import Script
 from gateway.wire.codec import build, plain
 
 
@@ -16,6 +19,7 @@ class RedisDevices:
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys = store.redis, store.keys
+        self._swap = Script("put_copy", store.at)
 
     async def add(self, device: PushDevice) -> bool:
         """Keep a device, in place of one with its id; False when its person has too many."""
@@ -32,11 +36,16 @@ class RedisDevices:
         await pipeline.execute()
         return True
 
-    async def change(self, device: PushDevice) -> None:
-        """Keep a device as it is now, if it is still there."""
-        mine = self._keys.devices_of(device.person)
-        if await self._redis.hexists(mine, device.id):
-            await self._redis.hset(mine, device.id, dumps(plain(device)))
+    async def change(self, device_id: str, **members: Any) -> None:
+        """Change these members of a device, if it is still there, and leave its others as they are
+        by now."""
+        while (owner := await self._redis.hget(self._keys.devices, device_id)) is not None:
+            mine = self._keys.devices_of(owner)
+            if (raw := await self._redis.hget(mine, device_id)) is None:
+                return
+            text = dumps(plain(replace(_device(raw), **members)))
+            if await self._swap.run(self._redis, [mine, mine], [device_id, raw, text]):
+                return
 
     async def remove(self, device: PushDevice) -> bool:
         """Forget a device; return whether it was there."""

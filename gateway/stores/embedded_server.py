@@ -159,7 +159,7 @@ async def running_engine(
     executable = find_server_binary(binary)
     folder = DataFolder.prepare(data_dir)
     with folder.gateway_lock():
-        server = _Server(folder, executable, waits or ServerTimeouts())
+        server = _OwnServer(folder, executable, waits or ServerTimeouts())
         process = await server.start()
         supervision = asyncio.create_task(server.keep_running())
         try:
@@ -174,7 +174,7 @@ async def running_engine(
 
 
 @dataclass(slots=True)
-class _Server:
+class _OwnServer:
     """The server process of one folder, over all its restarts."""
 
     folder: DataFolder

@@ -36,7 +36,7 @@ def holder_from(kept: JsonObject) -> Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class PolicyStanding:
     """Who the policy knows at a moment, and how often each name has left it."""
 
     policy: PolicyDocument
@@ -73,7 +73,7 @@ class Holders:
         self._store = store
         self._read: tuple[str | None, PolicyDocument] = (None, PolicyDocument())
 
-    async def read(self, *commands: Sequence[str]) -> tuple[Standing, list[Any]]:
+    async def read(self, *commands: Sequence[str]) -> tuple[PolicyStanding, list[Any]]:
         """Return who stands in the policy now, and the answers to the commands."""
         keys = self._store.keys
         raw, departed, *answers = await self._store.together(
@@ -81,7 +81,7 @@ class Holders:
         )
         if raw != self._read[0]:
             self._read = raw, policy_of(raw)
-        return Standing(policy=self._read[1], departed=_as_mapping(departed)), answers
+        return PolicyStanding(policy=self._read[1], departed=_as_mapping(departed)), answers
 
 
 def _as_mapping(found: Any) -> dict[str, str]:

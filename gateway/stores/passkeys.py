@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from gateway.domain.clock import Clock
 from gateway.errors import Conflict
 from gateway.ports.passkeys import MOST_PASSKEYS
-from gateway.stores.holders import Holder, Holders, Standing, holder_from
+from gateway.stores.holders import Holder, Holders, PolicyStanding, holder_from
 from gateway.stores.requests import RedisStore
 from gateway.wire.codec import JsonObject
 
@@ -53,11 +53,11 @@ class RedisPasskeys:
         """Whose passkeys these are."""
         return self._keys.namespace
 
-    async def stand(self) -> Standing:
+    async def stand(self) -> PolicyStanding:
         """Return who the policy knows now."""
         return (await self._holders.read())[0]
 
-    async def load(self, standing: Standing, name: str) -> list[KeptPasskey]:
+    async def load(self, standing: PolicyStanding, name: str) -> list[KeptPasskey]:
         """Return the passkeys that sign in whoever has this name now, the newest last."""
         kept, counts = self._names(name, standing.count_departures(name))
         found = await self._redis.hgetall(kept)

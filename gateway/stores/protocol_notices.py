@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import secrets
 
-from gateway.domain.protocol_instances import Instance, Notice
+from gateway.domain.protocol_instances import Instance, ProtocolNotice
 from gateway.domain.records import place_of
 from gateway.stores.archive_reading import read_mark
 from gateway.stores.record_codec import dumps
@@ -68,7 +68,7 @@ class RedisNotices:
         key = self._keys.of("aap", "request", request_id)
         return bool(await self._redis.hexists(key, "submission"))
 
-    async def add(self, notice: Notice, due: int) -> None:
+    async def add(self, notice: ProtocolNotice, due: int) -> None:
         """Keep a notice, and when it is to be sent; one that was kept before stays as it was."""
         key = self._keys.of("aap", "notice", notice.id)
         await self._redis.set(key, dumps(plain(notice)), nx=True, ex=_KEPT_SECONDS)
@@ -76,10 +76,10 @@ class RedisNotices:
         if kept is not None and not kept.ended:
             await self._redis.zadd(self._due, {notice.id: due}, nx=True)
 
-    async def load(self, notice_id: str) -> Notice | None:
+    async def load(self, notice_id: str) -> ProtocolNotice | None:
         """Return a notice."""
         row = await self._redis.get(self._keys.of("aap", "notice", notice_id))
-        return None if row is None else build(Notice, json.loads(row))
+        return None if row is None else build(ProtocolNotice, json.loads(row))
 
     async def find_due(self, now: int, limit: int) -> list[str]:
         """Return the notices that are due, the longest due first."""
@@ -87,12 +87,12 @@ class RedisNotices:
             await self._redis.zrange(self._due, "-inf", now, byscore=True, offset=0, num=limit)
         )
 
-    async def put_off(self, notice: Notice, due: int) -> None:
+    async def put_off(self, notice: ProtocolNotice, due: int) -> None:
         """Keep what became of an attempt, and when the next one is due."""
         await self._save(notice)
         await self._redis.zadd(self._due, {notice.id: due}, xx=True)
 
-    async def end(self, notice: Notice) -> None:
+    async def end(self, notice: ProtocolNotice) -> None:
         """Keep that a notice is sent no more."""
         await self._save(notice)
         await self._redis.zrem(self._due, notice.id)
@@ -106,6 +106,6 @@ class RedisNotices:
         keys = [self._keys.of("aap", "sending", notice_id), self._keys.meta]
         return bool(await self._take.run(self._redis, keys, [self._sender, ms]))
 
-    async def _save(self, notice: Notice) -> None:
+    async def _save(self, notice: ProtocolNotice) -> None:
         key = self._keys.of("aap", "notice", notice.id)
         await self._redis.set(key, dumps(plain(notice)), xx=True, ex=_KEPT_SECONDS)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import schemathesis
 
 from gateway.errors import InvalidRequest
-from gateway.models import ApprovalRequest, digest_of
+from gateway.models import ApprovalRequest, digest_of, id_of_call
 from gateway.wire.canonical_json import MAX_INTEGER, parse
 from gateway.wire.codec import build
 from gateway.wire.identifiers import AGENT_NAME, DIGEST
@@ -41,7 +42,8 @@ def filter_body(context: Any, body: Any) -> bool:
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """Bind a request to its agent, and say its digest, as every agent does."""
+    """Bind a request to its agent, and say its digest and the id that a call's id makes, as every
+    agent does."""
     if not isinstance(case.body, dict):
         return
     case.body = _with_whole_numbers(case.body)
@@ -51,7 +53,10 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     ):  # fmt: skip
         with contextlib.suppress(InvalidRequest, TypeError):
             request["agent"] = AGENT
-            request["digest"] = digest_of(build(ApprovalRequest, request))
+            whole = build(ApprovalRequest, request)
+            request["digest"] = digest_of(whole)
+            if whole.call_id is not None:
+                request["id"] = id_of_call(replace(whole, digest=request["digest"]))
 
 
 def _with_whole_numbers(value: Any) -> Any:

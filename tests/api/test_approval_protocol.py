@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 import pytest_asyncio
+from aiohttp import ClientSession
 
 from gateway.domain.clock import SystemClock
-from gateway.domain.policy_document import Mode, PolicyDocument, Route
+from gateway.domain.policy_document import Budget, Mode, PolicyDocument, Route
 from gateway.domain.records import Person
 from gateway.models import RiskLevel
+from gateway.server.app import run_gateway
+from gateway.server.settings import Settings
 from gateway.stores.credentials import RedisCredentials
-from tests.api.replica import ANN_TOKEN, OTHER_TOKEN, Answer, Replica, replica, until
+from tests.api.replica import ANN_TOKEN, OTHER_TOKEN, POLICY, Answer, Replica, replica, until
 
 CALL: dict[str, Any] = {
     "tool": "issue_refund",
@@ -194,9 +199,8 @@ async def test_the_kill_switch_holds(gate: Replica) -> None:
 
 
 async def test_others_know_nothing_of_a_request(gate: Replica) -> None:
-    """Another instance, another way in, a malformed and an unknown id: all the same 404."""
+    """Another instance, a malformed and an unknown id: all the same 404."""
     created = await create(gate)
-    own = await gate.submitted()
     unknown = [
         await act(gate, method, created, path, token=OTHER_TOKEN, headers=KEY, body=body)
         for method, path, body in (
@@ -204,10 +208,43 @@ async def test_others_know_nothing_of_a_request(gate: Replica) -> None:
             ("POST", "/outcome", {"status": "failed"}),
         )
     ]  # fmt: skip
-    for path in ("x", "0" * 32, str(UUID(own.json["id"]))):
+    for path in ("x", "0" * 32):
         unknown.append(await gate.call("GET", f"/aap/v1/requests/{path}"))
     assert {refusal(one) for one in unknown} == {(404, "not_found", "not_found")}
     assert (await act(gate, "GET", created)).json["status"] == "pending"
+
+
+async def test_what_was_asked_in_another_way_is_out_of_reach(gate: Replica) -> None:
+    """The agent's own request of our API is neither told, withdrawn, handed out nor reported on."""
+    waiting, approved = await gate.submitted(), await gate.submitted()
+    assert (await gate.decided(approved.json["id"])).status == 200
+    before = [await gate.store.load(one.json["id"]) for one in (waiting, approved)]
+    unknown = [
+        await act(gate, method, one, path, headers=KEY, body=body)
+        for one in (waiting, approved)
+        for method, path, body in (
+            ("GET", "", None), ("DELETE", "", None), ("POST", "/consume", None),
+            ("POST", "/outcome", {"status": "failed"}),
+        )
+    ]  # fmt: skip
+    assert {refusal(one) for one in unknown} == {(404, "not_found", "not_found")}
+    after = [await gate.store.load(one.json["id"]) for one in (waiting, approved)]
+    assert after == before
+
+
+async def test_what_is_refused_leaves_nothing(gate: Replica) -> None:
+    """Else an agent over its budget would fill the store; a repeated call of what was taken in
+    keeps it, whatever becomes of the call."""
+    budgets = (Budget(waiting=1),)
+    await gate.store.apply(replace(POLICY, generation=1, budgets=budgets), by="test")
+    gate.core.writer.forget_policy()
+    created = await create(gate)
+    notes = gate.store.keys.of("aap", "request", "*")
+    for number in range(3):
+        refused = await create(gate, key={"Idempotency-Key": str(number)})
+        assert refusal(refused)[:2] == (429, "rate_limit")
+    assert len([one async for one in gate.store.redis.scan_iter(match=notes)]) == 1
+    assert (await create(gate)).json == created.json == (await act(gate, "GET", created)).json
 
 
 @pytest.mark.parametrize(
@@ -231,6 +268,8 @@ async def test_keys_and_credentials_are_needed(gate: Replica) -> None:
     assert refusal(without) == (400, "invalid_request", "missing_idempotency_key")
     nobody = await create(gate, token="agw_0000_x")
     assert refusal(nobody) == (401, "authentication", "invalid_credential")
+    counted = await gate.call("GET", "/metrics", token=None)
+    assert "gateway_auth_failures_total 1.0" in counted.text
     approver = await create(gate, token=ANN_TOKEN)
     assert refusal(approver) == (403, "authorization", "not_allowed")
     agent = await gate.call("POST", "/aap/v1/instances", {}, headers=KEY)
@@ -248,6 +287,34 @@ async def test_a_high_risk_rule_sees_the_server(gate: Replica) -> None:
     assert record.request.tool == "mcp__bank__issue_refund"
     assert created.json["server"] == "bank"
     assert record.risk.level is not RiskLevel.HIGH
+
+
+@pytest.mark.parametrize(
+    ("days", "served"), [(7.9, False), (8, True)], ids=["too short", "long enough"]
+)
+async def test_who_forgets_within_the_week_does_not_serve_it(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    server_url: str,
+    namespace: str,
+    *,
+    days: float,
+    served: bool,
+) -> None:
+    """Its clients read requests for a week after the end: where they are gone before, the door is
+    shut, and the log says which setting shut it."""
+    monkeypatch.setenv("REDIS_URL", server_url)
+    settings = Settings(
+        namespace=namespace, data_dir=tmp_path, port=0, adapters=(), retention_days=days
+    )
+    async with run_gateway(settings) as gateway, ClientSession() as http:
+        token = (await gateway.backend.credentials.add_agent("bot")).token
+        headers = {"Authorization": f"Bearer {token}", **KEY}
+        async with http.post(f"{gateway.url}/aap/v1/requests", json=CALL, headers=headers) as said:
+            assert said.status == (201 if served else 404)
+        assert await gateway.backend.store.count_pending() == served
+    assert ("GATEWAY_RETENTION_DAYS is 7.9" in caplog.text) is not served
 
 
 @pytest_asyncio.fixture

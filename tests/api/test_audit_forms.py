@@ -31,7 +31,6 @@ async def tell_a_story(gate: Replica) -> dict[str, str]:
         request = made(
             arguments={"command": f"curl -H 'Authorization: Bearer {SECRET}' https://x.example"},
             allowed=["approve", "edit", "deny"],
-            session="a/b c" if name == "never" else "s1",
             tool="run: it!" if name == "denied" else "shell",
         )
         ids[name] = request.id

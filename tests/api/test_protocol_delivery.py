@@ -20,7 +20,7 @@ from gateway.delivery.protocol_notices import ProtocolNotices, Rhythm
 from gateway.delivery.protocol_receivers import ProtocolReceivers
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.protocol_instances import WINDOW_MS, Instance, Notice
+from gateway.domain.protocol_instances import WINDOW_MS, Instance, ProtocolNotice
 from gateway.domain.records import Person
 from gateway.domain.tasks import cancel_and_wait
 from gateway.server.approval_protocol import notices_of
@@ -28,6 +28,7 @@ from gateway.stores.credentials import RedisCredentials
 from gateway.stores.protocol_notices import RedisNotices
 from tests.api.replica import ANN_TOKEN, Answer, Replica, replica, until
 from tests.api.test_approval_protocol import act, create, provision, refusal
+from tests.clocks import ShiftedClock
 from tests.waiting import moment
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
@@ -150,7 +151,7 @@ def calling(*places: Place, seconds: float = 10.0, **more: Any) -> ProtocolRecei
 
 
 @dataclass
-class Desk:
+class ProtocolDesk:
     """A replica with its admins, a receiver, and the calls that the tests make."""
 
     gate: Replica
@@ -181,7 +182,9 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk_on(url: str, namespace: str, receivers: ProtocolReceivers) -> AsyncIterator[Desk]:
+async def desk_on(
+    url: str, namespace: str, receivers: ProtocolReceivers
+) -> AsyncIterator[ProtocolDesk]:
     """Run a replica with two admins."""
     async with replica(url, namespace, registered=True, receivers=receivers) as gate:
         policy = PolicyDocument(people=(Person(name="ann"),), routes=(Route(),))
@@ -189,28 +192,21 @@ async def desk_on(url: str, namespace: str, receivers: ProtocolReceivers) -> Asy
         credentials = RedisCredentials(gate.store, SystemClock())
         first = await credentials.add_approver("ops", admin=True)
         second = await credentials.add_approver("ops2", admin=True)
-        yield Desk(gate, first.token, second.token)
+        yield ProtocolDesk(gate, first.token, second.token)
 
 
 @pytest_asyncio.fixture
-async def desk(server_url: str, namespace: str, place: Place, other: Place) -> AsyncIterator[Desk]:
+async def desk(
+    server_url: str, namespace: str, place: Place, other: Place
+) -> AsyncIterator[ProtocolDesk]:
     """A replica that may call both receivers."""
     async with desk_on(server_url, namespace, calling(place, other)) as one:
         yield one
 
 
-@dataclass
-class Shifted:
-    """The host's clock, put forward by the test."""
-
-    ahead: int = 0
-
-    def now_ms(self) -> int:
-        """Return the shifted time."""
-        return SystemClock().now_ms() + self.ahead
-
-
-def telling_of(desk: Desk, *places: Place, clock: Any = None, **more: Any) -> ProtocolNotices:
+def telling_of(
+    desk: ProtocolDesk, *places: Place, clock: Any = None, **more: Any
+) -> ProtocolNotices:
     """Return what makes and sends the notices."""
     rhythm = Rhythm(nap=0.02, jitter=lambda: 1.0)
     receivers = calling(*places, **more)
@@ -219,7 +215,7 @@ def telling_of(desk: Desk, *places: Place, clock: Any = None, **more: Any) -> Pr
 
 @asynccontextmanager
 async def telling(
-    desk: Desk, *places: Place, clock: Any = None, **more: Any
+    desk: ProtocolDesk, *places: Place, clock: Any = None, **more: Any
 ) -> AsyncIterator[None]:
     """Make and send notices beside the test."""
     task = asyncio.create_task(telling_of(desk, *places, clock=clock, **more).run())
@@ -229,7 +225,7 @@ async def telling(
         await cancel_and_wait(task)
 
 
-async def settled(desk: Desk, *, left: int = 0) -> None:
+async def settled(desk: ProtocolDesk, *, left: int = 0) -> None:
     """Wait until all events were looked at and only so many notices are queued."""
     keys, redis = desk.gate.store.keys, desk.gate.store.redis
     notices = RedisNotices(desk.gate.store)
@@ -240,7 +236,7 @@ async def settled(desk: Desk, *, left: int = 0) -> None:
         await moment()
 
 
-async def test_a_verified_receiver_hears_of_each_end(desk: Desk, place: Place) -> None:
+async def test_a_verified_receiver_hears_of_each_end(desk: ProtocolDesk, place: Place) -> None:
     """Before the credential is given out it answers a signed challenge; then one notice of each
     request, whose moment is the decision's, and nothing of what was asked."""
     gate = desk.gate
@@ -290,7 +286,7 @@ WRONG: dict[str, Reply] = {
 
 @pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG)
 async def test_an_unproven_receiver_changes_nothing(
-    desk: Desk, place: Place, other: Place, answer: Reply
+    desk: ProtocolDesk, place: Place, other: Place, answer: Reply
 ) -> None:
     """No instance, no credential, and an update leaves name and receiver; one attempt each, and
     the same key may be tried again."""
@@ -325,7 +321,7 @@ async def test_a_slow_receiver_is_not_waited_for(
         assert refusal(slow) == (422, "invalid_request", "webhook_verification_failed")
 
 
-async def test_one_verification_at_a_time(desk: Desk, place: Place) -> None:
+async def test_one_verification_at_a_time(desk: ProtocolDesk, place: Place) -> None:
     """Calls with the same key verify once between them, and make one instance."""
     place.held = asyncio.Event()
     body = {"delivery": place.delivery()}
@@ -357,7 +353,7 @@ async def test_one_verification_at_a_time(desk: Desk, place: Place) -> None:
     ],
 )
 async def test_a_bad_delivery_is_refused_uncalled(
-    desk: Desk, place: Place, change: Any, code: str
+    desk: ProtocolDesk, place: Place, change: Any, code: str
 ) -> None:
     """With the protocol's code, and nobody is called."""
     answer = await provision(desk.gate, desk.admin, {"delivery": place.delivery(**change)})
@@ -378,7 +374,7 @@ async def test_a_private_address_is_never_called(
     assert place.got == []
 
 
-async def test_registrations_are_bounded(desk: Desk, place: Place) -> None:
+async def test_registrations_are_bounded(desk: ProtocolDesk, place: Place) -> None:
     """More than thirty at once are refused before anybody is called, whatever their paths."""
     place.verifying = _answering({}, 403)
     answers = [
@@ -392,7 +388,7 @@ async def test_registrations_are_bounded(desk: Desk, place: Place) -> None:
     assert len(place.got) < 40
 
 
-async def test_an_update_is_applied_once(desk: Desk, place: Place, other: Place) -> None:
+async def test_an_update_is_applied_once(desk: ProtocolDesk, place: Place, other: Place) -> None:
     """Its repetition is answered as the first call and undoes no later one; other input with its
     key is a conflict; null removes; others' and deleted instances are not there."""
     made = await provision(desk.gate, desk.admin, {})
@@ -423,7 +419,7 @@ async def test_an_update_is_applied_once(desk: Desk, place: Place, other: Place)
         assert refusal(gone) == (404, "not_found", "not_found")
 
 
-async def test_a_deletion_during_verification_wins(desk: Desk, place: Place) -> None:
+async def test_a_deletion_during_verification_wins(desk: ProtocolDesk, place: Place) -> None:
     """The update finds no instance any more, and restores none."""
     made = await provision(desk.gate, desk.admin, {})
     place.held = asyncio.Event()
@@ -438,10 +434,12 @@ async def test_a_deletion_during_verification_wins(desk: Desk, place: Place) -> 
     assert SECRET not in str(kept)
 
 
-async def test_a_failure_is_tried_again_with_the_same_words(desk: Desk, place: Place) -> None:
+async def test_a_failure_is_tried_again_with_the_same_words(
+    desk: ProtocolDesk, place: Place
+) -> None:
     """A refusal, a redirect that nobody follows, then an answer: the same id and body, each time
     signed anew; pauses grow, and nothing comes after it was taken."""
-    clock = Shifted()
+    clock = ShiftedClock()
     place.answers = [
         web.Response(status=500),
         web.Response(status=307, headers={"Location": place.url}),
@@ -449,22 +447,23 @@ async def test_a_failure_is_tried_again_with_the_same_words(desk: Desk, place: P
     made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
     asked = await desk.ask(made, "one")
     await desk.end(asked, made)
+    notices = RedisNotices(desk.gate.store)
     async with telling(desk, place, clock=clock):
         for attempts, pause in ((1, 5), (2, 10)):
             while len(place.notices) != attempts:
                 await moment()
             await settled(desk, left=1)
             await put_off(desk, attempts)
-            clock.ahead += pause * 1000 - 1500
-            assert len(place.notices) == attempts, "not before its time"
-            clock.ahead += 1600
+            clock.ahead += pause - 1.5
+            assert not await notices.find_due(clock.now_ms(), 9), "not before its time"
+            clock.ahead += 1.6
         await until(lambda: len(place.notices) == 3)
         await settled(desk)
     bodies = [body for _, body in place.got if b"request.resolved" in body]
     assert len(set(bodies)) == 1
 
 
-async def put_off(desk: Desk, attempts: int) -> None:
+async def put_off(desk: ProtocolDesk, attempts: int) -> None:
     """Wait until the only notice is known to have been tried so often."""
     (name,) = [
         one
@@ -477,16 +476,16 @@ async def put_off(desk: Desk, attempts: int) -> None:
         await moment()
 
 
-async def loaded(notices: RedisNotices, name: str) -> Notice:
+async def loaded(notices: RedisNotices, name: str) -> ProtocolNotice:
     """Return a notice by the name of its key."""
     found = await notices.load(name.rpartition(":")[2])
     assert found is not None
     return found
 
 
-async def test_a_receiver_may_ask_for_time(desk: Desk, place: Place) -> None:
+async def test_a_receiver_may_ask_for_time(desk: ProtocolDesk, place: Place) -> None:
     """Retry-After of 429 and 503 is respected; of another answer it is not looked at."""
-    clock = Shifted()
+    clock = ShiftedClock()
     place.answers = [web.Response(status=429, headers={"Retry-After": "600"})]
     made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
     await desk.end(await desk.ask(made, "one"), made)
@@ -495,12 +494,12 @@ async def test_a_receiver_may_ask_for_time(desk: Desk, place: Place) -> None:
         await put_off(desk, 1)
         (due,) = await dues(desk)
         assert 590_000 < due - SystemClock().now_ms() <= 600_000
-        clock.ahead = 601_000
+        clock.ahead = 601
         await until(lambda: len(place.notices) == 2)
         await settled(desk)
 
 
-async def dues(desk: Desk) -> list[int]:
+async def dues(desk: ProtocolDesk) -> list[int]:
     """Return when the notices are due."""
     rows = await desk.gate.store.redis.zrange(
         desk.gate.store.keys.of("aap", "due"), 0, -1, withscores=True
@@ -508,24 +507,30 @@ async def dues(desk: Desk) -> list[int]:
     return [int(score) for _, score in rows]
 
 
-async def test_after_seven_days_it_is_given_up(desk: Desk, place: Place) -> None:
-    """No attempt is made any more, and the loss is counted."""
-    clock = Shifted()
-    place.answers = [web.Response(status=503, headers={"Retry-After": "9999999"})]
+@pytest.mark.parametrize("asked", ["9999999", "9" * 400], ids=["long", "endless"])
+async def test_after_seven_days_it_is_given_up(
+    desk: ProtocolDesk, place: Place, asked: str
+) -> None:
+    """However long its receiver asked to wait: no attempt is made any more, and the loss is
+    counted."""
+    clock = ShiftedClock()
+    place.answers = [web.Response(status=503, headers={"Retry-After": asked})]
     made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
     await desk.end(await desk.ask(made, "one"), made)
     async with telling(desk, place, clock=clock):
         await until(lambda: len(place.notices) == 1)
         await put_off(desk, 1)
-        clock.ahead = WINDOW_MS + 1000
+        clock.ahead = WINDOW_MS / 1000 + 1
         await settled(desk)
     assert len(place.notices) == 1
     assert desk.gate.core.tally.webhooks_lost == 1
 
 
-async def test_a_new_receiver_gets_what_is_queued(desk: Desk, place: Place, other: Place) -> None:
+async def test_a_new_receiver_gets_what_is_queued(
+    desk: ProtocolDesk, place: Place, other: Place
+) -> None:
     """With its own secret and the old id and body; what was taken does not come again."""
-    clock = Shifted()
+    clock = ShiftedClock()
     made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
     done, asked = await desk.ask(made, "one"), await desk.ask(made, "two")
     await desk.end(done, made)
@@ -538,7 +543,7 @@ async def test_a_new_receiver_gets_what_is_queued(desk: Desk, place: Place, othe
         other.secret = OTHER_SECRET
         moved = await desk.patch(made, {"delivery": other.delivery(registration_id=str(uuid4()))})
         assert moved.status == 200, moved.text
-        clock.ahead = 60_000
+        clock.ahead = 60
         await until(lambda: other.notices)
         await settled(desk)
     assert other.notices == place.notices[1:]
@@ -546,9 +551,11 @@ async def test_a_new_receiver_gets_what_is_queued(desk: Desk, place: Place, othe
 
 
 @pytest.mark.parametrize("way", ["removed", "deleted", "removed and added"])
-async def test_a_removed_receiver_hears_nothing_more(desk: Desk, place: Place, way: str) -> None:
+async def test_a_removed_receiver_hears_nothing_more(
+    desk: ProtocolDesk, place: Place, way: str
+) -> None:
     """Nor of what a deletion cancels, nor, when it is added again, of what ended before."""
-    clock = Shifted()
+    clock = ShiftedClock()
     place.answers = [web.Response(status=500)]
     made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
     await desk.end(await desk.ask(made, "one"), made)
@@ -565,14 +572,14 @@ async def test_a_removed_receiver_hears_nothing_more(desk: Desk, place: Place, w
         if way == "removed and added":
             added = await desk.patch(made, {"delivery": place.delivery()}, "add")
             assert added.status == 200
-        clock.ahead = 60_000
+        clock.ahead = 60
         await settled(desk)
     assert len(place.notices) == 1
     record = await desk.gate.store.load(UUID(waiting.json["id"]).hex)
     assert record is not None and record.status == "cancelled"
 
 
-async def test_other_requests_are_not_told_of(desk: Desk, place: Place) -> None:
+async def test_other_requests_are_not_told_of(desk: ProtocolDesk, place: Place) -> None:
     """Those that ended before there was a receiver, and those of an instance without one."""
     made = await provision(desk.gate, desk.admin, {})
     quiet = await provision(desk.gate, desk.admin, {}, "quiet")
@@ -593,7 +600,7 @@ class Died(Exception):
 class Dying(RedisNotices):
     """Dies at a step, before or after it was done."""
 
-    def __init__(self, desk: Desk, step: str, *, done: bool) -> None:
+    def __init__(self, desk: ProtocolDesk, step: str, *, done: bool) -> None:
         super().__init__(desk.gate.store)
         self._step, self._done = step, done
 
@@ -615,7 +622,7 @@ class Dying(RedisNotices):
     [("add", False), ("add", True), ("save_cursor", False), ("save_cursor", True)],
 )
 async def test_a_kill_while_writing_loses_and_doubles_nothing(
-    desk: Desk, place: Place, step: str, done: bool
+    desk: ProtocolDesk, place: Place, step: str, done: bool
 ) -> None:
     """Between event, notice and cursor, with what was sent before the death and after it."""
     made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
@@ -631,7 +638,23 @@ async def test_a_kill_while_writing_loses_and_doubles_nothing(
     assert [one["request_id"] for one in place.notices] == [asked.json["id"]]
 
 
-async def test_a_taken_notice_is_not_queued_again(desk: Desk, place: Place) -> None:
+async def test_a_notice_that_cannot_be_read_keeps_no_other(
+    desk: ProtocolDesk, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is given up, counted and logged; the next one is sent."""
+    redis, keys = desk.gate.store.redis, desk.gate.store.keys
+    await redis.set(keys.of("aap", "notice", "broken"), '{"id": 7}')
+    await redis.zadd(keys.of("aap", "due"), {"broken": 1})
+    made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
+    await desk.end(await desk.ask(made, "one"), made)
+    async with telling(desk, place):
+        await until(lambda: len(place.notices) == 1)
+        await settled(desk)
+    assert desk.gate.core.tally.webhooks_lost == 1
+    assert "a notice was given up" in caplog.text
+
+
+async def test_a_taken_notice_is_not_queued_again(desk: ProtocolDesk, place: Place) -> None:
     """By whoever looks at its event once more, since the cursor was lost."""
     made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
     await desk.end(await desk.ask(made, "one"), made)
@@ -643,7 +666,7 @@ async def test_a_taken_notice_is_not_queued_again(desk: Desk, place: Place) -> N
     assert len(place.notices) == 1
 
 
-async def test_two_replicas_send_one_attempt_at_a_time(desk: Desk, place: Place) -> None:
+async def test_two_replicas_send_one_attempt_at_a_time(desk: ProtocolDesk, place: Place) -> None:
     """While the duty moves two may be at it: each notice is sent once, by one of them."""
     made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
     requests = [await desk.ask(made, str(number)) for number in range(4)]
@@ -663,27 +686,27 @@ async def test_two_replicas_send_one_attempt_at_a_time(desk: Desk, place: Place)
     )
 
 
-async def test_a_host_is_called_a_few_times_at_once(desk: Desk, place: Place) -> None:
+async def test_a_host_is_called_a_few_times_at_once(desk: ProtocolDesk, place: Place) -> None:
     """A receiver that hangs has four calls open, whatever waits for it."""
     made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
     for number in range(7):
         await desk.end(await desk.ask(made, str(number)), made)
-    place.held, clock = asyncio.Event(), Shifted()
+    place.held, clock = asyncio.Event(), ShiftedClock()
     async with telling(desk, place, clock=clock):
         await until(lambda: place.open_calls == 4)
-        clock.ahead = 6000
+        clock.ahead = 6
         for _ in range(10):
             await moment()
         assert place.most_open == 4
         place.held.set()
         while len({one["id"] for one in place.notices}) != 7:
-            clock.ahead += 6000
+            clock.ahead += 6
             await moment()
         await settled(desk)
 
 
 async def test_the_secret_is_shown_nowhere(
-    desk: Desk, place: Place, caplog: pytest.LogCaptureFixture
+    desk: ProtocolDesk, place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not in answers, errors, logs or what a traceback prints."""
     caplog.set_level("DEBUG")

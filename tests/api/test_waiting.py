@@ -1,6 +1,7 @@
 """Long polls: woken by any replica, bounded, and cheap to abandon."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from aiohttp import ClientError
@@ -21,6 +22,11 @@ from tests.api.replica import (
     replica,
     until,
 )
+
+
+def hang(gate: Replica, many: int) -> bool:
+    """Whether so many calls wait."""
+    return gate.hanging == many
 
 
 async def test_a_wait_is_woken_by_a_decision_on_another_replica(
@@ -44,8 +50,10 @@ async def test_many_waits_for_one_request_are_all_woken(gate: Replica) -> None:
     request = made()
     await gate.submitted(request)
     path = f"/v1/requests/{request.id}?wait=30"
-    waits = [asyncio.create_task(gate.call("GET", path)) for _ in range(256)]
-    await until(lambda: gate.hanging == 256)
+    waits = []
+    for many in range(32, 257, 32):  # all at once they wait for a connection longer than allowed
+        waits += [asyncio.create_task(gate.call("GET", path)) for _ in range(32)]
+        await until(partial(hang, gate, many))
     await gate.decided(request.id)
     answers = await asyncio.wait_for(asyncio.gather(*waits), 15)
     assert {one.json["status"] for one in answers} == {"approved"}

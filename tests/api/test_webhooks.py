@@ -19,6 +19,7 @@ from gateway.delivery.egress_guard import Forbidden, Resolve
 from gateway.delivery.webhooks import Outside, Webhook, Webhooks
 from gateway.domain.clock import SystemClock
 from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.event_feed import RedisCursor
 from tests.api.replica import POLICY, Replica, made, replica, until
 from tests.api.test_operations import figures
 
@@ -49,35 +50,19 @@ class Receiver:
         return [json.loads(body) for _, body in self.got]
 
 
-@dataclass
-class RedisCursor:
-    """The cursor as a key of the store, and a claim as another."""
+class NotedCursor(RedisCursor):
+    """The cursor of a sender that goes by its name after a restart too, so that it need not wait
+    for its own claim; and the places that were saved."""
 
-    gate: Replica
-    sender: str = "a"
-    saved: list[str] = field(default_factory=list)
-
-    async def claim(self, seconds: float) -> bool:
-        """Take or renew the claim."""
-        redis, key = self.gate.store.redis, self.gate.store.keys.of("webhooks", "claim")
-        milliseconds = int(seconds * 1000)
-        if await redis.set(key, self.sender, nx=True, px=milliseconds):
-            return True
-        return bool(await redis.get(key) == self.sender and await redis.pexpire(key, milliseconds))
-
-    async def load_cursor(self) -> str | None:
-        """Read the cursor."""
-        found: str | None = await self.gate.store.redis.get(self._key)
-        return found
+    def __init__(self, gate: Replica, sender: str) -> None:
+        super().__init__(gate.store)
+        self._sender = sender
+        self.saved = list[str]()
 
     async def save_cursor(self, event_id: str) -> None:
-        """Write the cursor."""
-        await self.gate.store.redis.set(self._key, event_id)
+        """Save it."""
+        await super().save_cursor(event_id)
         self.saved.append(event_id)
-
-    @property
-    def _key(self) -> str:
-        return self.gate.store.keys.of("webhooks", "cursor")
 
 
 @dataclass
@@ -124,6 +109,22 @@ async def at_home(host: str, port: int) -> list[str]:
     return ["127.0.0.1"]
 
 
+def webhooks_of(
+    gate: Replica, hook: Webhook, cursor: RedisCursor | None = None, **outside: Any
+) -> Webhooks:
+    """Return what posts; it resolves every name to loopback unless told otherwise."""
+    return Webhooks(
+        hook,
+        gate.core.feed,
+        gate.store,
+        cursor or RedisCursor(gate.store),
+        SystemClock(),
+        tally=gate.core.tally,
+        store_errors=REDIS_ERRORS,
+        outside=Outside(**{"resolve": at_home, **outside}),
+    )
+
+
 @asynccontextmanager
 async def sending(
     gate: Replica,
@@ -132,19 +133,10 @@ async def sending(
     sender: str = "a",
     resolve: Resolve = at_home,
     pauses: Pauses | None = None,
-) -> AsyncIterator[RedisCursor]:
+) -> AsyncIterator[NotedCursor]:
     """Run webhooks beside the test; their cursor begins at the first event."""
-    cursor = RedisCursor(gate, sender)
-    hooks = Webhooks(
-        hook,
-        gate.core.feed,
-        gate.store,
-        cursor,
-        SystemClock(),
-        tally=gate.core.tally,
-        store_errors=REDIS_ERRORS,
-        outside=Outside(resolve=resolve, pause=pauses or Pauses()),
-    )
+    cursor = NotedCursor(gate, sender)
+    hooks = webhooks_of(gate, hook, cursor, resolve=resolve, pause=pauses or Pauses())
     if await cursor.load_cursor() is None:
         await cursor.save_cursor("0-0")
     task = asyncio.create_task(hooks.run())
@@ -246,16 +238,7 @@ async def test_a_first_start_begins_with_what_happens_then(
 ) -> None:
     """Switching webhooks on does not send the past."""
     await gate.submitted()
-    hooks = Webhooks(
-        hook_to(receiver),
-        gate.core.feed,
-        gate.store,
-        RedisCursor(gate),
-        SystemClock(),
-        tally=gate.core.tally,
-        store_errors=REDIS_ERRORS,
-        outside=Outside(resolve=at_home),
-    )
+    hooks = webhooks_of(gate, hook_to(receiver))
     task = asyncio.create_task(hooks.run())
     async with gate.core.feed.changes():  # the task has had its turn to subscribe as well
         later = made()
@@ -272,7 +255,7 @@ async def test_two_replicas_send_each_event_once(
     """The claim makes one of them the sender."""
     async with replica(server_url, namespace) as one, replica(server_url, namespace) as two:
         await one.store.apply(POLICY, by="test")
-        await RedisCursor(one).save_cursor("0-0")
+        await RedisCursor(one.store).save_cursor("0-0")
         hook = hook_to(receiver)
         async with sending(one, hook, sender="a"), sending(two, hook, sender="b"):
             requests = [made() for _ in range(5)]
@@ -372,15 +355,7 @@ async def test_a_weak_secret_is_refused_at_the_start(
 ) -> None:
     """A webhook without a proper key does not run at all."""
     with pytest.raises(ValueError, match="secret is whsec_"):
-        Webhooks(
-            replace(hook_to(receiver), secret=secret),
-            gate.core.feed,
-            gate.store,
-            RedisCursor(gate),
-            SystemClock(),
-            tally=gate.core.tally,
-            store_errors=REDIS_ERRORS,
-        )
+        webhooks_of(gate, replace(hook_to(receiver), secret=secret))
 
 
 async def test_a_forbidden_address_is_refused_at_the_start(
@@ -388,15 +363,7 @@ async def test_a_forbidden_address_is_refused_at_the_start(
 ) -> None:
     """A mistake in the settings shows when the gateway starts."""
     with pytest.raises(Forbidden):
-        Webhooks(
-            replace(hook_to(receiver), production=True),
-            gate.core.feed,
-            gate.store,
-            RedisCursor(gate),
-            SystemClock(),
-            tally=gate.core.tally,
-            store_errors=REDIS_ERRORS,
-        )
+        webhooks_of(gate, replace(hook_to(receiver), production=True))
 
 
 def test_the_secret_is_not_shown() -> None:

@@ -40,6 +40,7 @@ from gateway.server.connections import core_over
 from gateway.stores.grants import RedisGrants
 from gateway.stores.requests import RedisStore
 from tests.approvals.test_grant_creation import GIT_LOG, remember
+from tests.clocks import ShiftedClock
 from tests.delivery.test_outbox import Office, route
 from tests.earlier import older, stored
 from tests.world import AGENT, World, click, identity, policy
@@ -434,23 +435,14 @@ async def test_what_rests_ends_after_thirty_days_without_a_word(office: Office) 
     await office.settle()
     said = len(office.adapter.announced)
     for days, left in ((29, 1), (31, 0)):
-        later = core_over(world.store, world.feed, [ModeDecider()], Ahead(days), None)
+        later = core_over(
+            world.store, world.feed, [ModeDecider()], ShiftedClock(days * 86_400), None
+        )
         await later.grants.look_over()
         assert len(await world.core.grants.all()) == left
     await office.settle()
     assert len(office.adapter.announced) == said
     assert (await world.core.grants.get(grant.id)).end is not None
-
-
-class Ahead:
-    """A clock so many days ahead."""
-
-    def __init__(self, days: int) -> None:
-        self._days = days
-
-    def now_ms(self) -> int:
-        """Return a time to come."""
-        return SystemClock().now_ms() + self._days * 86_400_000
 
 
 async def test_remembered_anew_it_decides_again(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from gateway.stores.groups import RedisGroups
 from gateway.stores.outbox import RedisOutbox
 from gateway.stores.requests import RedisStore
 from tests.approvals.test_grant_creation import GIT_LOG, remember, widest
+from tests.clocks import ShiftedClock
 from tests.world import AGENT, World, click, identity, over_http, policy, request
 
 
@@ -131,17 +132,6 @@ async def test_the_reach_is_counted_from_history(world: World) -> None:
     assert (reach.looked_at, reach.covered, reach.approved, reach.denied) == (3, 3, 2, 1)
 
 
-@dataclass
-class Later:
-    """A clock so many days ahead."""
-
-    days: int
-
-    def now_ms(self) -> int:
-        """Return a time to come."""
-        return SystemClock().now_ms() + self.days * 86_400_000
-
-
 async def test_the_clock_ends_no_grant_that_may_still_be_used(world: World) -> None:
     """A gateway whose clock is ahead takes nothing away, and nothing is announced after the end."""
     grant = await remember(world, await world.submit(), everywhere=True, lifetime="1d")
@@ -178,7 +168,7 @@ async def test_what_nobody_uses_is_dropped_and_memory_forgets_all(world: World) 
     await remember(world, first, lifetime="revoked")
     await remember(world, await world.submit(arguments={"command": "pwd"}), lifetime="1w")
     for days, left in ((29, 2), (31, 1)):
-        later = core_over(world.store, world.feed, [], Later(days), None)
+        later = core_over(world.store, world.feed, [], ShiftedClock(days * 86_400), None)
         await later.grants.look_over()
         assert len(await world.core.grants.all()) == left
     await world.core.grants.forget_all("test")

@@ -226,6 +226,23 @@ async def test_either_way_is_enough(world: World) -> None:
     assert (await world.core.requests.decide(tap)).status is Status.APPROVED
 
 
+async def test_who_tapped_first_neither_confirms_nor_uses_up_tries(world: World) -> None:
+    """Their own vote waits for a second person: the right number and a wrong one are told the same,
+    no try is counted, and the other person may still type it."""
+    record, number = await asked(world, EITHER)
+    first = await world.core.requests.decide(click(record, confirmed=True))
+    for typed in (number, *(other_than(number, by) for by in (1, 2, 3))):
+        found = await refused(world, click(first, number=typed), Conflict, "You approved")
+        assert (found.status, found.guesses) == (Status.PENDING, 0)
+    wrong = click(first, Action.RESPOND, number=other_than(number), result="done")
+    assert (await refused(world, wrong, InvalidRequest)).guesses == 0
+    bob = identity("bob")
+    found = await refused(world, click(first, number=other_than(number), identity=bob), WrongNumber)
+    assert found.guesses == 1
+    done = await world.core.requests.decide(click(found, number=number, identity=bob))
+    assert (done.status, done.stepped) == (Status.APPROVED, (BY_NUMBER,))
+
+
 async def test_each_of_a_quorum_does_the_step_up(world: World) -> None:
     """Somebody who voted before it was asked for votes again."""
     record, number = await asked(world, replace(NUMBER, quorum=2))
@@ -255,6 +272,19 @@ async def test_a_request_that_nobody_waits_for_is_refused_at_once(world: World) 
         request(arguments=DANGEROUS), over_http(), detached=True
     )
     assert (record.status, record.quorum) == (Status.PENDING, 2)
+
+
+async def test_a_request_whose_number_nobody_would_see_is_refused_at_once(world: World) -> None:
+    """As the hooks of agents' hosts ask: it is given none, and another way still does."""
+    await in_force(world)
+    blind = {"arguments": DANGEROUS, "shows_number": False}
+    record, _ = await world.approvals.submit(request(**blind), over_http())
+    assert record.decision is not None
+    assert (record.status, record.decision.reason) == (Status.DENIED, Reason.RULE)
+    await in_force(world, EITHER)
+    record, _ = await world.approvals.submit(request(**blind), over_http())
+    assert (record.status, record.numbered) == (Status.PENDING, False)
+    assert await world.store.number_of(record.id) is None
 
 
 async def test_a_request_from_before_the_rule_says_that_nobody_may_approve_it(

@@ -15,25 +15,26 @@ from gateway.domain.audit import GENESIS, verify
 from gateway.domain.records import AuditEvent
 from gateway.models import Action
 from gateway.stores.archive_reading import read_latest, read_mark
-from gateway.stores.archiver import Archiver, Pace, Trimming
+from gateway.stores.archiver import ArchivePace, Archiver, Trimming
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
 from gateway.stores.seals import Sealer, export, sealed_after
 from gateway.stores.segments import Archive, ArchiveProblem, Mark
-from tests.audit.test_audit import Later, another_millisecond
+from tests.audit.test_audit import FAR_OFF, another_millisecond
+from tests.clocks import StandingClock
 from tests.world import World, click
 
-AT_ONCE = Pace(settled_ms=0, longest_ms=0)
-PIECES = Pace(settled_ms=0, longest_ms=0, most_events=3)
+AT_ONCE = ArchivePace(settled_ms=0, longest_ms=0)
+PIECES = ArchivePace(settled_ms=0, longest_ms=0, most_events=3)
 
 
-class Killed(Exception):
+class KilledGateway(Exception):
     """A gateway ended here."""
 
 
 @dataclass
-class Deadly:
+class DeadlyStep:
     """Ends a gateway at the nth step that it passes; 0 never does."""
 
     left: int = 0
@@ -43,12 +44,12 @@ class Deadly:
         self.passed.append(step)
         self.left -= 1
         if self.left == 0:
-            raise Killed(step)
+            raise KilledGateway(step)
 
 
 def reopened(world: World, folder: Path, at: Callable[[str], None] | None = None) -> RedisStore:
     """Return the store of another gateway of this namespace, with this archive."""
-    at = at or Deadly()
+    at = at or DeadlyStep()
     return RedisStore(world.store.redis, world.store.keys, at, archive=Archive(folder, at))
 
 
@@ -63,7 +64,7 @@ async def sealed(world: World, requests: int = 2) -> None:
     await another_millisecond(world)
 
 
-async def archived(store: RedisStore, pace: Pace = AT_ONCE) -> int:
+async def archived(store: RedisStore, pace: ArchivePace = AT_ONCE) -> int:
     """Archive what is due, as nobody else does now; return how many segments that were."""
     await store.redis.delete(store.keys.of("archive", "claim"))
     return await Archiver(store, Trimming(store), pace).archive_all()
@@ -72,7 +73,7 @@ async def archived(store: RedisStore, pace: Pace = AT_ONCE) -> int:
 async def forgotten(store: RedisStore) -> int:
     """Have everything that is sealed forgotten; return how many requests that were."""
     await store.redis.delete(store.keys.of("archive", "claim"))
-    return await Retention(store, Later(0), days=1).trim()
+    return await Retention(store, StandingClock(FAR_OFF), days=1).trim()
 
 
 async def problems_of(store: RedisStore) -> list[str]:
@@ -129,9 +130,9 @@ async def test_only_what_is_settled_is_archived_and_in_pieces(world: World, tmp_
     store = reopened(world, tmp_path)
     for _ in range(3):
         await sealed(world)
-    assert await archived(store, Pace(settled_ms=60_000, longest_ms=0)) == 0
-    assert await archived(store, Pace(settled_ms=0, longest_ms=60_000)) == 0
-    assert await archived(store, Pace(settled_ms=0, longest_ms=60_000, most_events=3)) == 3
+    assert await archived(store, ArchivePace(settled_ms=60_000, longest_ms=0)) == 0
+    assert await archived(store, ArchivePace(settled_ms=0, longest_ms=60_000)) == 0
+    assert await archived(store, ArchivePace(settled_ms=0, longest_ms=60_000, most_events=3)) == 3
     assert await problems_of(store) == []
 
 
@@ -144,8 +145,8 @@ async def test_whoever_dies_while_archiving_loses_and_doubles_nothing(
 ) -> None:
     """Killed at each step in turn: the audit is the same then, and when the next has gone on."""
     first, second = await _two_batches(world, tmp_path)
-    at = Deadly(nth)
-    with pytest.raises(Killed):
+    at = DeadlyStep(nth)
+    with pytest.raises(KilledGateway):
         await archived(reopened(world, tmp_path, at), PIECES)
     assert await lines_of(reopened(world, tmp_path)) == first + second
     store = reopened(world, tmp_path)
@@ -169,7 +170,7 @@ async def _two_batches(world: World, folder: Path) -> tuple[list[str], list[str]
 async def test_every_step_of_archiving_is_a_point_to_die_at(world: World, tmp_path: Path) -> None:
     """The test above goes through all of them."""
     await _two_batches(world, tmp_path)
-    at = Deadly()
+    at = DeadlyStep()
     await archived(reopened(world, tmp_path, at), PIECES)
     each = ["segment:written", "segment:linked", "segment:kept", "trim:before", "trim:after"]
     claim = ["claim:before", "claim:after"]
@@ -317,8 +318,8 @@ async def test_retention_that_died_is_done_again(world: World, tmp_path: Path, n
     """At each of its steps: the next time, requests, events, seals and segments are gone."""
     await sealed(world)
     await archived(reopened(world, tmp_path))
-    with pytest.raises(Killed):
-        await forgotten(reopened(world, tmp_path, Deadly(nth)))
+    with pytest.raises(KilledGateway):
+        await forgotten(reopened(world, tmp_path, DeadlyStep(nth)))
     store = reopened(world, tmp_path)
     await forgotten(store)
     assert await store.redis.zcard(store.keys.done) == 0

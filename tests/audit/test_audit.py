@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -17,8 +16,12 @@ from gateway.errors import Conflict
 from gateway.models import Action
 from gateway.stores.retention import Retention
 from gateway.stores.seals import Sealer, export
+from tests.clocks import StandingClock
 from tests.waiting import moment
 from tests.world import World, click
+
+FAR_OFF = 4_102_444_800_000  # when everything is old
+LATER_STILL = FAR_OFF + 1000 * 86_400_000
 
 
 async def exported(world: World) -> list[str]:
@@ -164,17 +167,6 @@ async def another_millisecond(world: World) -> None:
         pass
 
 
-@dataclass
-class Later:
-    """A clock that is ahead by so many days."""
-
-    days: float
-
-    def now_ms(self) -> int:
-        """Return a time in the future."""
-        return 4_102_444_800_000 + int(self.days * 86_400_000)
-
-
 async def test_retention_drops_the_old_together_with_their_bodies(world: World) -> None:
     """What remains still verifies; a request that waits keeps its events and everything after."""
     ended = await world.submit()
@@ -187,7 +179,7 @@ async def test_retention_drops_the_old_together_with_their_bodies(world: World) 
     waits = await world.submit()
     await world.core.requests.decide(click(await world.submit()))
     await exported(world)
-    assert await Retention(world.store, Later(0), days=1).trim() == 1
+    assert await Retention(world.store, StandingClock(FAR_OFF), days=1).trim() == 1
     assert await world.store.load(ended.id) is None
     assert await world.store.redis.xlen(world.store.keys.dead) == 0
     assert await world.store.load(waits.id) is not None
@@ -202,7 +194,7 @@ async def test_retention_never_drops_what_is_not_sealed(world: World) -> None:
     record = await world.submit()
     await world.core.requests.decide(click(record))
     before = len(await world.events())
-    assert await Retention(world.store, Later(1000), days=1).trim() == 0
+    assert await Retention(world.store, StandingClock(LATER_STILL), days=1).trim() == 0
     assert len(await world.events()) == before
 
 

@@ -22,7 +22,7 @@ from gateway.models import Action, new_id
 from tests.world import World, click, identity, over_http, request
 
 
-class Story:
+class EventStory:
     """Events as the gateway writes them, one after the other."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Story:
 
 def test_times_are_counted_from_the_first_card_to_the_answer() -> None:
     """The median, the fastest tenth, and the share under two seconds, by the exact figures."""
-    story = Story()
+    story = EventStory()
     for took in (100, 1_999, 2_000, 4_000, 60_000):
         story.decided(took)
     posted = new_id()
@@ -79,7 +79,7 @@ def test_who_never_denies_is_named_after_many_answers(
     answers: int, denials: int, never: bool
 ) -> None:
     """Few answers say nothing; one denial among many is enough."""
-    story = Story()
+    story = EventStory()
     for _ in range(answers):
         story.decided(9_000)
     for _ in range(denials):
@@ -92,7 +92,7 @@ def test_who_never_denies_is_named_after_many_answers(
 
 def test_endings_without_a_person_are_nobodys_answers() -> None:
     """Rules and grants decide by themselves, time runs out, and agents withdraw."""
-    story = Story()
+    story = EventStory()
     for kind, by in (
         ("approved", {"kind": "grant", "name": "g"}),
         ("denied", {"kind": "rule", "name": "r"}),

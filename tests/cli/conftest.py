@@ -16,9 +16,11 @@ from tests.faults.processes import CONTEXT
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    """Return a shell without a gateway."""
-    return Shell(tmp_path)
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """Yield a shell without a gateway."""
+    made = Shell(tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -20,6 +20,13 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self.env = {**os.environ, "GATEWAY_DATA_DIR": str(folder / "state"), "GATEWAY_PORT": "0"}
+        self._started: list[subprocess.Popen[str]] = []
+
+    def close(self) -> None:
+        """End what was started and still runs, and close every pipe, however the test ended."""
+        for process in self._started:
+            with process:  # closes its pipes, and waits for it
+                process.kill()
 
     def run(self, *words: str, code: int = 0, env: dict[str, str] | None = None) -> str:
         """Run a command here; return what it printed. Its exit code must be the one given."""
@@ -67,7 +74,7 @@ class Shell:
         stderr: int | IO[str] = subprocess.PIPE,
     ) -> subprocess.Popen[str]:
         """Start a command."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "gateway.cli", *words],
             env={**self.env, **(env or {})},
             stdin=subprocess.DEVNULL,
@@ -75,3 +82,5 @@ class Shell:
             stderr=stderr,
             text=True,
         )
+        self._started.append(process)
+        return process

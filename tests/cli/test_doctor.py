@@ -28,7 +28,7 @@ from gateway.server.app import Gateway, run_gateway
 from gateway.server.connections import Backend, open_backend
 from gateway.server.push import push_key_of
 from gateway.server.settings import Settings
-from gateway.stores.archiver import Archiver, Pace, Trimming
+from gateway.stores.archiver import ArchivePace, Archiver, Trimming
 from gateway.stores.devices import RedisDevices
 from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox
@@ -436,7 +436,9 @@ async def test_the_archives_folder_is_looked_at(site: Site, tmp_path: Path) -> N
     assert (await found(redis_url=elsewhere)).result == WARN
     await Sealer(store, site.gateway.core.feed).seal_all()
     await redis.delete(keys.of("archive", "claim"))  # the running gateway has it
-    assert await Archiver(store, Trimming(store), Pace(settled_ms=-99, longest_ms=0)).archive_all()
+    assert await Archiver(
+        store, Trimming(store), ArchivePace(settled_ms=-99, longest_ms=0)
+    ).archive_all()
     assert (await found()).says.startswith("1 segments")
     assert (await found(redis_url=elsewhere)).result == FAIL
     other = await found(archive=tmp_path / "other")

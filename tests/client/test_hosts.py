@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 
 import pytest
 
 from gateway.client import (
+    Approval,
+    AsyncClient,
     CallableTransport,
     Client,
     Outcome,
@@ -23,7 +26,8 @@ from gateway.client import (
     turn,
     use_client,
 )
-from gateway.errors import Denied, GatewayError, InvalidRequest
+from gateway.client.several import ask_all
+from gateway.errors import Denied, GatewayError, InvalidRequest, Unauthorized
 from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, Preview
 
 
@@ -200,3 +204,21 @@ def test_an_edit_that_cannot_run_is_an_outcome(person: Person) -> None:
     assert isinstance(outcome, Outcome)
     assert outcome.kind is OutcomeKind.UNVERIFIED
     assert ran == []
+
+
+async def test_requests_that_fail_together_leave_no_failure_unread() -> None:
+    """The first one is raised; asyncio complains of none of the others."""
+    said: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: said.append(str(what)))
+    client = AsyncClient(CallableTransport(lambda _: True))
+    requests = [client.request("pay", {"amount": one}) for one in range(3)]
+
+    async def fail(_: ApprovalRequest) -> Approval:
+        raise Unauthorized("the token is unknown")
+
+    async def refuse(_: ApprovalRequest) -> None: ...
+
+    with pytest.raises(Unauthorized):
+        await ask_all(requests, fail, refuse)
+    gc.collect()
+    assert said == []

@@ -47,6 +47,32 @@ request_id, version = sys.argv[1:]
 request = client.request("deploy", {"version": version}, context=Context(), id=request_id)
 told(lambda: client.wait(request, timeout=0.2).arguments)
 """
+CANCEL = """
+import asyncio, os
+from gateway.errors import NotFound
+
+async def cancel():
+    request = client.request("deploy", {"version": "1.4"})
+    asking = asyncio.create_task(client.run_on_loop(client.inner.send(request)))
+    while True:
+        await asyncio.sleep(0)
+        try:
+            await client.run_on_loop(client.inner.fetch(request.id))
+            break
+        except NotFound:
+            continue
+    asking.cancel()
+    await asyncio.wait({asking})
+    print(asking.cancelled(), flush=True)
+
+asyncio.run(cancel())
+os._exit(0)
+"""
+AT_EXIT = """
+import atexit
+
+atexit.register(lambda: told(lambda: client.fetch("0" * 32)))
+"""
 
 
 @pytest_asyncio.fixture
@@ -97,3 +123,16 @@ async def test_an_id_is_enough_for_who_knows_what_to_run(
     assert await run(gate, WAIT, request_id, version) == "Pending"
     await approve_all(gate)
     assert await run(gate, WAIT, request_id, version) == said
+
+
+async def test_a_call_that_is_cancelled_is_withdrawn_before_its_process_can_end(
+    gate: Replica,
+) -> None:
+    """Nobody is asked for what has nobody to run it."""
+    assert await run(gate, CANCEL) == "True"
+    assert (await gate.core.requests.page(Query())).items == ()
+
+
+async def test_a_process_that_ends_is_told_so(gate: Replica) -> None:
+    """Python lets no thread begin then: what asks nevertheless gets an error of ours."""
+    assert await run(gate, AT_EXIT) == "GatewayError"

@@ -95,7 +95,7 @@ def test_nothing_runs_without_an_approval(
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("by", ["a link", "a folder"])
+@pytest.mark.parametrize("by", ["a link", "a folder", "a link to where it went"])
 def test_a_folder_in_anothers_place_runs_nothing(run: Any, tmp_path: Path, by: str) -> None:
     """Whoever may rename beside it chooses where a command works, were it not held."""
     (tmp_path / "shown").mkdir()
@@ -103,10 +103,10 @@ def test_a_folder_in_anothers_place_runs_nothing(run: Any, tmp_path: Path, by: s
 
     def swap(call: bytes) -> bytes:
         (tmp_path / "shown").rename(tmp_path / "away")
-        if by == "a link":
-            (tmp_path / "shown").symlink_to("other")
-        else:
+        if by == "a folder":
             (tmp_path / "shown").mkdir()
+        else:
+            (tmp_path / "shown").symlink_to("other" if by == "a link" else "away")
         return deciding()(call)
 
     assert run(swap, words=("--cwd", "shown", "--", "touch", "ran"))[0] == 125

@@ -26,7 +26,7 @@ from gateway.errors import (
     Unreachable,
     Unverified,
 )
-from gateway.models import Action, ApprovalRequest, Execution, Reason, State
+from gateway.models import Action, ApprovalRequest, Execution, HostRule, Reason, State
 from gateway.wire.signatures import Signer
 from tests.signals import handlers_kept
 from tests.waiting import moment
@@ -74,6 +74,7 @@ def _decided(**changes: Any) -> Any:
         _decided(arguments={"a": 2}),
         _decided(arguments={"a": 1}),
         _decided(action=Action.EDIT),
+        _decided(host_rule=HostRule(rule="everything", scope="for ever")),
         lambda state: replace(state, id="0" * 32),
     ],
 )

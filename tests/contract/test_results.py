@@ -48,6 +48,16 @@ def test_it_is_told_in_one_sentence_by_who_says_so(surface: str, execution: Exec
 
 
 @pytest.mark.parametrize("surface", SURFACES)
+def test_how_long_it_ran_is_the_agents_word(surface: str) -> None:
+    """A card that ended says it in three words, and whose they are."""
+    record, _ = reported(Execution.SUCCEEDED)
+    record = replace(record, report=Report(execution=Execution.SUCCEEDED, duration_ms=1840))
+    shown = SURFACES[surface](record, card_of(record, lines=30, chars=1500)).replace("\\", "")
+    assert "The agent says: ran 1.8 s" in shown
+    assert shown.count("1.8 s") == 1
+
+
+@pytest.mark.parametrize("surface", SURFACES)
 def test_what_the_gateway_knows_is_no_word_of_the_agents(surface: str) -> None:
     """That nobody fetched an approval stands with its outcome."""
     record, card = reported(Execution.NEVER_FETCHED)

@@ -32,7 +32,7 @@ from tests.recording import RecordingAdapter
 from tests.world import World, click, identity, policy
 
 
-class LateClock:
+class OfficeClock:
     """A clock that stands so many seconds after the moment at which it was made."""
 
     def __init__(self, world: World, seconds: float = 0.0) -> None:
@@ -51,7 +51,7 @@ class Office:
     ) -> None:
         self.world = world
         self.adapter = adapter or RecordingAdapter()
-        self.clock = LateClock(world)
+        self.clock = OfficeClock(world)
         self.outbox = RedisOutbox(world.store)
         self.desk: Desk = desk_of("rec", world.core, world.store)
         changes = world.core.feed.changes

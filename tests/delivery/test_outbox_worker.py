@@ -21,7 +21,7 @@ from tests.waiting import moment
 from tests.world import World, click, policy
 
 
-class Gate(RecordingAdapter):
+class HeldAdapter(RecordingAdapter):
     """Holds calls about `rec:a` until it is opened. `waiting` is set while one waits."""
 
     def __init__(self) -> None:
@@ -44,9 +44,11 @@ class Gate(RecordingAdapter):
 
 
 @asynccontextmanager
-async def working(world: World, timings: Timings = TIMINGS) -> AsyncIterator[tuple[Office, Gate]]:
+async def working(
+    world: World, timings: Timings = TIMINGS
+) -> AsyncIterator[tuple[Office, HeldAdapter]]:
     """Run the worker of the cards; yield the office, and the gate that is its adapter."""
-    gate = Gate()
+    gate = HeldAdapter()
     office = Office(world, gate, timings)
     task = asyncio.create_task(office.cards.run())
     try:

@@ -28,6 +28,7 @@ from gateway.ports.outgoing import CopyState, DeliveryFailed, RetryLater
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.devices import RedisDevices
 from gateway.stores.outbox import RedisNotes
+from tests.clocks import StandingClock
 from tests.web.phone import Phone, PushService, push_service, written
 from tests.world import World, click, identity
 
@@ -61,7 +62,7 @@ def device_of(phone: Phone, key: PushKey, **changes: Any) -> PushDevice:
     return PushDevice(**{**values, **changes})
 
 
-def sender_to(service: PushService, clock: Clock | None = None) -> PushSender:
+def sender_to(service: PushService, clock: Clock | None = None, **more: Any) -> PushSender:
     """Return what sends to this service."""
     return PushSender(
         PushKey(KEY),
@@ -69,6 +70,7 @@ def sender_to(service: PushService, clock: Clock | None = None) -> PushSender:
         hosts=(service.host,),
         production=False,
         contact="https://approvals.example",
+        **more,
     )
 
 
@@ -93,6 +95,44 @@ async def test_two_replicas_send_once(world: World) -> None:
         await asyncio.gather(*(one.look(record.id) for one in replicas))
         await asyncio.gather(*(one.look(record.id) for one in replicas))
         assert [one.told["ended"] for one in phone.got] == [False, True]
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["changed", "removed"])
+async def test_what_is_done_while_a_push_is_sent_stays_done(world: World, *, removed: bool) -> None:
+    """That it failed is written beside what its person said meanwhile, and over nothing; a device
+    that was removed meanwhile stays removed."""
+    async with push_service() as service:
+        devices, phone = RedisDevices(world.store), service.phone()
+        phone.answers.append((400, {}))
+        device = device_of(phone, PushKey(KEY))
+
+        async def change_meanwhile(host: str, port: int) -> list[str]:
+            if removed:
+                await devices.remove(device)
+            else:
+                await devices.change(device.id, discreet=True)
+            return ["127.0.0.1"]
+
+        await devices.add(device)
+        record = await world.submit()
+        await telling(world, sender_to(service, resolve=change_meanwhile)).look(record.id)
+        left = await devices.of_person("ann")
+        assert [one.discreet for one in left] == ([] if removed else [True])
+        assert all("answered 400" in one.failure for one in left)
+
+
+async def test_two_changes_of_a_device_lose_nothing(world: World) -> None:
+    """Of two that were begun at once each keeps what the other changed."""
+    async with push_service() as service:
+        devices = RedisDevices(world.store)
+        for number in range(8):
+            device = device_of(service.phone(f"phone {number}"), PushKey(KEY))
+            await devices.add(device)
+            changes = ({"discreet": True}, {"failure": "it was off"}, {"failed_at": 7})
+            await asyncio.gather(*(devices.change(device.id, **one) for one in changes))
+            assert await devices.get(device.id) == replace(
+                device, discreet=True, failure="it was off", failed_at=7
+            )
 
 
 async def test_a_session_that_ended_is_told_nothing(world: World) -> None:
@@ -219,19 +259,9 @@ def test_a_push_key_is_32_bytes_below_the_order(text: str) -> None:
         PushKey(text)
 
 
-class Fixed:
-    """A clock that stands."""
-
-    def __init__(self, at: int) -> None:
-        self._at = at
-
-    def now_ms(self) -> int:
-        return self._at
-
-
 async def test_retry_after_may_be_a_date(world: World) -> None:
     """Seconds, a date, nonsense or nothing; never longer than an hour."""
-    at = Fixed(1_795_500_000_000)  # Tue, 24 Nov 2026 06:00:00 GMT
+    at = StandingClock(1_795_500_000_000)  # Tue, 24 Nov 2026 06:00:00 GMT
     async with push_service() as service:
         sender, phone = sender_to(service, at), service.phone()
         device = device_of(phone, sender.key)

@@ -108,3 +108,12 @@ async def test_a_group_of_which_one_changed_is_not_decided(stage: Stage) -> None
     await stage.click(stage.server.ann, group, "Approve all 3")
     await stage.shows(group, "othing was decided")
     assert await states(stage, asked) == [Status.PENDING, Status.DENIED, Status.PENDING]
+
+
+async def test_a_group_that_finds_no_room_says_how_many_are_left_out(stage: Stage) -> None:
+    """Forty components hold five requests with their buttons: nine of them are opened all the
+    same, the others are counted, and nothing is answered at once."""
+    asked = [await stage.asked(arguments={"command": f"ls {number}"}) for number in range(9)]
+    group = await opened(stage, asked[0][1], 9)
+    await stage.shows(group, "4 more do not fit here")
+    assert not [one for one in labels(group) if "all" in one]

@@ -430,6 +430,9 @@ ELSEWHERE = {
     "gateway install claude-code --http": (
         "hosts/test_install.py::test_by_http_the_check_makes_the_hosts_own_call"
     ),
+    "gateway install claude-code --profile relay --native-always": (
+        "hosts/test_install.py::test_a_host_keeps_something_itself_only_where_that_was_asked_for"
+    ),
     "gateway hook codex || exit 2": (
         "hosts/test_hook_process.py::test_an_approval_is_told_in_the_hosts_words"
     ),
@@ -495,10 +498,14 @@ ELSEWHERE = {
         (
             "gateway bridge acp -- COMMAND",
             "gateway bridge acp -- gemini --acp",
+            "gateway bridge acp -- opencode acp",
             "gateway bridge codex-app-server -- COMMAND",
             "gateway bridge codex-app-server -- codex app-server",
         ),
         "hosts/test_rpc_bridges.py::test_each_answer_is_told_in_the_protocols_words",
+    ),
+    "gateway bridge acp --native-always -- gemini --acp": (
+        "hosts/test_rpc_bridges.py::test_the_agent_keeps_what_a_person_chose"
     ),
     "gateway bridge opencode": (
         "hosts/test_bridges.py::test_a_bridge_names_the_host_that_does_not_answer"
@@ -564,6 +571,7 @@ NOT_HERE = {
                 "langchain",
                 "mcp",
                 "openai-agents",
+                "opencode",
                 "pydantic-ai",
                 "smolagents",
                 "typescript",
@@ -588,7 +596,12 @@ NOT_HERE = {
         "make imports",
         "python -m tests.mutants --jobs 2",
     ],
-    "measures for minutes": ["make bench", "python -m benchmarks click_to_wake"],
+    "measures for minutes": [
+        "make bench",
+        "python -m benchmarks click_to_wake",
+        "python -m benchmarks frameworks",
+        "python -m benchmarks hooks",
+    ],
     "writes into the checkout": [
         "make agent-wheel",
         "make format",

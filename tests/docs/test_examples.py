@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from gateway.domain.records import Record
 from gateway.models import Origin
 from gateway.policy.chain import Chain
 from gateway.policy.policy_file import read_policy
+from tests.clocks import StandingClock
 from tests.grants.making import asked
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ async def test_the_deciders_of_the_policy_page_decide_as_it_says() -> None:
         return verdict.effect if verdict else opinions[0].effect
 
     def hour(number: int) -> Any:
-        return names["OfficeHours"](clock=Fixed(number * 3_600_000))
+        return names["OfficeHours"](clock=StandingClock(number * 3_600_000))
 
     assert await said(hour(9), asked("x")) == "no opinion"
     assert await said(hour(20), asked("x")) == "ask"
@@ -74,17 +74,6 @@ async def test_the_deciders_of_the_policy_page_decide_as_it_says() -> None:
     assert await said(reviewer, asked("ls")) == "no opinion"
     assert await said(reviewer, asked("x", arguments={})) == "ask"
     assert await said(names["ModelReviewer"](None), asked("ls")) == "failed"
-
-
-@dataclass
-class Fixed:
-    """A clock that stands still."""
-
-    now: int
-
-    def now_ms(self) -> int:
-        """Return the time it stands at."""
-        return self.now
 
 
 def test_the_rules_of_the_policy_page_can_be_applied() -> None:

@@ -63,7 +63,7 @@ async def gateway(
         ingress._LEASE_MS = lease_ms
         ingress._TICK_SECONDS = lease_ms / 3000
     # Everything moves to the archive as soon as it is sealed.
-    archiver.PACE, archiver._LOOK_SECONDS = archiver.Pace(settled_ms=0, longest_ms=0), 0.5
+    archiver.PACE, archiver._LOOK_SECONDS = archiver.ArchivePace(settled_ms=0, longest_ms=0), 0.5
     at = Deadly(step, nth)
     sys.path.insert(0, str(PLUGINS))
     async with app.run_gateway(Settings(), at=at) as running:

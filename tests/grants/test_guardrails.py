@@ -2,10 +2,12 @@
 
 import json
 import time
+from collections.abc import Callable
 
 import pytest
 
 from gateway.domain.policy_document import PolicyDocument
+from gateway.models import Context
 from gateway.policy.guardrails import assess, find_signs, findings
 from gateway.stores.record_codec import changed_fields
 from gateway.wire.codec import JsonObject
@@ -208,3 +210,54 @@ def test_a_variable_by_which_other_code_runs_is_a_finding(name: str, seen: bool)
     """Not each variable: only what decides which code runs, or with whom it speaks."""
     found = findings(asked("thing", arguments={"command": "make", "env": {name: "x"}}))
     assert any(name in one for one in found) is seen
+
+
+SWITCHES = (
+    "drop", "force", "delete", "forced", "force_push", "dropTables", "drop-all", "deleteAfter",
+    "remove", "removeAll", "purge", "wipe", "truncate", "with_force", "--force", "FORCE",
+)  # fmt: skip
+HARMLESS_SWITCHES = (
+    "drop_first", "dropna", "enforce", "reinforce", "no_force", "not_force", "remove_blanks",
+    "deleted", "recursive", "dry_run", "airdrop", "workforce",
+)  # fmt: skip
+ON: tuple[object, ...] = (True, 1, "true", "Yes", " on ")
+OFF: tuple[object, ...] = (False, 0, None, "false", "", 2, [], {})
+PLACES: tuple[Callable[[str, object], JsonObject], ...] = (
+    lambda name, value: {"table": "users", name: value},
+    lambda name, value: {"options": {name: value}},
+    lambda name, value: {"steps": [{"table": "users"}, {name: value}]},
+    lambda name, value: {"tool_uses": [{"recipient_name": "migrate", "parameters": {name: value}}]},
+)
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_a_switch_that_destroys_is_a_finding_where_it_is_on(name: str) -> None:
+    """Wherever it stands, however it is written; off, it says nothing."""
+    for place in PLACES:
+        for value in ON:
+            tool = "multi_tool_use.parallel" if "tool_uses" in place("", 0) else "migrate"
+            found = findings(asked(tool, arguments=place(name, value)))
+            assert f"turns {json.dumps(name)} on" in found, (name, value)
+        for value in OFF:
+            found = findings(asked("migrate", arguments=place(name, value)))
+            assert not [one for one in found if "turns" in one], (name, value)
+
+
+@pytest.mark.parametrize("name", HARMLESS_SWITCHES)
+def test_what_only_sounds_like_such_a_switch_is_no_finding(name: str) -> None:
+    """Words that mean something else, and their opposites."""
+    for value in ON:
+        assert findings(asked("migrate", arguments={"table": "users", name: value})) == ()
+
+
+@pytest.mark.parametrize(
+    "folder", ["/", "//", "/home/ana", "/Users/ana", "/root", "~", "~/", "C:\\", "c:/Users/ana"]
+)
+def test_a_whole_disk_or_home_as_the_folder_is_a_finding(folder: str) -> None:
+    """What runs or changes something there reaches everything; what only reads does not matter."""
+    words = f"works in {json.dumps(folder)}, which holds everything"
+    there = Context(cwd=folder)
+    assert words in findings(command("make clean", context=there))
+    assert words not in findings(asked("read_file", arguments={"path": "a"}, context=there))
+    inside = Context(cwd=f"{folder.rstrip('/')}/shop")
+    assert not [one for one in findings(command("make clean", context=inside)) if "works" in one]

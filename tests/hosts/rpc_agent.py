@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 
-def check(protocol: str, params: Any, told: Any) -> None:
+def check(protocol: str, method: str, params: Any, told: Any) -> None:
     """Refuse an answer that the protocol does not have."""
     result = told["result"]
     if protocol == "acp":
@@ -24,7 +24,29 @@ def check(protocol: str, params: Any, told: Any) -> None:
         assert outcome["optionId"] in [one["optionId"] for one in params["options"]]
     else:
         assert "jsonrpc" not in told
-        assert result in [{"decision": one} for one in ("accept", "decline", "cancel")]
+        check_codex(method, params, result)
+
+
+def check_codex(method: str, params: Any, result: Any) -> None:
+    """Refuse an answer that Codex's schemas do not have."""
+    if method == "item/tool/requestUserInput":
+        assert set(result) == {"answers"}
+        for one in result["answers"].values():
+            assert all(isinstance(each, str) for each in one["answers"])
+        return
+    if method == "item/permissions/requestApproval":
+        assert result["scope"] == "turn"
+        assert result["permissions"] in ({}, params["permissions"])
+        return
+    decisions: list[Any] = ["accept", "decline", "cancel"]
+    if method in ("execCommandApproval", "applyPatchApproval"):
+        decisions = ["approved", "abort"]
+        if isinstance(result["decision"], dict):
+            assert isinstance(result["decision"]["denied"]["rejection"], str)
+            return
+    elif isinstance(params, dict):
+        decisions += [one for one in params.get("availableDecisions") or () if one not in decisions]
+    assert result in [{"decision": one} for one in decisions]
 
 
 def main() -> None:
@@ -34,7 +56,7 @@ def main() -> None:
         message = json.loads(line)
         if message.get("method") == "ask":
             for one in message["params"]:
-                asked[json.dumps(one.get("id"))] = one.get("params")
+                asked[json.dumps(one.get("id"))] = (one.get("method"), one.get("params"))
                 say(one)
         elif message.get("method") == "say":
             sys.stdout.write(message["params"] + "\n")
@@ -42,7 +64,7 @@ def main() -> None:
         elif message.get("method") == "end":
             raise SystemExit(7)
         elif json.dumps(message.get("id")) in asked and "method" not in message:
-            check(protocol, asked.pop(json.dumps(message["id"])), message)
+            check(protocol, *asked.pop(json.dumps(message["id"])), message)
             say({"method": "answered", "params": message})
         else:
             say({"method": "echo", "params": message})

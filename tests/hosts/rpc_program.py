@@ -58,11 +58,11 @@ class RpcProgram:
 
 @asynccontextmanager
 async def rpc_program(
-    bridge: str, *agent: str, env: dict[str, str], cwd: Path
+    bridge: str, *words: str, env: dict[str, str], cwd: Path
 ) -> AsyncIterator[RpcProgram]:
-    """Run the bridge before an agent inside the block."""
+    """Run the bridge before an agent inside the block: its options, `--`, the agent's command."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway.integrations", "bridge", bridge, "--", *agent),
+        *(sys.executable, "-m", "gateway.integrations", "bridge", bridge, *words),
         env=env,
         cwd=cwd,
         stdin=PIPE,

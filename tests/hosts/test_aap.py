@@ -4,50 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gateway.cli.audit_forms import write_form
 from gateway.delivery.protocol_receivers import ProtocolReceivers
 from gateway.domain.clock import SystemClock
 from gateway.domain.records import Query
 from gateway.domain.tasks import cancel_and_wait
-from gateway.models import Execution
 from gateway.server.approval_protocol import notices_of
 from gateway.stores.credentials import RedisCredentials
-from tests.api.replica import Replica, replica
+from tests.api.replica import Replica, made, replica
 from tests.hosts.conftest import Answer, environment, run
+from tests.hosts.protocol_suite import ProtocolSuite, Start, starter
 from tests.waiting import moment
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 
-COMMON = """
-import json, os, sys
-from agentapprovalprotocol import AsyncClient, AsyncGate, Call, Client, Gate
-URL, TOKEN = os.environ["GATEWAY_URL"] + "/aap", os.environ["GATEWAY_TOKEN"]
-ran = []
-
-def remove(path: str) -> str:
-    "Remove a file."
-    ran.append(path)
-    return f"removed {path}"
-"""
-
 GATE = """
+from agentapprovalprotocol import Call, Client, Gate
 gate = Gate(Client(URL, TOKEN), timeout=os.environ.get("TIMEOUT", "5m"))
 with gate.guard(Call(key="run:1", tool="remove", arguments={"path": "a"}, reasoning="It is old.",
                      context={"session_id": "s1", "n": 1.5})) as verdict:
     print(remove("a") if verdict else verdict.reason, flush=True)
+"""
+
+AGAIN = """
 again = gate.check(Call(key="run:1", tool="remove", arguments={"path": "a"}, reasoning="It is old.",
                         context={"session_id": "s1", "n": 1.5}))
 print("again:", bool(again), again.reason)
 """
 
-LANGGRAPH = """
+FAKE_MODEL = """
 from agentapprovalprotocol.langgraph import ApprovalMiddleware
-from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 
@@ -57,10 +47,22 @@ class Fake(GenericFakeChatModel):
 
 call = {"name": "remove", "args": {"path": "a"}, "id": "c1"}
 model = Fake(messages=iter([AIMessage("It is old.", tool_calls=[call]), AIMessage("done")]))
-agent = create_agent(model, tools=[remove], middleware=[ApprovalMiddleware(URL, TOKEN)])
+"""
+
+RUN = """
 told = agent.invoke({"messages": [("user", "remove a")]})["messages"]
 print(json.dumps([one.content for one in told]))
 """
+
+LANGGRAPH = f"""{FAKE_MODEL}
+from langchain.agents import create_agent
+agent = create_agent(model, tools=[remove], middleware=[ApprovalMiddleware(URL, TOKEN)])
+{RUN}"""
+
+DEEP_AGENTS = f"""{FAKE_MODEL}
+from deepagents import create_deep_agent
+agent = create_deep_agent(model, tools=[remove], middleware=[ApprovalMiddleware(URL, TOKEN)])
+{RUN}"""
 
 PYDANTIC = """
 from agentapprovalprotocol.pydantic_ai import ApprovalCapability
@@ -111,38 +113,15 @@ agent = approvals.protect(Agent(name="a", model=Scripted(), tools=[function_tool
 print(asyncio.run(Runner.run(agent, "remove a")).final_output)
 """
 
-RAN = "\nprint('ran', json.dumps(ran))\n"
-
-
-@pytest.fixture
-def start(gate: Replica, installed: Path, tmp_path: Path) -> Any:
-    """Return what starts a program of the client's in its own environment."""
-
-    def start(program: str, **more: str) -> asyncio.Task[tuple[int, str]]:
-        env = environment(gate, tmp_path, **more)
-        words = (str(installed / "bin" / "python"), "-W", "ignore", "-c", COMMON + program + RAN)
-        return asyncio.create_task(run(*words, env=env, cwd=tmp_path))
-
-    return start
-
-
-PROGRAMS = pytest.mark.parametrize(
-    "program", [GATE, LANGGRAPH, PYDANTIC, OPENAI], ids=["gate", "langgraph", "pydantic", "openai"]
-)
-
-WOKEN = """
+WOKEN = (
+    f"""{FAKE_MODEL}
 import asyncio
-from agentapprovalprotocol.langgraph import ApprovalMiddleware, resumer
+from agentapprovalprotocol.langgraph import resumer
 from agentapprovalprotocol.receiver import Receiver
 from langchain.agents import create_agent
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import MemorySaver
-
-class Fake(GenericFakeChatModel):
-    def bind_tools(self, tools, **more):
-        return self
-
+"""
+    + """
 async def main():
     port, receiver, came = int(os.environ["PORT"]), Receiver(resumers={}), []
 
@@ -161,8 +140,6 @@ async def main():
     await asyncio.start_server(serve, "127.0.0.1", port)
     made = await receiver.provision(provider_url=URL, provisioner_token=TOKEN,
                                     url=f"http://localhost:{port}/events", instance_name="run")
-    call = {"name": "remove", "args": {"path": "a"}, "id": "c1"}
-    model = Fake(messages=iter([AIMessage("It is old.", tool_calls=[call]), AIMessage("done")]))
     agent = create_agent(model, tools=[remove], checkpointer=MemorySaver(),
                          middleware=[ApprovalMiddleware(URL, made.token, mode="async")])
     receiver.resumers["langgraph"] = resumer(agent)
@@ -178,11 +155,18 @@ async def main():
 
 asyncio.run(main())
 """
+)
+
+
+@pytest.fixture
+def start(gate: Replica, installed: Path, tmp_path: Path) -> Start:
+    """Return what starts a program of the client's in its own environment."""
+    return starter(gate, installed, tmp_path)
 
 
 @pytest.mark.parametrize(("action", "ran"), [("approve", 'ran ["a"]'), ("deny", "ran []")])
 async def test_a_paused_run_is_woken_by_our_webhook(
-    start: Any, server_url: str, namespace: str, action: str, ran: str
+    start: Start, server_url: str, namespace: str, action: str, ran: str
 ) -> None:
     """The published receiver is provisioned and verified; the decision wakes the run, which runs
     its tool once, or reads that it was denied; the same notice again wakes nothing."""
@@ -216,38 +200,45 @@ async def _at_home(host: str, port: int) -> list[str]:
     return ["127.0.0.1"]
 
 
-@PROGRAMS
-async def test_an_approved_call_runs_once(
-    start: Any, gate: Replica, answer: Answer, program: str
-) -> None:
-    """Through the published client and each adapter; that it succeeded is on the record."""
-    program_ends = start(program)
-    record = await answer()
-    code, said = await program_ends
-    assert code == 0, said
-    assert 'ran ["a"]' in said
-    assert "removed a" in said
-    assert record.request.arguments == {"path": "a"}
-    kept = await gate.store.load(record.id)
-    assert kept is not None and kept.report is not None
-    assert kept.report.execution is Execution.SUCCEEDED
-    assert len(kept.consumers) == 1
-    if program is GATE:
+class TestGate(ProtocolSuite):
+    """The client's own gate, without a framework."""
+
+    program = GATE
+
+    async def test_an_approval_is_spent(self, start: Start, answer: Answer) -> None:
+        """The same call asked about again is told that it was attempted."""
+        program = start(GATE + AGAIN)
+        await answer()
+        code, said = await program
+        assert code == 0, said
         assert "again: False This approved call was already attempted" in said
 
 
-@PROGRAMS
-async def test_a_denied_call_does_not_run(start: Any, answer: Answer, program: str) -> None:
-    """The model reads that a reviewer denied it, with the words."""
-    program_ends = start(program)
-    await answer("deny", message="the other one")
-    code, said = await program_ends
-    assert code == 0, said
-    assert "ran []" in said
-    assert "the other one" in said
+class TestLangGraph(ProtocolSuite):
+    """Its middleware, in an agent of LangChain."""
+
+    program = LANGGRAPH
 
 
-async def test_an_expired_and_a_refused_call_do_not_run(start: Any, gate: Replica) -> None:
+class TestDeepAgents(ProtocolSuite):
+    """The same middleware, in a deep agent."""
+
+    program = DEEP_AGENTS
+
+
+class TestPydanticAiAdapter(ProtocolSuite):
+    """Its capability."""
+
+    program = PYDANTIC
+
+
+class TestOpenAiAgentsAdapter(ProtocolSuite):
+    """An agent whose tools it protects."""
+
+    program = OPENAI
+
+
+async def test_an_expired_and_a_refused_call_do_not_run(start: Start, gate: Replica) -> None:
     """Nobody answered; nobody may ask."""
     code, said = await start(GATE, TIMEOUT="1s")
     assert (code, "ran []" in said) == (0, True), said
@@ -258,11 +249,12 @@ async def test_an_expired_and_a_refused_call_do_not_run(start: Any, gate: Replic
 
 
 async def test_a_paused_run_goes_on_in_another_process(
-    start: Any, gate: Replica, answer: Answer
+    start: Start, gate: Replica, answer: Answer
 ) -> None:
     """The first process leaves without an answer; the second finds the same request, and nobody is
     asked twice."""
     paused = """
+from agentapprovalprotocol import Call, Client, Gate
 gate = Gate(Client(URL, TOKEN), mode="async")
 with gate.guard(Call(key="run:1", tool="remove", arguments={"path": "a"})) as verdict:
     print(type(verdict).__name__)
@@ -293,21 +285,32 @@ print("valid", len(store.pending))
 
 
 async def test_the_exports_are_read_by_the_packages_of_their_forms(
-    start: Any, gate: Replica, answer: Answer, installed: Path, tmp_path: Path
+    start: Start, gate: Replica, answer: Answer, installed: Path, server_url: str, tmp_path: Path
 ) -> None:
     """`agent-approval-interchange` validates every envelope, and `agentack check` passes the trace
-    of a run whose calls were approved, denied and run, without any mapping by hand."""
+    of a run whose calls were approved, denied and run, without any mapping by hand; beside them
+    stand requests of our own API that were edited and withdrawn."""
     for action, ran in (("approve", '["a"]'), ("deny", "[]")):
         program = start(GATE.replace("run:1", f"run:{action}"))
         await answer(action)
         code, said = await program
         assert code == 0 and f"ran {ran}" in said, said
-    for form in ("interchange", "trace"):
-        lines = [line async for line in write_form(gate.store, form)]
-        (tmp_path / form).write_text("".join(f"{line}\n" for line in lines))
+    edited, gone = made(allowed=["approve", "edit", "deny"]), made()
+    await gate.submitted(edited)
+    assert (await gate.decided(edited.id, "edit", arguments={"command": "ls -l"})).status == 200
+    report = {"report": {"execution": "succeeded"}}
+    told = await gate.call("POST", f"/v1/requests/{edited.id}/report", report)
+    assert told.status == 200, told.text
+    await gate.submitted(gone)
+    assert (await gate.call("POST", f"/v1/requests/{gone.id}/cancel", {})).status == 200
     bin_, env = installed / "bin", environment(gate, tmp_path)
+    ours = {"REDIS_URL": server_url, "GATEWAY_NAMESPACE": gate.store.keys.namespace}
+    for form in ("interchange", "trace"):
+        export = ("-m", "gateway.cli", "audit", "export", "--form", form, str(tmp_path / form))
+        code, said = await run(sys.executable, *export, env={**env, **ours}, cwd=tmp_path)
+        assert code == 0, said
     words = (str(bin_ / "python"), "-c", CHECKS, str(tmp_path / "interchange"))
-    assert await run(*words, env=env, cwd=tmp_path) == (0, "valid 2\n")
+    assert await run(*words, env=env, cwd=tmp_path) == (0, "valid 5\n"), "an edit is two actions"
     check = (str(bin_ / "agentack"), "check")
     code, said = await run(*check, str(tmp_path / "trace"), env=env, cwd=tmp_path)
     assert (code, "PASS" in said) == (0, True), said

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hosts.framework_suite import SideBySideSuite
+from tests.hosts.framework_suite import BatchSuite
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 
 
-class TestAg2(SideBySideSuite):
+class TestAg2(BatchSuite):
     """A middleware of the tool."""
 
     name = "ag2"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hosts.framework_suite import SideBySideSuite
+from tests.hosts.framework_suite import BatchSuite
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 
 
-class TestAgentFramework(SideBySideSuite):
+class TestAgentFramework(BatchSuite):
     """A function middleware of the agent."""
 
     name = "agent_framework"

@@ -214,34 +214,6 @@ async def test_without_a_gateway_nothing_runs(claude: Claude) -> None:
     assert not (claude.work / "made").exists()
 
 
-async def test_what_install_writes_gates_and_what_undo_leaves_does_not(
-    claude: Claude, answer: Answer
-) -> None:
-    """In a scratch home, in both directions."""
-    async with coding_model() as model:
-        env = claude.environment(model)
-
-    async def install(*words: str) -> tuple[int, str]:
-        program = (sys.executable, "-m", "gateway.integrations", "install", "claude-code")
-        return await run(*program, *words, env=env, cwd=claude.work)
-
-    claude.settings()
-    before = claude.settings_file.read_text()
-    code, said = await install("--yes")
-    assert code == 0, said
-    code, said = await install("--check")
-    assert code == 0, said
-    async with coding_model(TOUCH) as model:
-        await claude_run(claude.start(model, SKIP), answer("deny", message="not on a Friday"))
-        assert "not on a Friday" in model.heard
-    assert not (claude.work / "made").exists()
-    assert (await install("--undo", "--yes"))[0] == 0
-    assert claude.settings_file.read_text() == before
-    async with coding_model(TOUCH) as model:
-        await claude_run(claude.start(model, SKIP))
-    assert (claude.work / "made").exists()
-
-
 def address(gate: Replica, query: str = "?timeout=50") -> dict[str, Any]:
     """Return the hook by HTTP as settings have it."""
     return {
@@ -292,8 +264,11 @@ async def test_by_http_what_goes_wrong_runs_nothing(
     assert not (claude.work / "made").exists()
 
 
-async def test_by_http_what_install_writes_gates(claude: Claude, answer: Answer) -> None:
-    """In a scratch home, and back."""
+@pytest.mark.parametrize("more", [(), ("--http",)], ids=["command", "http"])
+async def test_what_install_writes_gates_and_what_undo_leaves_does_not(
+    claude: Claude, answer: Answer, more: tuple[str, ...]
+) -> None:
+    """In a scratch home, in both directions."""
     async with coding_model() as model:
         env = claude.environment(model)
 
@@ -303,7 +278,7 @@ async def test_by_http_what_install_writes_gates(claude: Claude, answer: Answer)
 
     claude.settings()
     before = claude.settings_file.read_text()
-    code, said = await install("--http", "--yes")
+    code, said = await install(*more, "--yes")
     assert code == 0, said
     code, said = await install("--check")
     assert code == 0, said
@@ -313,6 +288,9 @@ async def test_by_http_what_install_writes_gates(claude: Claude, answer: Answer)
     assert not (claude.work / "made").exists()
     assert (await install("--undo", "--yes"))[0] == 0
     assert claude.settings_file.read_text() == before
+    async with coding_model(TOUCH) as model:
+        await claude_run(claude.start(model, SKIP))
+    assert (claude.work / "made").exists()
 
 
 class Screen:
@@ -485,6 +463,32 @@ async def test_relay_under_p_without_a_terminal(claude: Claude, answer: Answer) 
         _, record = await claude_run(claude.start(model), answer())
     assert (claude.work / "made").exists()
     assert record.request.call_id is not None
+
+
+NPM = Use("Bash", {"command": "npm test", "description": "run the tests"})
+
+
+@pytest.mark.parametrize("way", ["command", "http"])
+async def test_relay_claude_code_keeps_the_rule_that_was_chosen(
+    claude: Claude, gate: Replica, answer: Answer, way: str
+) -> None:
+    """Its own suggestion: it writes it down, asks nobody about such a call again, and asks about
+    another one all the same."""
+    asks = address(gate, "?timeout=50&native_always=true")
+    if way == "command":
+        asks = command(f"{HOOK} --native-always")
+    claude.settings(PermissionRequest=asks)
+    again, other = Use("Bash", NPM.arguments, "toolu_2"), Use("Bash", TOUCH.arguments, "toolu_3")
+    async with coding_model(NPM, again, other) as model:
+        chosen = answer(remember={"offer": "host:0"})
+        _, record, last = await claude_run(claude.start(model), chosen, answer("deny"))
+        assert len(model.told) == 4
+    (rule, *_) = record.request.host_rules
+    assert rule.rule == "Bash(npm test *)"
+    assert rule.scope == "in this project, for this user (.claude/settings.local.json)"
+    assert last.request.arguments["command"] == "touch made"
+    kept = json.loads((claude.work / ".claude" / "settings.local.json").read_text())
+    assert kept["permissions"]["allow"] == ["Bash(npm test *)"]
 
 
 async def test_a_run_in_ci_ends_and_goes_on_when_it_was_answered(

@@ -23,8 +23,8 @@ AGENT = ROOT / "tests" / "hosts" / "agents" / "claude_sdk_agent.py"
 class SdkAgent:
     """Runs of an agent with a scripted model, in a folder of its own."""
 
-    def __init__(self, gate: Replica, installed: Path, folder: Path) -> None:
-        self._gate, self._installed, self.folder = gate, installed, folder
+    def __init__(self, gate: Replica, installed: Path, folder: Path, code: Path = AGENT) -> None:
+        self._gate, self._installed, self.folder, self._code = gate, installed, folder, code
         self.work = folder / "work"
         self.work.mkdir()
 
@@ -43,7 +43,7 @@ class SdkAgent:
             },
         )
         program = str(self._installed / "bin" / "python")
-        return await run(program, str(AGENT), env=env, cwd=self.work)
+        return await run(program, str(self._code), env=env, cwd=self.work)
 
 
 @pytest.fixture

@@ -29,10 +29,12 @@ class CodexServer(Codex):
     """Runs of the app-server."""
 
     @asynccontextmanager
-    async def prompted(self, model: CodingModel, **more: str) -> AsyncIterator[RpcProgram]:
+    async def prompted(
+        self, model: CodingModel, *options: str, **more: str
+    ) -> AsyncIterator[RpcProgram]:
         """Run it behind the bridge, with one turn begun, inside the block."""
         env = self.environment(model, **more)
-        words = (self.program, "app-server")
+        words = (*options, "--", self.program, "app-server")
         async with rpc_program("codex-app-server", *words, env=env, cwd=self.work) as agent:
             client = {"name": "t", "title": "t", "version": "1"}
             await agent.call("initialize", {"clientInfo": client})
@@ -102,6 +104,26 @@ async def test_a_remembered_answer_asks_nobody(codex: CodexServer, gate: Replica
         assert len(model.told) == 3
     ended = (await gate.core.requests.page(Query(final=True))).items
     assert sorted(one.decision.reason for one in ended if one.decision) == ["grant", "person"]
+
+
+async def test_codex_keeps_the_rule_that_a_person_chose(
+    codex: CodexServer, answer: Answer, gate: Replica
+) -> None:
+    """Where the bridge was told to offer it: the second time Codex does not ask, and another
+    command it asks about all the same."""
+    again = Use("exec_command", TOUCH.arguments, "call_2")
+    other = Use("exec_command", {"cmd": "touch other"}, "call_3")
+    async with coding_model(TOUCH, again, other) as model:
+        async with codex.prompted(model, "--native-always") as agent:
+            ending = asyncio.create_task(codex.status(agent))
+            record = await answer(remember={"offer": "host:0"})
+            last = await answer("deny")
+            await ending
+        assert len(model.told) == 4
+    (rule,) = record.request.host_rules
+    assert rule.rule == "commands that begin with: touch made"
+    assert "touch other" in last.request.arguments["command"]
+    assert len((await gate.core.requests.page(Query(final=True))).items) == 2
 
 
 async def test_the_program_interrupts_the_turn(codex: CodexServer, gate: Replica) -> None:

@@ -6,16 +6,18 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gateway.domain.policy_document import Mode
 from gateway.domain.records import Query
-from gateway.models import Reason
-from tests.api.replica import Replica
+from gateway.models import Reason, RiskLevel
+from tests.api.replica import POLICY, Replica
 from tests.frame.tree import ROOT
 from tests.hosts.coding_models import CodingModel, Use, coding_model
-from tests.hosts.conftest import NO_GATEWAY, Answer, environment, remember
+from tests.hosts.conftest import NO_GATEWAY, Answer, environment
 from tests.hosts.rpc_program import RpcProgram, rpc_program
 from tests.waiting import moment
 
@@ -43,7 +45,9 @@ class GeminiAgent:
         (folder / ".gemini" / "settings.json").write_text(json.dumps(settings))
 
     @asynccontextmanager
-    async def prompted(self, model: CodingModel, **more: str) -> AsyncIterator[RpcProgram]:
+    async def prompted(
+        self, model: CodingModel, *options: str, **more: str
+    ) -> AsyncIterator[RpcProgram]:
         """Run it behind the bridge, with one prompt sent, inside the block."""
         env = environment(
             self._gate,
@@ -56,7 +60,7 @@ class GeminiAgent:
             },
         )
         program = str(self._installed / "node_modules" / ".bin" / "gemini")
-        words = (program, "--acp", "-m", "gemini-2.5-pro")
+        words = (*options, "--", program, "--acp", "-m", "gemini-2.5-pro")
         async with rpc_program("acp", *words, env=env, cwd=self.work) as agent:
             await agent.call("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
             opened = await agent.call("session/new", {"cwd": str(self.work), "mcpServers": []})
@@ -80,11 +84,13 @@ def gemini(gate: Replica, installed: Path, tmp_path: Path) -> GeminiAgent:
 async def test_an_approved_call_runs(gemini: GeminiAgent, answer: Answer) -> None:
     """The program is not asked; the card has what Gemini CLI would show, and the folder."""
     async with coding_model(TOUCH) as model, gemini.prompted(model) as agent:
-        record = (await asyncio.gather(answer(), gemini.stop_reason(agent)))[0]
+        answering = answer(confirmed=True)
+        record = (await asyncio.gather(answering, gemini.stop_reason(agent)))[0]
     assert (gemini.work / "made").exists()
     request = record.request
     assert (request.tool, request.session) == ("execute", gemini.session)
-    assert request.arguments["title"] == "touch made"
+    assert request.arguments["command (from the title)"] == "touch made"
+    assert (request.human, record.risk.level) == (True, RiskLevel.HIGH)
     assert request.context.cwd == str(gemini.work)
 
 
@@ -104,13 +110,33 @@ async def test_an_abort_ends_the_turn(gemini: GeminiAgent, answer: Answer) -> No
     assert not (gemini.work / "made").exists()
 
 
-async def test_a_remembered_answer_asks_nobody(gemini: GeminiAgent, gate: Replica) -> None:
-    """Gemini CLI asks each time; the second time a grant answers."""
+async def test_a_command_is_asked_about_each_time(
+    gemini: GeminiAgent, gate: Replica, answer: Answer
+) -> None:
+    """Only its title is known, which no rule and nothing remembered approves by."""
+    allows = replace(POLICY.routes[0], mode=Mode.AUTO_APPROVE)
+    await gate.store.apply(replace(POLICY, generation=1, routes=(allows,)), by="test")
     async with coding_model(TOUCH, TOUCH) as model, gemini.prompted(model) as agent:
-        await asyncio.gather(remember(gate), gemini.stop_reason(agent))
+        ending = asyncio.create_task(gemini.stop_reason(agent))
+        for _ in range(2):
+            await answer(confirmed=True)
+        await ending
         assert len(model.told) == 3
-    ended = (await gate.core.requests.page(Query(final=True))).items
-    assert sorted(one.decision.reason for one in ended if one.decision) == ["grant", "person"]
+
+
+async def test_gemini_keeps_for_its_session_what_a_person_chose(
+    gemini: GeminiAgent, gate: Replica, answer: Answer
+) -> None:
+    """Where the bridge was told to offer it: the second time Gemini CLI does not ask."""
+    paths = (str(gemini.work / name) for name in ("made", "other"))
+    writes = [Use("write_file", {"file_path": one, "content": "text"}) for one in paths]
+    async with coding_model(*writes) as model, gemini.prompted(model, "--native-always") as agent:
+        chosen = answer(remember={"offer": "host:0"})
+        record, _ = await asyncio.gather(chosen, gemini.stop_reason(agent))
+        assert len(model.told) == 3
+    assert record.request.host_rules[0].rule == "Allow for this session"
+    assert len((await gate.core.requests.page(Query(final=True))).items) == 1
+    assert (gemini.work / "other").exists()
 
 
 async def test_the_program_cancels_the_turn(gemini: GeminiAgent, gate: Replica) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from gateway.api import host_hooks
 from gateway.api.call import Limits
 from gateway.domain.records import Query, Record
+from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
 from gateway.integrations.claude_code import ClaudeCode
 from gateway.models import FieldKind, Reason, Status
 from tests.api.replica import ANN_TOKEN, POLICY, Replica, replica, until
 from tests.hosts.conftest import Answer
-from tests.hosts.test_hook_process import CLAUDE, EDITED, REQUEST
+from tests.hosts.test_hook_process import CHOSEN, CLAUDE, EDITED, REQUEST, SUGGESTED, SUGGESTS
 from tests.waiting import moment
 
 PATH = "/v1/hooks/claude-code"
@@ -235,6 +237,32 @@ async def test_relay_closes_the_card_that_the_terminal_answered(gate: Replica) -
     assert [one.request.arguments for one in left] == [{"command": "ls"}]
     await hook(gate, {"hook_event_name": "Stop", "session_id": "s-1"})
     assert await held[1] == {}
+
+
+async def test_what_claude_code_keeps_itself_is_what_was_chosen(
+    gate: Replica, answer: Answer
+) -> None:
+    """Where the address says so, and a person chose it; otherwise nobody is offered it."""
+    chosen = {"remember": {"offer": "host:0"}}
+    said, record = await asked(gate, answer(**chosen), SUGGESTS, query="?native_always=true")
+    decision = said["hookSpecificOutput"]["decision"]
+    assert decision == {"behavior": "allow", "updatedPermissions": [SUGGESTED]}
+    assert record.request.host_rules == (CHOSEN,)
+    said, _ = await asked(gate, answer(), SUGGESTS, query="?native_always=true")
+    assert said["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
+    said, record = await asked(gate, answer(), SUGGESTS)
+    assert said["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
+    assert record.request.host_rules == ()
+    assert "nobody was asked" in denied(await hook(gate, query="?native_always=maybe"))
+
+
+async def test_where_only_a_number_would_do_it_is_denied_at_once(gate: Replica) -> None:
+    """Nobody would see it where the call waits."""
+    number = LevelRules(step_up=(StepUp.NUMBER,))
+    route = replace(POLICY.routes[0], risk=RulesByRisk(low=number, medium=number, high=number))
+    await gate.store.apply(replace(POLICY, generation=1, routes=(route,)), by="test")
+    assert "nobody waits for it where it would be seen" in denied(await hook(gate))
+    assert not (await gate.core.requests.page(Query())).items
 
 
 async def test_relay_leaves_what_the_gate_asks(gate: Replica, answer: Answer) -> None:

@@ -16,7 +16,7 @@ import pytest
 from gateway.client import one_request
 from gateway.integrations import hook_process, occurrences
 from gateway.integrations.hook_call import BLOCKED
-from gateway.models import Action, Reason, Status
+from gateway.models import Action, HostRule, Reason, Status
 from gateway.wire.codec import JsonObject
 from tests.client.approving import PENDING, SIGNER, deciding
 from tests.client.scripted import Script, answer, scripted
@@ -352,6 +352,97 @@ def test_relay_gives_codex_nothing_that_it_throws_away(hook: Hook) -> None:
     assert hook.asked["allowed"] == ["approve", "deny"]
     hook("claude-code", deciding(), given=REQUEST)
     assert "edit" in hook.asked["allowed"]
+
+
+SUGGESTED: JsonObject = {
+    "type": "addRules",
+    "rules": [{"toolName": "Bash", "ruleContent": "rm x"}],
+    "behavior": "allow",
+    "destination": "localSettings",
+}
+SUGGESTS: JsonObject = {**REQUEST, "permission_suggestions": [SUGGESTED]}
+OFFERED = {
+    "rule": "Bash(rm x)",
+    "scope": "in this project, for this user (.claude/settings.local.json)",
+}
+CHOSEN = HostRule(**OFFERED)
+NATIVE = ("--native-always",)
+
+
+def test_what_claude_code_keeps_itself_is_what_was_chosen(hook: Hook) -> None:
+    """Its own suggestion, unchanged, where the settings ask for that and a person chose it."""
+    ran = hook("claude-code", deciding(host_rule=CHOSEN), given=SUGGESTS, words=NATIVE)
+    assert relayed(ran) == {"behavior": "allow", "updatedPermissions": [SUGGESTED]}
+    assert hook.asked["host_rules"] == [OFFERED]
+    assert relayed(hook("claude-code", deciding(), given=SUGGESTS, words=NATIVE)) == {
+        "behavior": "allow"
+    }
+
+
+def test_without_the_option_the_host_keeps_nothing(hook: Hook) -> None:
+    """Nobody is offered it, and an answer that says so is no approval."""
+    assert relayed(hook("claude-code", deciding(), given=SUGGESTS)) == {"behavior": "allow"}
+    assert "host_rules" not in hook.asked
+    code, out, err = hook("claude-code", deciding(host_rule=CHOSEN), given=SUGGESTS)
+    assert (code, out) == (0, None)  # which leaves it to the terminal
+    assert "did not offer" in err
+    for host in ("codex", "gemini", "cursor", "copilot"):
+        assert hook(host, words=NATIVE)[0] == BLOCKED
+
+
+@pytest.mark.parametrize(
+    "wider",
+    [
+        {"rule": "Bash(rm x)", "scope": "until its session ends"},
+        {"rule": "Bash(*)", "scope": OFFERED["scope"]},
+    ],
+)
+def test_a_rule_that_was_not_offered_is_no_approval(hook: Hook, wider: dict[str, str]) -> None:
+    """Nor one with an edit: the host would keep what nobody asked for."""
+    ran = hook("claude-code", deciding(host_rule=HostRule(**wider)), given=SUGGESTS, words=NATIVE)
+    assert "did not offer" in ran[2]
+    edit = deciding(action=Action.EDIT, arguments=EDITED, host_rule=CHOSEN)
+    assert "did not offer" in hook("claude-code", edit, given=SUGGESTS, words=NATIVE)[2]
+    assert ran[1] is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"type": "replaceRules"}, {"behavior": "deny"}, {"destination": "cliArg"}, {"rules": []},
+        {"rules": [{"toolName": ""}]}, {"rules": [{"toolName": "Bash", "ruleContent": 5}]},
+        {"rules": [{"toolName": "Bash", "more": 1}]}, {"rules": "Bash"}, {"more": 1},
+        {"rules": [{"toolName": "Bash", "ruleContent": "x" * 400}]},
+        {"type": "setMode", "mode": "acceptEdits"}, {"directories": ["/"]},
+    ],
+)  # fmt: skip
+def test_a_suggestion_that_is_not_wholly_known_is_not_offered(
+    hook: Hook, changes: JsonObject
+) -> None:
+    """Also a mode, which lets more through than its name says; it is asked about all the same."""
+    given = {**REQUEST, "permission_suggestions": [{**SUGGESTED, **changes}]}
+    assert relayed(hook("claude-code", deciding(), given=given, words=NATIVE))
+    assert "host_rules" not in hook.asked
+
+
+def test_suggestions_are_told_apart_by_their_words(hook: Hook) -> None:
+    """Of two that read alike neither is offered; a whole tool and folders say so."""
+    rules = {**SUGGESTED, "rules": [{"toolName": "mcp__a__x"}], "destination": "session"}
+    folders = {"type": "addDirectories", "directories": ["/a", "/b"], "destination": "session"}
+    given = {**REQUEST, "permission_suggestions": [SUGGESTED, rules, SUGGESTED, folders, 5]}
+    hook("claude-code", deciding(), given=given, words=NATIVE)
+    assert hook.asked["host_rules"] == [
+        {"rule": "mcp__a__x (every call of it)", "scope": "until its session ends"},
+        {"rule": "work also in /a, /b", "scope": "until its session ends"},
+    ]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_no_hook_shows_a_number(hook: Hook, host: str) -> None:
+    """A host shows what its hook says when it has ended. So where only a number would do, the
+    gateway refuses at once."""
+    hook(host, deciding())
+    assert hook.asked["shows_number"] is False
 
 
 def test_relay_closes_the_card_that_the_terminal_answered(hook: Hook) -> None:

@@ -106,6 +106,20 @@ def test_what_others_wrote_since_stays_too(run: Run, home: Path, host: str) -> N
     assert left == {"theirs": {"a": 1}}
 
 
+def test_a_host_keeps_something_itself_only_where_that_was_asked_for(run: Run, home: Path) -> None:
+    """An option of the relay of Claude Code, by command and by HTTP; nobody else knows it."""
+    path = settings("claude-code", home)
+    relay = ("claude-code", "--profile", "relay", "--yes")
+    run(*relay)
+    assert "native" not in path.read_text()
+    run(*relay, "--native-always")
+    asks = json.loads(path.read_text())["hooks"]["PermissionRequest"]
+    assert asks[0]["hooks"][0]["command"].endswith("--timeout 840 --native-always")
+    for words in (("claude-code",), ("codex", "--profile", "relay")):
+        code, _, err = run(*words, "--native-always", "--yes")
+        assert (code, "--native-always is Claude Code's alone" in err) == (2, True)
+
+
 def test_nobody_guesses_what_opencode_allowed_before(run: Run, home: Path) -> None:
     """Taking out an `ask` that was there before would let tools run unasked."""
     path = settings("opencode", home)

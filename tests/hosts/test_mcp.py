@@ -24,6 +24,7 @@ from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.policy_document import PolicyRule
 from gateway.domain.records import Query, Record
+from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
 from gateway.integrations import mcp_proxy
 from gateway.integrations.mcp_calls import CallGate
 from gateway.models import Execution, Status
@@ -328,6 +329,26 @@ async def test_a_client_with_a_limit_is_told_that_it_waits(gate: Replica, mode: 
         numbers = [progress for progress, _ in desk.progress]
         assert numbers == sorted(set(numbers))
         calling.cancel()
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_number_of_a_step_up_is_in_the_notes_of_progress(
+    gate: Replica, mode: str
+) -> None:
+    """Whoever watches the client reads it; a client that takes no notes is refused at once."""
+    number = LevelRules(step_up=(StepUp.NUMBER,))
+    route = replace(POLICY.routes[0], risk=RulesByRisk(low=number, medium=number, high=number))
+    await gate.store.apply(replace(POLICY, generation=1, routes=(route,)), by="test")
+    async with desk_of(gate, mode, progress_seconds=0.02) as desk:
+        calling = desk.call(path="a", text="b")
+        while not (told := [words for _, words in desk.progress if "number" in (words or "")]):
+            await moment()
+        found = re.search(r"number (\d{3}): whoever approves", told[0] or "")
+        assert found
+        await desk.answer(number=found[1])
+        assert not (await calling).is_error
+        refused = await desk.client.call_tool("write", {"path": "a", "text": "b"})
+        assert "nobody waits for it where it would be seen" in text_of(refused)
 
 
 @pytest.mark.parametrize("mode", ERAS)

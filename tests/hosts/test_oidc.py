@@ -19,9 +19,9 @@ from gateway.errors import Unauthorized, Unreachable
 from gateway.sign_in.provider import ProviderSettings
 from gateway.sign_in.ways import Ways
 from gateway.stores.attempts import RedisAttempts
+from tests.clocks import ShiftedClock
 from tests.ports import free_port
 from tests.sign_in.provider import CLIENT, SECRET
-from tests.stores.test_browser_sessions import SetClock
 from tests.world import World
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +106,7 @@ async def site(world: World) -> AsyncIterator[Site]:
             claim="email",
             public_url=PUBLIC,
         )
-        yield Site(Ways(world.store, SetClock(), provider=settings), world)
+        yield Site(Ways(world.store, ShiftedClock(), provider=settings), world)
     finally:
         if process.returncode is None:
             process.kill()

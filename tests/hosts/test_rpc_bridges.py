@@ -9,15 +9,20 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.client import AsyncClient, CallableTransport
+from gateway.domain.policy_document import Mode
 from gateway.domain.records import Query, Record
 from gateway.errors import InvalidRequest
-from gateway.models import Reason
-from tests.api.replica import Replica
+from gateway.integrations.acp import Acp
+from gateway.integrations.rpc_bridge import Ending, RpcBridge
+from gateway.models import Reason, RiskLevel
+from tests.api.replica import POLICY, Replica
 from tests.frame.tree import ROOT
 from tests.hosts.conftest import NO_GATEWAY, Answer, environment
 from tests.waiting import moment
@@ -108,11 +113,13 @@ class Program:
 
 
 @asynccontextmanager
-async def bridged(host: str, gate: Replica, home: Path, **more: str) -> AsyncIterator[Program]:
+async def bridged(
+    host: str, gate: Replica, home: Path, *words: str, **more: str
+) -> AsyncIterator[Program]:
     """Run the bridge before the stub inside the block."""
     agent = (sys.executable, str(ROOT / "tests" / "hosts" / "rpc_agent.py"), host)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway.integrations", "bridge", host, "--", *agent),
+        *(sys.executable, "-m", "gateway.integrations", "bridge", host, *words, "--", *agent),
         cwd=ROOT,
         env=environment(gate, home, **more),
         stdin=PIPE,
@@ -285,6 +292,183 @@ async def test_a_codex_question_that_cannot_be_shown_is_declined(
     assert not (await gate.core.requests.page(Query())).items
 
 
+KEEPS = {
+    "acp": ("Always", {"outcome": {"outcome": "selected", "optionId": "always"}}),
+    "codex-app-server": (
+        "calls like this one, as Codex compares them",
+        {"decision": "acceptForSession"},
+    ),
+}
+NATIVE = ("--native-always",)
+KEEP_PREFIX = {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["npm", "run all"]}}
+
+
+@pytest.mark.parametrize("host", BOTH)
+async def test_the_agent_keeps_what_a_person_chose(
+    host: str, gate: Replica, answer: Answer, tmp_path: Path
+) -> None:
+    """Its own answer for that, where the bridge was told to offer it; otherwise for once."""
+    asked = ASKED[host]
+    if host == "codex-app-server":
+        decisions = ["accept", "acceptForSession", KEEP_PREFIX, {**KEEP_PREFIX, "more": 1}]
+        offers = {**asked["params"], "availableDecisions": decisions}
+        asked = {**asked, "params": offers}
+    rule, kept = KEEPS[host]
+    async with bridged(host, gate, tmp_path, *NATIVE) as program:
+        program.say("ask", [asked])
+        record = await answer(remember={"offer": "host:0"})
+        assert await program.answered() == kept
+        assert record.request.host_rules[0].rule == rule
+        program.say("ask", [{**asked, "id": 1}])
+        await answer()
+        assert await program.answered(1) == YES[host]
+        if host == "codex-app-server":
+            program.say("ask", [{**asked, "id": 3}])
+            record = await answer(remember={"offer": "host:1"})
+            assert await program.answered(3) == {"decision": KEEP_PREFIX}
+            (_, prefix) = record.request.host_rules
+            assert prefix.rule == "commands that begin with: npm 'run all'"
+    async with bridged(host, gate, tmp_path) as program:
+        program.say("ask", [{**asked, "id": 2}])
+        assert (await answer()).request.host_rules == ()
+        assert await program.answered(2) == YES[host]
+
+
+async def test_codex_keeps_nothing_that_it_does_not_offer(
+    gate: Replica, answer: Answer, tmp_path: Path
+) -> None:
+    """Nor a change of its rules that it does not tell."""
+    async with bridged("codex-app-server", gate, tmp_path, *NATIVE) as program:
+        program.say("ask", [COMMAND])
+        assert (await answer()).request.host_rules == ()
+        assert await program.answered() == YES["codex-app-server"]
+
+
+@pytest.mark.parametrize("kind", ["execute", "other"])
+async def test_a_call_of_which_only_the_title_is_known_needs_a_person(
+    kind: str, gate: Replica, answer: Answer, tmp_path: Path
+) -> None:
+    """ACP: a title is written for people. Nothing but a person approves by it."""
+    allows = replace(POLICY.routes[0], mode=Mode.AUTO_APPROVE)
+    await gate.store.apply(replace(POLICY, generation=1, routes=(allows,)), by="test")
+    words = [{"type": "content", "content": {"type": "text", "text": "in /srv"}}]
+    call = {"toolCallId": "call_1", "title": "remove x", "kind": kind, "content": words}
+    asked = {**PERMISSION, "params": {**PERMISSION["params"], "toolCall": call}}
+    async with bridged("acp", gate, tmp_path) as program:
+        program.say("ask", [asked])
+        record = await answer(confirmed=True)
+        assert await program.answered() == YES["acp"]
+        told = {**PERMISSION["params"], "toolCall": {**call, "rawInput": {"path": "x"}}}
+        program.say("ask", [{**PERMISSION, "id": 1, "params": told}])
+        assert await program.answered(1) == YES["acp"], "the policy allows what is told as data"
+    name = "command (from the title)" if kind == "execute" else "title"
+    assert record.request.arguments == {name: "remove x", "content": words}
+    assert (record.request.kind, record.request.human) == ("tool", True)
+    assert record.risk.level is RiskLevel.HIGH
+    assert "title alone" in record.risk.reasons[0]
+
+
+def codex(method: str, **params: Any) -> dict[str, Any]:
+    """Return a question of the app-server with the members that each has."""
+    if not method.startswith("item/"):
+        return {"id": 0, "method": method, "params": {"conversationId": "s-1", **params}}
+    known = {"threadId": "s-1", "turnId": "t-1", "itemId": "call_1", "startedAtMs": 1}
+    return {"id": 0, "method": method, "params": {**known, **params}}
+
+
+WANTED = {"network": {"enabled": True}, "fileSystem": {"write": ["/srv"]}}
+PERMISSIONS = codex("item/permissions/requestApproval", cwd="/srv/app", permissions=WANTED)
+OLD_COMMAND = codex(
+    "execCommandApproval", callId="c", cwd="/srv/app", parsedCmd=[], command=["rm", "my file"]
+)
+OLD_CHANGE = codex("applyPatchApproval", callId="c", fileChanges={"a": {"type": "delete"}})
+STDIN = codex("item/commandExecution/requestApproval", kind="writeStdin", command="yes")
+HUMAN = codex("item/commandExecution/requestApproval", kind="humanCommand", command="rm x")
+
+
+@pytest.mark.parametrize(
+    ("asked", "about", "yes", "no"),
+    [
+        (PERMISSIONS, ("permissions", "tool"), {"permissions": WANTED, "scope": "turn"},
+         {"permissions": {}, "scope": "turn"}),
+        (OLD_COMMAND, ("Bash", "command"), {"decision": "approved"},
+         {"decision": {"denied": {"rejection": "denied by ann: no"}}}),
+        (OLD_CHANGE, ("apply_patch", "file_change"), {"decision": "approved"},
+         {"decision": {"denied": {"rejection": "denied by ann: no"}}}),
+        (STDIN, ("write_stdin", "tool"), {"decision": "accept"}, {"decision": "decline"}),
+        (HUMAN, ("Bash", "command"), {"decision": "accept"}, {"decision": "decline"}),
+    ],
+    ids=["permissions", "old command", "old change", "stdin", "human"],
+)  # fmt: skip
+async def test_what_else_codex_asks_is_gated(
+    asked: Any, about: Any, yes: Any, no: Any, gate: Replica, answer: Answer, tmp_path: Path
+) -> None:
+    """In its own words for each; what it wants is what the card has, and what it gets."""
+    async with bridged("codex-app-server", gate, tmp_path) as program:
+        program.say("ask", [asked])
+        record = await answer(confirmed=asked is HUMAN)
+        assert await program.answered() == yes
+        program.say("ask", [{**asked, "id": 1}])
+        await answer("deny", message="no")
+        assert await program.answered(1) == no
+    assert (record.request.tool, record.request.kind, record.request.session) == (*about, "s-1")
+    assert record.request.human is (asked is HUMAN)
+    if asked is OLD_COMMAND:
+        assert record.request.arguments == {"command": "rm 'my file'"}
+    assert "edit" not in record.request.allowed
+    assert ("abort" in record.request.allowed) is (asked is not PERMISSIONS)
+
+
+@pytest.mark.parametrize(
+    ("asked", "no"),
+    [
+        ({**PERMISSIONS, "params": {**PERMISSIONS["params"], "permissions": {}}},
+         {"permissions": {}, "scope": "turn"}),
+        ({**OLD_COMMAND, "params": {**OLD_COMMAND["params"], "command": "rm x"}}, None),
+        ({**OLD_COMMAND, "params": {**OLD_COMMAND["params"], "callId": None}}, None),
+        ({**OLD_CHANGE, "params": {**OLD_CHANGE["params"], "fileChanges": {}}}, None),
+        (codex("item/tool/requestUserInput", questions=[]), {"answers": {}}),
+        (codex("item/tool/requestUserInput", questions=[{"id": "a"}]), {"answers": {}}),
+        (codex("item/tool/requestUserInput", questions=["a"]), {"answers": {}}),
+    ],
+)  # fmt: skip
+async def test_what_else_codex_asks_and_cannot_be_shown_is_refused(
+    asked: Any, no: Any, gate: Replica, tmp_path: Path
+) -> None:
+    """Nobody is asked."""
+    async with bridged("codex-app-server", gate, tmp_path) as program:
+        program.say("ask", [asked])
+        told = await program.answered()
+        assert told == no or (no is None and "nobody was asked" in str(told["decision"]["denied"]))
+    assert not (await gate.core.requests.page(Query())).items
+
+
+async def test_a_question_of_codex_is_a_question(
+    gate: Replica, answer: Answer, tmp_path: Path
+) -> None:
+    """A choice, a text where it takes other words, a secret; unanswered it has no answers."""
+    options = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": ""}]
+    which = {"id": "which", "header": "h", "question": "Which?", "options": options}
+    questions = [
+        which,
+        {**which, "id": "other", "isOther": True},
+        {"id": "key", "header": "h", "question": "Key?", "isSecret": True},
+    ]
+    asked = codex("item/tool/requestUserInput", isBlocking=True, questions=questions)
+    async with bridged("codex-app-server", gate, tmp_path) as program:
+        program.say("ask", [asked])
+        record = await answer("answer", answers={"which": "Blue", "other": "Green", "key": "k3y"})
+        given = {"which": ["Blue"], "other": ["Green"], "key": ["k3y"]}
+        answers = {name: {"answers": one} for name, one in given.items()}
+        assert await program.answered() == {"answers": answers}
+        program.say("ask", [{**asked, "id": 1}])
+        await answer("deny")
+        assert await program.answered(1) == {"answers": {}}
+    kinds = [(one.kind, one.secret) for one in record.request.questions]
+    assert kinds == [("choice", False), ("text", False), ("text", True)]
+    assert record.request.questions[1].text == "Which? (Red: warm; Blue; or something else)"
+
+
 async def test_lines_that_are_no_message_do_not_pass(
     gate: Replica, answer: Answer, tmp_path: Path
 ) -> None:
@@ -349,3 +533,19 @@ async def test_an_agent_that_cannot_be_started_is_said(gate: Replica, tmp_path: 
         _, said = await process.communicate()
         assert process.returncode == InvalidRequest.exit_code
         assert b"COMMAND" in said or b"/nowhere/agent" in said
+
+
+async def test_a_question_that_is_not_dealt_with_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """A mistake of ours ends that one question, and stands in the log; nothing is approved."""
+
+    class Broken(Acp):
+        def answer(self, method: str, params: Any, ending: Ending) -> Any:
+            raise ZeroDivisionError
+
+    told: list[bytes] = []
+    async with AsyncClient(CallableTransport(lambda request: True)) as client:
+        bridge = RpcBridge(client, Broken(), to_host=told.append, to_agent=told.append)
+        bridge.from_agent(json.dumps(PERMISSION).encode())
+        await bridge.close()
+    assert "a message of acp was not dealt with: ZeroDivisionError()" in caplog.text
+    assert told == []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.models import ApprovalRequest, digest_of
 from gateway.wire.signatures import Signer
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, SEED, Replica
 from tests.frame.tree import ROOT
@@ -20,13 +21,18 @@ pytestmark = [pytest.mark.hosts, pytest.mark.timeout(300)]
 CLIENT = ROOT / "packaging" / "typescript"
 
 
+PAGES = (ROOT / "docs" / "integrations" / "typescript.md", CLIENT / "README.md")
+_BLOCK = re.compile(r"^```ts\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
 @pytest.fixture
 def built(installed: Path, tmp_path: Path) -> Path:
     """Return a copy of the client's folder, where it can be built beside its tools."""
-    folder = tmp_path / "client"
+    folder = tmp_path / "packaging" / "typescript"
     kept = shutil.ignore_patterns("node_modules", "dist", "openapi.ts")
     shutil.copytree(CLIENT, folder, ignore=kept)
     (folder / "node_modules").symlink_to(installed / "node_modules")
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
     return folder
 
 
@@ -37,11 +43,9 @@ def environment_of(installed: Path, **more: str) -> dict[str, str]:
 
 
 async def build(folder: Path, env: dict[str, str]) -> None:
-    """Generate the types from the document, and compile."""
-    document = str(ROOT / "docs" / "openapi.json")
-    words = ("openapi-typescript", document, "--output", "src/openapi.ts")
-    assert (await run(*words, env=env, cwd=folder))[0] == 0
-    assert await run("tsc", env=env, cwd=folder) == (0, "")
+    """Generate the types from the document, and compile, as the package does it."""
+    code, said = await run("npm", "run", "build", "--offline", env=env, cwd=folder)
+    assert code == 0, said
 
 
 async def test_the_client_against_a_real_gateway(
@@ -75,8 +79,20 @@ async def test_the_client_against_a_real_gateway(
     assert (code, counts["pass"], counts["fail"], counts["skipped"]) == (0, wanted, 0, 0), said
 
 
+OURS = """
+declare const process: { env: Record<string, string | undefined> };
+declare function deleteBranch(name: string): Promise<string>;
+"""
+"""What the blocks of the pages take for granted."""
+CONSUMER = """
+import { digestOf } from "approval-gateway-client";
+console.log(await digestOf("ci", { tool: "remove", arguments: { path: "a" } }));
+"""
+
+
 async def test_what_is_published_is_the_client_alone(installed: Path, built: Path) -> None:
-    """The package has types and code, no dependency, no test and no address of a registry."""
+    """The package has types and code, its words and its licence, no dependency, no test and no
+    address of a registry; in a project that installs it what its pages print compiles strictly."""
     env = environment_of(installed)
     await build(built, env)
     words = ("npm", "pack", "--json", "--ignore-scripts", "--offline")
@@ -84,9 +100,28 @@ async def test_what_is_published_is_the_client_alone(installed: Path, built: Pat
     assert code == 0, said
     (packed,) = json.loads(said[said.index("[") :])
     names = {one["path"] for one in packed["files"]}
-    assert "dist/index.js" in names
-    assert "dist/index.d.ts" in names
-    assert all(name == "package.json" or name.startswith("dist/") for name in names), names
+    compiled = {name for name in names if name.startswith("dist/")}
+    assert names - compiled == {"package.json", "README.md", "LICENSE"}
+    modules = {one.stem for one in (built / "src").glob("*.ts")}
+    ends = (".js", ".d.ts")
+    assert compiled == {f"dist/{one}{end}" for one in modules for end in ends}
     told = json.loads((CLIENT / "package.json").read_text(encoding="utf-8"))
     assert "dependencies" not in told
     assert "http" not in json.dumps(told)
+    project = built.parent / "project"
+    project.mkdir()
+    (project / "package.json").write_text('{"type": "module"}')
+    blocks = [block for page in PAGES for block in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+    assert len(blocks) == len(PAGES)
+    sources = dict(zip(("page", "readme"), blocks, strict=True), consumer=CONSUMER)
+    for name, text in {**sources, "ours.d": OURS}.items():
+        (project / f"{name}.ts").write_text(text, encoding="utf-8")
+    install = ("npm", "install", "--offline", "--no-audit", "--no-fund")
+    code, said = await run(*install, str(built / packed["filename"]), env=env, cwd=project)
+    assert code == 0, said
+    strict = ("--strict", "--target", "ES2022", "--module", "NodeNext", "--lib", "ES2022,DOM")
+    files = sorted(one.name for one in project.glob("*.ts"))
+    assert await run("tsc", *strict, *files, env=env, cwd=project) == (0, "")
+    digest = digest_of(ApprovalRequest(id="0" * 32, agent="ci", tool="remove",
+                                       arguments={"path": "a"}, digest=""))  # fmt: skip
+    assert await run("node", "consumer.js", env=env, cwd=project) == (0, f"{digest}\n")

@@ -9,19 +9,9 @@ from gateway.models import new_id
 from gateway.policy.grant_deciders import GrantBook
 from gateway.policy.grants.grant import Effect, Grant, Shape
 from gateway.stores.grants import RedisGrants
+from tests.clocks import StandingClock
 from tests.grants.making import asked, granted, remembered
 from tests.world import World
-
-
-class LateClock:
-    """A clock that is set by hand."""
-
-    def __init__(self, now: int) -> None:
-        self.now = now
-
-    def now_ms(self) -> int:
-        """Return what it was set to."""
-        return self.now
 
 
 class Overtaken(RedisGrants):
@@ -43,7 +33,7 @@ async def test_what_expired_is_neither_used_nor_named(world: World) -> None:
     record, grants = asked(), RedisGrants(world.store)
     grant = replace(remembered(record, Shape.EXACT), expires_at=2_000)
     await grants.add(grant)
-    book = GrantBook(grants, clock := LateClock(1_999))
+    book = GrantBook(grants, clock := StandingClock(1_999))
     book.at(await world.store.policy())
     assert [one.id for one in await book.about(record)] == [grant.id]
     clock.now = 2_000
@@ -55,7 +45,7 @@ async def test_an_answer_that_was_overtaken_serves_its_own_generation_alone(worl
     record, grants = asked(), Overtaken(world.store)
     denial = granted(remembered(record, Shape.EXACT).match, Effect.DENY, id=new_id())
     await grants.add(remembered(record, Shape.EXACT))
-    book = GrantBook(grants, LateClock(0))
+    book = GrantBook(grants, StandingClock(0))
     book.at(await world.store.policy())
 
     async def deny() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.domain.policy_document import PolicyDocument, ToolRow
 from gateway.domain.records import Record, ScopeQuorum
+from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Kind, Question, Risk, RiskLevel, Status
 from gateway.policy.grants.grant import Answer, Grant, Shape
 from gateway.ports import scopes_of
@@ -267,6 +268,18 @@ async def test_high_risk_is_only_denied_here(box: Inbox, ann: Ui) -> None:
         await ended(box, record, Status.PENDING)
         assert (await ann.post(event["executionId"], {"approved": False}))[0] == 200
     await ended(box, record, Status.DENIED)
+
+
+async def test_a_step_up_is_refused_here_and_says_where_it_is_done(box: Inbox, ann: Ui) -> None:
+    """The document has no step-up: a yes decides nothing, and names the place to answer."""
+    low = LevelRules(step_up=(StepUp.PASSKEY,))
+    await box.route(risk=RulesByRisk(low=low, medium=low))
+    async with ann.connect() as screen:
+        record = await box.ask(**STATUS)
+        event = await screen.next()
+        status, answer = await ann.post(event["executionId"], {"approved": True})
+    assert (status, "answer at " in answer["error"]) == (422, True)
+    await ended(box, record, Status.PENDING)
 
 
 async def test_secrets_are_masked_and_what_could_act_is_not_approved(box: Inbox, ann: Ui) -> None:

@@ -12,7 +12,8 @@ from gateway.errors import Busy, InvalidRequest, Unauthorized
 from gateway.ports import CHAT_LINK_SECONDS
 from gateway.sign_in.chat_links import ChatLinks
 from gateway.stores.browser_sessions import LINKS_AT_ONCE, RedisLogins
-from tests.stores.test_browser_sessions import SetClock, told
+from tests.clocks import ShiftedClock
+from tests.stores.test_browser_sessions import told
 from tests.world import World
 
 INBOX = "https://approvals.example/inbox"
@@ -27,7 +28,7 @@ async def logins(world: World) -> RedisLogins:
     people = (*policy.people[1:], Person(name="ann", identities=("token:ann", ANN.written)))
     routes = (Route(approvers=("ann", ALONE.written, "slack:T1/S9")),)
     await world.store.apply(replace(policy, people=people, routes=routes), by="test")
-    return RedisLogins(world.store, SetClock())
+    return RedisLogins(world.store, ShiftedClock())
 
 
 def code_of(url: str) -> str:
@@ -87,7 +88,7 @@ async def test_whom_no_policy_names_gets_none(logins: RedisLogins) -> None:
 async def test_nobody_asks_without_end(world: World, logins: RedisLogins) -> None:
     """Over all replicas; another person is not held up, and the count ends by itself."""
     for number in range(LINKS_AT_ONCE):
-        replica = RedisLogins(world.store, SetClock())
+        replica = RedisLogins(world.store, ShiftedClock())
         await ChatLinks(replica, "slack" if number else "discord", INBOX).make(ANN)
     with pytest.raises(Busy):
         await ChatLinks(logins, "slack", INBOX).make(ANN)

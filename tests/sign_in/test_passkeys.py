@@ -12,13 +12,14 @@ import pytest
 
 from gateway.errors import Busy, Conflict, InvalidRequest, Unauthorized
 from gateway.ports import MOST_PASSKEYS
-from gateway.sign_in.passkey_checks import Site, find_site
+from gateway.sign_in.passkey_checks import PasskeySite, find_site
 from gateway.sign_in.passkeys import challenge_of
 from gateway.sign_in.ways import Ways
 from gateway.stores.attempts import ATTEMPT_SECONDS
 from gateway.stores.passkeys import RedisPasskeys
+from tests.clocks import ShiftedClock
 from tests.sign_in.authenticator import Authenticator, written
-from tests.stores.test_browser_sessions import SetClock, sign_in, told
+from tests.stores.test_browser_sessions import sign_in, told
 from tests.world import World, identity
 
 HOST, ORIGIN = "approvals.example", "https://approvals.example"
@@ -29,7 +30,7 @@ ABOUT = "0" * 64 + " approve"
 @pytest.fixture
 def ways(world: World) -> Ways:
     """Return the ways in of a gateway that knows ann, bob and eve."""
-    return Ways(world.store, SetClock(), public_url=ORIGIN)
+    return Ways(world.store, ShiftedClock(), public_url=ORIGIN)
 
 
 async def with_passkey(ways: Ways, person: str = "ann") -> tuple[str, Authenticator]:
@@ -118,12 +119,17 @@ BENT: dict[str, Callable[[Authenticator], Any]] = {
 
 
 @pytest.mark.parametrize("bent", BENT)
-async def test_a_forged_assertion_is_refused(ways: Ways, world: World, bent: str) -> None:
-    """Whatever of it is not right; the device itself still signs in."""
+async def test_a_forged_assertion_is_refused(
+    ways: Ways, world: World, caplog: pytest.LogCaptureFixture, bent: str
+) -> None:
+    """Whatever of it is not right, and the log says what the check stumbled over; the device itself
+    still signs in."""
+    caplog.set_level("INFO", "gateway.sign_in")
     _, device = await with_passkey(ways)
     forged = BENT[bent](device)
     why = await refused(ways, world, forged.sign(await begin(ways)))
     assert why == "it does not verify as one of ann"
+    assert "a passkey: InvalidAuthenticationResponse in" in caplog.text
     device.count = forged.count
     await enter(ways, device.sign(await begin(ways)))
 
@@ -206,7 +212,7 @@ async def test_a_copied_device_is_refused(ways: Ways, world: World) -> None:
 async def test_of_two_uses_that_say_the_same_count_one_is_good(ways: Ways) -> None:
     """Both were read before either was written."""
     await with_passkey(ways)
-    kept = RedisPasskeys(ways._store, SetClock())
+    kept = RedisPasskeys(ways._store, ShiftedClock())
     (passkey,) = await kept.load(await kept.stand(), "ann")
     assert [await kept.count_use(passkey, count) for count in (5, 5, 4, 6)] == [
         True,
@@ -393,17 +399,17 @@ def test_what_is_signed_names_what_it_is_about() -> None:
 @pytest.mark.parametrize(
     ("public", "found"),
     [
-        ("https://approvals.example", Site(HOST, ORIGIN)),
-        ("https://Approvals.Example:443/", Site(HOST, ORIGIN)),
-        ("https://approvals.example:8443/x", Site(HOST, f"{ORIGIN}:8443")),
-        ("http://localhost:8787", Site("localhost", "http://localhost:8787")),
+        ("https://approvals.example", PasskeySite(HOST, ORIGIN)),
+        ("https://Approvals.Example:443/", PasskeySite(HOST, ORIGIN)),
+        ("https://approvals.example:8443/x", PasskeySite(HOST, f"{ORIGIN}:8443")),
+        ("http://localhost:8787", PasskeySite("localhost", "http://localhost:8787")),
         ("http://approvals.example", "HTTPS"),
         ("https://192.0.2.7", "a name"),
         ("https://[2001:db8::1]", "a name"),
         (None, "GATEWAY_PUBLIC_URL"),
     ],
 )
-def test_for_whom_they_are_is_a_setting(public: str | None, found: Site | str) -> None:
+def test_for_whom_they_are_is_a_setting(public: str | None, found: PasskeySite | str) -> None:
     """Name and origin come from the address that is set; where it gives none, it is said why."""
     site = find_site(public)
     assert (found in site) if isinstance(site, str) and isinstance(found, str) else site == found
@@ -414,7 +420,7 @@ async def test_without_the_extra_the_rest_works(
 ) -> None:
     """Passkeys say what to install, refuse, and links still sign in."""
     monkeypatch.setattr("gateway.sign_in.passkey_checks.find_spec", lambda name: None)
-    ways = Ways(world.store, SetClock(), public_url=ORIGIN)
+    ways = Ways(world.store, ShiftedClock(), public_url=ORIGIN)
     session = await sign_in(ways)
     assert "approval-gateway[passkeys]" in ways.passkeys.problem
     assert await ways.passkeys.list_passkeys(session) == []

@@ -17,8 +17,9 @@ from gateway.server.connections import provider_of
 from gateway.server.settings import BadSettings, Settings
 from gateway.sign_in.provider import ProviderSettings
 from gateway.sign_in.ways import Ways
+from tests.clocks import ShiftedClock
 from tests.sign_in.provider import CLIENT, SECRET, Provider, providing
-from tests.stores.test_browser_sessions import SetClock, told
+from tests.stores.test_browser_sessions import told
 from tests.world import World
 
 PUBLIC = "https://approvals.example"
@@ -49,7 +50,7 @@ def make_ways(world: World, provider: Provider, **changes: Any) -> Ways:
     values = {"issuer": provider.issuer, "client": CLIENT, "secret": SECRET, "claim": "email"}
     production = changes.pop("production", False)
     settings = ProviderSettings(**{**values, "public_url": PUBLIC, **changes})
-    return Ways(world.store, SetClock(), provider=settings, production=production)
+    return Ways(world.store, ShiftedClock(), provider=settings, production=production)
 
 
 async def begin(ways: Ways, browser: str = BROWSER) -> str:
@@ -215,12 +216,16 @@ BENT: dict[str, Callable[[Provider], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("bent", BENT)
 async def test_a_word_that_does_not_verify_is_refused(
-    ways: Ways, world: World, provider: Provider, bent: str
+    ways: Ways, world: World, provider: Provider, caplog: pytest.LogCaptureFixture, bent: str
 ) -> None:
-    """Whatever of it is not right; an honest one works."""
+    """Whatever of it is not right, and the log says what the check stumbled over; an honest one
+    works."""
+    caplog.set_level("INFO", "gateway.sign_in")
     provider.bent = BENT[bent](provider)
     why = await refused(ways, world, provider.agree(await begin(ways)))
     assert "identity provider" in why
+    own_checks = ("others too", "a number")
+    assert ("a word of the provider:" in caplog.text) is (bent not in own_checks)
     provider.bent = {}
     await finish(ways, provider.agree(await begin(ways)))
 
@@ -266,7 +271,7 @@ async def test_without_a_provider_there_is_none(
     world: World, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor without the extra: no button, and a sentence."""
-    unset = Ways(world.store, SetClock())
+    unset = Ways(world.store, ShiftedClock())
     monkeypatch.setattr("gateway.sign_in.provider_tokens.find_spec", lambda name: None)
     for ways in (unset, make_ways(world, provider)):
         assert ways.provider.name == ""

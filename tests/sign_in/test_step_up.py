@@ -16,9 +16,9 @@ from gateway.models import Action, Status
 from gateway.ports import Proof, Prove, card_of, subject_of
 from gateway.sign_in.ways import Ways
 from tests.approvals.test_step_up import DANGEROUS, in_force, route
+from tests.clocks import ShiftedClock
 from tests.sign_in.authenticator import Authenticator
 from tests.sign_in.test_passkeys import ORIGIN, with_passkey
-from tests.stores.test_browser_sessions import SetClock
 from tests.world import World, click, identity
 
 PASSKEY: Route = route(StepUp.PASSKEY)
@@ -28,7 +28,7 @@ NEW = {"command": "deploy prod 2"}
 @pytest.fixture
 def ways(world: World) -> Ways:
     """Return the ways in of a gateway that knows ann, bob and eve."""
-    return Ways(world.store, SetClock(), public_url=ORIGIN)
+    return Ways(world.store, ShiftedClock(), public_url=ORIGIN)
 
 
 class Holder:

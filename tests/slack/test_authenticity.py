@@ -24,8 +24,8 @@ from adapters.slack.payloads import (
     read_button,
     read_metadata,
 )
-from gateway.domain.clock import SystemClock
 from gateway.models import Status, new_id
+from tests.clocks import ShiftedClock
 from tests.slack.counterpart.deliveries import form as form_body
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
@@ -101,17 +101,6 @@ async def test_13_unsigned_stale_and_future_deliveries_are_refused(web: Office) 
     await still_waits(web, record.id)
 
 
-class LateClock:
-    """A clock that runs so many seconds behind the machine's, or ahead of it."""
-
-    def __init__(self) -> None:
-        self.seconds = 0
-
-    def now_ms(self) -> int:
-        """Return the time that it shows."""
-        return SystemClock().now_ms() + 1000 * self.seconds
-
-
 async def test_13_the_receiver_lets_nothing_else_through(slack: Slack) -> None:
     """It counts neither on Bolt's own check nor on the machine's clock instead of the gateway's.
 
@@ -120,16 +109,16 @@ async def test_13_the_receiver_lets_nothing_else_through(slack: Slack) -> None:
     bolt = AsyncApp(
         authorize=_nobody, request_verification_enabled=False, ssl_check_enabled=False
     )  # fmt: skip
-    clock, app = LateClock(), Application()
+    clock, app = ShiftedClock(), Application()
     app.add_routes(HttpReceiver(bolt, slack.state.signing_secret, clock).routes())
     async with TestClient(TestServer(app)) as client:
-        for secret, clock.seconds, status in (
+        for secret, clock.ahead, status in (
             ("", 0, 404), ("another", 0, 401), ("", 302, 401), ("", -302, 401),
         ):  # fmt: skip
-            body = form_body("interactive", {"type": "none", "case": f"{secret} {clock.seconds}"})
+            body = form_body("interactive", {"type": "none", "case": f"{secret} {clock.ahead}"})
             headers = {**slack.deliveries.signature(body[0], secret=secret), "Content-Type": FORM}
             answer = await client.post(PATH, data=body[0], headers=headers)
-            assert answer.status == status, (secret, clock.seconds)
+            assert answer.status == status, (secret, clock.ahead)
 
 
 async def _nobody() -> AuthorizeResult:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
+from contextlib import suppress
 from dataclasses import replace
 
-from gateway.domain.records import Record
+import pytest
+
+from gateway.domain.clock import SystemClock
+from gateway.domain.records import Identity, Record
 from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.errors import Busy
 from gateway.models import Status
+from gateway.stores.browser_sessions import RedisLogins
 from tests.approvals.test_step_up import other_than
+from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
-from tests.slack.office import HIGH, ROUTE, Office, form, put_in_force
+from tests.slack.office import HIGH, ROUTE, Office, at_work, form, put_in_force
+from tests.world import World
 
 BY_NUMBER = RulesByRisk(high=LevelRules(step_up=(StepUp.NUMBER,)))
 LABEL = "The number that is shown where the agent waits"
@@ -51,3 +61,32 @@ async def test_another_answer_that_takes_it_leads_to_the_inbox(office: Office) -
     await office.ann.submit()
     assert "It takes a step-up" in office.modal_says(office.ann)
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+
+
+@pytest.mark.parametrize("often", [False, True], ids=["a link", "too many links"])
+async def test_what_takes_a_step_up_leads_there_by_a_link_that_works_once(
+    slack: Slack, world: World, often: bool
+) -> None:
+    """The button signs its person in, once, and goes to the request; who asked for too many gets
+    the request's address. Only they see the modal that has it; nothing is decided."""
+    address = "https://approvals.example/inbox"
+    async with at_work(slack, world, inbox=address) as office:
+        record, message, _ = await asked(office)
+        await office.ann.more(message, "Respond instead…")
+        await form(office.ann, "respond")
+        office.ann.fill("Result, given to the agent instead of running it", "done")
+        ann = Identity(platform="slack", id="T1/UANN")
+        with suppress(Busy):
+            while often:
+                await office.desk.links.make(ann)
+        await office.ann.submit()
+        assert "It takes a step-up" in office.modal_says(office.ann)
+        (url,) = re.findall(r'"url": "([^"]+)"', json.dumps(office.ann.modal.view))
+        found = re.fullmatch(rf"{address}/login#code=([\w-]+)&to={record.id}", url)
+        assert (found is None) == often
+        if found is None:
+            assert url == f"{address}/r/{record.id}"
+        else:
+            logins = RedisLogins(world.store, SystemClock())
+            assert await logins.find_holder(found[1], address="") == "ann"
+        assert (await office.desk.requests.get(record.id)).status is Status.PENDING

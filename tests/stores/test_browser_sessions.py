@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
-from gateway.domain.clock import SystemClock
 from gateway.domain.records import AuditEvent, Identity
 from gateway.domain.step_up import LevelRules, RulesByRisk
 from gateway.errors import Busy, NotFound, Unauthorized
 from gateway.ports.logins import IDLE_SECONDS, LONGEST_SECONDS
 from gateway.stores.browser_sessions import CODE_SECONDS, MOST_DEVICES, RedisLogins
+from tests.clocks import ShiftedClock
 from tests.world import World, identity
 
 
-@dataclass
-class SetClock:
-    """The host's clock, set ahead."""
-
-    ahead: int = 0
-
-    def now_ms(self) -> int:
-        return SystemClock().now_ms() + self.ahead * 1000
-
-
 @pytest.fixture
-def clock() -> SetClock:
+def clock() -> ShiftedClock:
     """Return the clock of the logins."""
-    return SetClock()
+    return ShiftedClock()
 
 
 @pytest.fixture
-def logins(world: World, clock: SetClock) -> RedisLogins:
+def logins(world: World, clock: ShiftedClock) -> RedisLogins:
     """Return the logins of a gateway that knows ann."""
     return RedisLogins(world.store, clock)
 
@@ -86,7 +76,7 @@ async def test_both_end_by_themselves(logins: RedisLogins) -> None:
     assert await logins.who(session) is None
 
 
-async def test_a_session_in_use_slides(logins: RedisLogins, clock: SetClock) -> None:
+async def test_a_session_in_use_slides(logins: RedisLogins, clock: ShiftedClock) -> None:
     """Each use begins the seven days anew; what happens without the person does not."""
     session = await sign_in(logins)
     key = logins._key("browser", session)
@@ -101,7 +91,9 @@ async def test_a_session_in_use_slides(logins: RedisLogins, clock: SetClock) -> 
     assert listed.current
 
 
-async def test_no_use_prolongs_a_session_past_its_end(logins: RedisLogins, clock: SetClock) -> None:
+async def test_no_use_prolongs_a_session_past_its_end(
+    logins: RedisLogins, clock: ShiftedClock
+) -> None:
     """After thirty days it has ended, though it was used a moment ago."""
     session = await sign_in(logins)
     clock.ahead = LONGEST_SECONDS - 100
@@ -114,7 +106,7 @@ async def test_no_use_prolongs_a_session_past_its_end(logins: RedisLogins, clock
 
 
 async def test_a_prolonged_session_that_was_ended_stays_ended(
-    logins: RedisLogins, clock: SetClock
+    logins: RedisLogins, clock: ShiftedClock
 ) -> None:
     """The last write of a use that crosses with the end makes nothing anew."""
     session = await sign_in(logins)

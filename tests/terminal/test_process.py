@@ -31,33 +31,49 @@ SEQUENCE = re.compile(
 class Terminal:
     """A window with `gateway adapter terminal` in it; the window is its controlling terminal."""
 
-    def __init__(self, shell: Shell, **env: str) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        env: dict[str, str] | None = None,
+        *,
+        hangup: signal.Handlers = signal.SIG_DFL,
+    ) -> None:
         self.pid, self.master = pty.fork()
         if not self.pid:
+            # Whoever runs the tests may have it ignored, as nohup does, and that is inherited.
+            signal.signal(signal.SIGHUP, hangup)
             words = [sys.executable, "-m", "gateway.cli", "adapter", "terminal"]
-            os.execve(sys.executable, words, {**shell.env, **env, "TERM": "xterm-256color"})
+            os.execve(sys.executable, words, {**shell.env, **(env or {}), "TERM": "xterm-256color"})
         ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self.seen = b""
         self.code: int | None = None
+        self._closed = False
 
     def ended(self) -> int:
         """Wait for the process; return how it ended."""
         end = time.monotonic() + 20
-        while self.code is None:
-            assert time.monotonic() < end, "it goes on"
-            self._drain()
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.code = os.waitstatus_to_exitcode(status)
+        process = os.pidfd_open(self.pid)
+        try:
+            while self.code is None:
+                assert time.monotonic() < end, "it goes on"
+                self._drain(process)
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self.code = os.waitstatus_to_exitcode(status)
+        finally:
+            os.close(process)
+        self.close()
         return self.code
 
-    def _drain(self) -> None:
-        """Read what it draws: a full window would stop it."""
-        try:
-            if select.select([self.master], [], [], 0.1)[0]:
+    def _drain(self, *beside: int) -> None:
+        """Read what it draws, for a full window would stop it; or wait for what is `beside`."""
+        window = [] if self._closed else [self.master]
+        ready, _, _ = select.select([*window, *beside], [], [], 0.1)
+        if self.master in ready and window:
+            try:
                 self.seen += os.read(self.master, 65536)
-        except OSError:
-            return  # closed
+            except OSError:  # nothing draws there any more
+                self.close()
 
     def sees(self, words: str) -> None:
         """Wait until these words were drawn since the last time."""
@@ -72,8 +88,10 @@ class Terminal:
         os.write(self.master, keys.encode())
 
     def close(self) -> None:
-        """Close the window: the process gets SIGHUP."""
-        os.close(self.master)
+        """Close the window, once: the process gets SIGHUP."""
+        if not self._closed:
+            self._closed = True
+            os.close(self.master)
 
 
 @pytest.fixture
@@ -101,7 +119,7 @@ def test_the_owner_answers_out_of_the_box(up: Shell, terminal: Terminal) -> None
 def test_who_answers_is_known_by_the_system_not_by_variables(up: Shell) -> None:
     """Whoever sets LOGNAME answers as themselves all the same: here as the owner."""
     names = dict.fromkeys(("LOGNAME", "USER", "LNAME", "USERNAME"), "somebody")
-    terminal = Terminal(up, **names)
+    terminal = Terminal(up, names)
     asking = up.popen("ask", "shell", "--", "make", "deploy")
     terminal.sees("make deploy")
     terminal.type("y")
@@ -124,6 +142,19 @@ def test_a_closed_window_decides_nothing(up: Shell, terminal: Terminal) -> None:
     up.run("approve", up.run("pending").split()[0])
     asking.communicate(timeout=30)
     assert asking.returncode == 0
+
+
+def test_a_window_is_closed_where_hangups_are_ignored(up: Shell) -> None:
+    """Started as with nohup, or with a policy file that SIGHUP reads again: without its window it
+    ends all the same, decides nothing, and does not go on reading where nobody types."""
+    terminal = Terminal(up, hangup=signal.SIG_IGN)
+    terminal.sees("Nothing waits")
+    asking = up.popen("ask", "shell", "--", "make")
+    terminal.sees("Approval needed")
+    terminal.close()
+    terminal.ended()  # with any code: its last words have nowhere to go
+    assert len(up.run("pending").splitlines()) == 1
+    assert asking.poll() is None
 
 
 def test_a_killed_terminal_decides_nothing(up: Shell, terminal: Terminal) -> None:

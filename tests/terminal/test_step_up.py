@@ -48,3 +48,16 @@ async def test_yes_is_the_first_of_two_where_that_is_a_way(world: World) -> None
         await seat.sees("or yes to have somebody")
         await seat.type("yes")
         await seat.sees("You approved; waits for 1 more: bob")
+
+
+async def test_what_cannot_be_done_here_says_where_and_decides_nothing(world: World) -> None:
+    """A passkey is used in the inbox: the terminal names it in a line."""
+    await in_force(world, StepUp.PASSKEY)
+    record = await world.submit(risk=HIGH)
+    async with seated(world) as seat:
+        await seat.sees("touches prod")
+        await seat.press("y")
+        await seat.type("yes")
+        await seat.sees("step-up")
+        await seat.sees("Answer at")
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING

@@ -310,7 +310,7 @@ def test_the_result_is_told_when_the_agent_reports_it() -> None:
     )
     result = card(done).result
     assert result is not None
-    assert result.text == "The agent says that it ran, and failed in 1.5 s: exit 1"
+    assert result.text == "The agent says: failed after 1.5 s: exit 1"
 
 
 def test_a_question_shows_its_fields() -> None:

@@ -73,8 +73,10 @@ def test_nothing_is_cut_within_a_secret(said: Callable[[], str]) -> None:
     assert "ghp_" not in render_safe(said()).text
 
 
-async def test_what_a_rule_failed_at_is_not_cut_within_a_secret() -> None:
-    """The audit keeps what shadows would have done."""
+async def test_what_a_rule_failed_at_is_not_cut_within_a_secret(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The audit keeps what shadows would have done; that one failed is in the log."""
 
     class Broken:
         name, priority = "broken", 1
@@ -89,6 +91,7 @@ async def test_what_a_rule_failed_at_is_not_cut_within_a_secret() -> None:
     (one,) = await Chain([Broken()]).shadows(record())
     assert "xx" in one.why
     assert "ghp_" not in render_safe(one.why).text
+    assert "a decider in shadow failed" in caplog.text
 
 
 def test_a_name_that_does_not_fit_is_not_said_in_part() -> None:

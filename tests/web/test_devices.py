@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from gateway.ports import name_device
 from gateway.server.app import Gateway, run_gateway
 from gateway.server.settings import Settings
-from tests.stores.test_browser_sessions import SetClock
+from tests.clocks import ShiftedClock
 from tests.web.chromium import Browser, Page
 from tests.web.inbox import COMMAND, CONNECTED, Inbox
 from tests.web.test_access import flaws
@@ -139,7 +139,7 @@ async def test_an_open_page_alone_prolongs_nothing(box: Inbox) -> None:
         (device,) = await logins.list_devices_of("ann")
         key = store.keys.of("browser", device.id)
         await store.redis.expire(key, 40)
-        logins._clock = SetClock(ahead=120)
+        logins._clock = ShiftedClock(ahead=120)
         await store.note("agent_added", data={})
         record = await box.ask(**COMMAND)
         assert (await anext(messages))[1]["id"] == record.id

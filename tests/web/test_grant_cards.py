@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gateway.domain.records import Remember
-from gateway.models import Action, Status
+from gateway.models import Action, HostRule, Origin, Status
 from gateway.policy.grants.grant import Match, Shape
 from tests.earlier import stored
 from tests.web.chromium import Page, visiting
-from tests.web.inbox import AGENT, COMMAND, Inbox
+from tests.web.inbox import AGENT, COMMAND, Inbox, card, see
 from tests.web.visitor import visitor
 from tests.world import click, identity
 
@@ -163,3 +163,29 @@ async def test_admins_see_what_is_wrong_with_the_gateway(box: Inbox, page: Page)
     health.note("target", None)
     await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     await page.until("document.getElementById('wrong').hidden")
+
+
+async def test_what_the_host_keeps_is_chosen_without_a_place_and_a_time(
+    box: Inbox, page: Page
+) -> None:
+    """It says who alone takes it back, also on the card of the answer; nothing is listed here."""
+    rule = HostRule(rule="Bash(npm test *)", scope="in this project")
+    origin = Origin(framework="claude-code")
+    record = await box.ask(
+        **{**COMMAND, "arguments": {"command": "npm test"}, "host_rules": (rule,), "origin": origin}
+    )
+    await see(page, record)
+    await page.press("Remember…", card(record))
+    await page.until(f"{card(record)}.querySelectorAll('[name*=lifetime]').length > 1")
+    await page.evaluate(f"{card(record)}.querySelector('input[value=\"host:0\"]').click()")
+    await page.until(f"!{card(record)}.querySelector('[name*=lifetime]')")
+    assert not await page.evaluate(f"Boolean({card(record)}.querySelector('[name*=where]'))")
+    text = await page.evaluate(f"{card(record)}.textContent")
+    for part in ("asks nobody here any more", "Bash(npm test *)", "only it can take that back"):
+        assert part in text, part
+    await page.press("Approve and remember", card(record))
+    await page.until(f"{card(record)}.classList.contains('approved')")
+    done = await box.gateway.core.requests.get(record.id)
+    assert done.decision is not None
+    assert done.decision.host_rule == rule
+    assert await box.gateway.core.grants.all() == []

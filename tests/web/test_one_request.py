@@ -50,6 +50,21 @@ async def test_who_signs_in_goes_on_where_they_were(box: Inbox, page: Page) -> N
     assert await page.evaluate("localStorage.getItem('after-sign-in')") is None
 
 
+@pytest.mark.parametrize("evil", ["", "../../../evil", "%2e%2e/login", "x"])
+async def test_a_link_of_a_chat_leads_to_its_request(box: Inbox, page: Page, evil: str) -> None:
+    """Who was led from a chat signs in once and stands before the request; a link that was
+    tampered with leads to the inbox."""
+    record = await box.ask(**COMMAND)
+    await page.evaluate("document.getElementById('signout').click()")
+    await page.until("location.pathname === '/inbox/login'")
+    await page.goto("about:blank")
+    code = await box.gateway.backend.logins.invite("ann")
+    await page.goto(f"{box.gateway.url}/inbox/login#code={code}&to={evil or record.id}")
+    await page.press("Sign in as ann")
+    where = "/inbox" if evil else f"/inbox/r/{record.id}"
+    await page.until(f"location.pathname === '{where}'")
+
+
 @pytest.mark.parametrize("path", ["https://evil.example/x", "/inbox/r/../login", "/inbox"])
 async def test_nothing_else_is_where_they_go_on(box: Inbox, page: Page, path: str) -> None:
     """What some page put into the store leads nowhere but to the inbox."""

@@ -18,7 +18,7 @@ from gateway.models import Action, Kind, Status, new_id
 from gateway.policy.grants.offers import offers
 from gateway.policy.grants.pass_offers import passes_for
 from tests.waiting import announced
-from tests.web.inbox import COMMAND, HIGH_RISK, LONG, MASKED, SECRET, Inbox, inbox
+from tests.web.inbox import COMMAND, HIGH_RISK, MASKED, SECRET, Inbox, inbox
 from tests.web.visitor import Visitor, visitor
 from tests.world import identity
 
@@ -267,7 +267,8 @@ async def test_only_who_may_takes_a_grant_back(box: Inbox, ann: Visitor) -> None
 
 async def test_what_was_not_seen_whole_is_not_approved(box: Inbox, ann: Visitor) -> None:
     """The page's rule is the server's: a row that is cut brings no token, and no other one fits."""
-    record = await box.ask(**LONG)
+    cut = "\n".join(f"UPDATE t SET a = {n};" for n in range(1500))
+    record = await box.ask(tool="run_sql", arguments={"script": cut})
     other = await box.ask(**COMMAND)
     assert (await ann.shown(record, whole=False))["seen"] is None
     foreign = (await ann.shown(other))["seen"]

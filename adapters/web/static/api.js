@@ -28,8 +28,8 @@ export async function api(path, body, text = null) {
 }
 
 // Where somebody goes on who just signed in: to the request that they had opened within the hour.
-export function whereTo() {
-  const { path, at } = JSON.parse(localStorage.getItem(NEXT) ?? "{}");
+export function whereTo(to) {
+  const { path, at } = to ? { path: `/inbox/r/${to}`, at: Date.now() } : JSON.parse(localStorage.getItem(NEXT) ?? "{}");
   localStorage.removeItem(NEXT);
   return ONE.test(path) && Date.now() - at < KEPT_MS ? path : "/inbox";
 }

@@ -48,7 +48,7 @@ async function ask() {
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   if (!whose) await ask();
-  else if (await send("login")) location.replace(whereTo());
+  else if (await send("login")) location.replace(whereTo(given.get("to")));
 });
 
 if (code) await ask();

@@ -195,7 +195,7 @@ function remember(item, view) {
   const effect = chosen(text, "effect", effects);
   const scopes = item.remember[effect].map(({ id, words }) => [id, line(words)]);
   const scope = chosen(text, `scope-${effect}`, scopes);
-  const pass = item.remember[effect].some((one) => one.id === scope && one.pass);
+  const { pass, host } = item.remember[effect].find((one) => one.id === scope);
   const places = pass ? WHERE.slice(0, 1) : WHERE;
   const where = chosen(text, "where", places);
   const lifetimes = Object.entries(pass ? view.passLifetimes : view.lifetimes);
@@ -207,8 +207,8 @@ function remember(item, view) {
     effects.length > 1 ? group("effect", "From now on", effects) : make("p", {}, `From now on: ${effects[0][1].toLowerCase()}`),
     group(`scope-${effect}`, "What it covers", scopes),
     reach ? make("p", { class: "quiet" }, reach) : null,
-    group("where", "Where", places),
-    group("lifetime", "How long", lifetimes),
+    host ? null : group("where", "Where", places),
+    host ? null : group("lifetime", "How long", lifetimes),
     button(view, `${effect === "approve" ? "Approve" : "Deny"} and remember`, { key: "send-remember", class: effect, run: send }));
 }
 

@@ -20,7 +20,7 @@ from gateway.api.approval_protocol.messages import idempotency_key
 from gateway.api.approval_protocol.receivers import (
     UNCHANGED,
     CheckAddress,
-    Update,
+    InstanceUpdate,
     VerifyReceiver,
     receiver_of,
     told_of,
@@ -79,7 +79,7 @@ class Instances(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class ReceiverRegistration:
     """How the address of a receiver is checked, and how a receiver is."""
 
     check: CheckAddress
@@ -93,7 +93,7 @@ class Provisioning:
         self,
         instances: Instances,
         clock: Clock,
-        registration: Registration,
+        registration: ReceiverRegistration,
         *,
         is_admin: Callable[[str], Awaitable[bool]],
         dismiss: Callable[[str], Awaitable[object]],
@@ -143,7 +143,7 @@ class Provisioning:
         """Change an instance's name or receiver, all of it or nothing; a repeated call is answered
         as the first, and changes nothing."""
         instance = await self._find(call)
-        body: Update = call.body
+        body: InstanceUpdate = call.body
         name = _name(body.instance_name)
         if name is None and body.delivery is UNCHANGED:
             raise InvalidRequest("say instance_name, delivery or both")
@@ -151,14 +151,14 @@ class Provisioning:
         submitted = sha256_hex(
             canonical(["update", name, body.delivery is UNCHANGED, body.delivery])
         )
-        if (told := _answered(instance, key, submitted)) is not None:
+        if (told := _find_told(instance, key, submitted)) is not None:
             return reply(told)
         if body.delivery is UNCHANGED or body.delivery is None:
             return reply(await self._commit(call, body, (key, submitted), None))
         receiver = receiver_of(body.delivery, self._registration.check)
         async with self._registering(instance, receiver):
             now = await self._find(call)  # another call with this key may have been first
-            if (told := _answered(now, key, submitted)) is not None:
+            if (told := _find_told(now, key, submitted)) is not None:
                 return reply(told)
             await verify_receiver(receiver, instance.id, self._registration.verify)
             return reply(await self._commit(call, body, (key, submitted), receiver))
@@ -192,14 +192,18 @@ class Provisioning:
         return None
 
     async def _commit(
-        self, call: ApiCall, body: Update, made: tuple[str, str], receiver: ReceiverAddress | None
+        self,
+        call: ApiCall,
+        body: InstanceUpdate,
+        made: tuple[str, str],
+        receiver: ReceiverAddress | None,
     ) -> JsonObject:
         """Write an update over what the instance is by now; return what the call is answered."""
         key, submitted = made
         while True:
             last = await self._instances.last_event()
             before = await self._find(call)
-            if (told := _answered(before, key, submitted)) is not None:
+            if (told := _find_told(before, key, submitted)) is not None:
                 return told
             after = replace(before, name=_name(body.instance_name) or before.name)
             if receiver is not None:
@@ -267,7 +271,7 @@ def _name(given: str | None) -> str | None:
     return given
 
 
-def _answered(instance: Instance, key: str, submitted: str) -> JsonObject | None:
+def _find_told(instance: Instance, key: str, submitted: str) -> JsonObject | None:
     """Return what an update with this key was answered, None when there was none."""
     row = instance.updates.get(key)
     if row is None:

@@ -32,7 +32,7 @@ UNCHANGED: JsonObject = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Update(Wire):
+class InstanceUpdate(Wire):
     """What of an instance is to change; a delivery of null removes its receiver."""
 
     instance_name: str | None = None

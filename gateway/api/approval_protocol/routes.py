@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import web
 
 from gateway.api.approval_protocol.instances import Provision, Provisioning
 from gateway.api.approval_protocol.messages import NoBody, OutcomeReport, PollQuery, Submission
-from gateway.api.approval_protocol.receivers import Update
+from gateway.api.approval_protocol.receivers import InstanceUpdate
 from gateway.api.approval_protocol.refusals import error_of
 from gateway.api.approval_protocol.requests import ProtocolRequests
-from gateway.api.call import AGENT, APPROVER, ApiCall, Services, finish, read_body, read_query
+from gateway.api.call import AGENT, APPROVER, ApiCall, Services, answer_call
 from gateway.api.middleware import CALL
+from gateway.api.problems import Unauthenticated
 from gateway.errors import GatewayError, Unreachable
 
 BASE = "/aap"
@@ -51,7 +51,7 @@ def protocol_routes(
         ProtocolRoute("POST", f"{one}/outcome", requests.report, AGENT, OutcomeReport),
         ProtocolRoute("POST", "/v1/instances", provisioning.create, APPROVER, Provision),
         ProtocolRoute("GET", instance, provisioning.look, APPROVER),
-        ProtocolRoute("PATCH", instance, provisioning.update, APPROVER, Update),
+        ProtocolRoute("PATCH", instance, provisioning.update, APPROVER, InstanceUpdate),
         ProtocolRoute("DELETE", instance, provisioning.delete, APPROVER),
     )
     return [
@@ -70,15 +70,11 @@ def _serve(
     async def serve(request: web.Request) -> web.StreamResponse:
         try:
             who = await services.access.authenticate(request, (row.who,))
-            query: Any = read_query(row.query, request.query)
-            body: Any = None
-            if row.body is not None:
-                body = await read_body(row.body, request, services.limits)
-            call = ApiCall(request=request, services=services, who=who, body=body, query=query)
-            if row.method == "GET":
-                return await row.handle(call)
-            return await finish(row.handle(call))
+            handle, query, body = row.handle, row.query, row.body
+            return await answer_call(handle, request, services, who, query=query, body=body)
         except GatewayError as error:
+            if isinstance(error, Unauthenticated):
+                services.metrics.auth_failures.inc()
             return error_of(error, request[CALL])
         except tuple(store_errors):
             return error_of(Unreachable("the store does not answer"), request[CALL])

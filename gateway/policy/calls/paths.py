@@ -198,9 +198,29 @@ def lies_outside(word: str, home: tuple[str, ...], cwd: str | None) -> bool:
     return tuple(filter(None, path.split("/")))[: len(home)] != home
 
 
+_FOLDERS_OF_HOMES = frozenset({"home", "users"})
+_DEPTH_OF_HOME = 2
+
+
 def is_root(folder: str | None) -> bool:
     """Whether a folder is the root of the disk, which holds everything."""
     return folder is not None and components(folder) == ()
+
+
+def is_everything(folder: str) -> bool:
+    """Whether a folder is a whole disk, or all that a person has: their home."""
+    parts = components(folder)
+    if parts is None:  # as Windows writes it, or a shell
+        parts = tuple(filter(None, folder.replace("\\", "/").split("/")))
+        if not parts or parts[0][1:] != ":":
+            return not parts or folder.rstrip("/\\") == "~"
+        parts = parts[1:]
+    small = tuple(part.casefold() for part in parts)
+    return (
+        not small
+        or small == ("root",)
+        or (len(small) == _DEPTH_OF_HOME and small[0] in _FOLDERS_OF_HOMES)
+    )
 
 
 def is_systems(path: str, cwd: str) -> bool:

@@ -28,10 +28,10 @@ export interface Options {
   url: string;
   token: string;
   agent: string;
-  publicKey?: string;
+  publicKey?: string | undefined;
   /** Told what waits, and where to answer it, for people who look at the agent. */
-  say?: (text: string) => void;
-  fetch?: typeof fetch;
+  say?: ((text: string) => void) | undefined;
+  fetch?: typeof fetch | undefined;
 }
 
 /** How a request ended. Where `runs`, the `arguments` may run once, until `expired()`. */
