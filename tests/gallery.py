@@ -21,7 +21,8 @@ from adapters.discord.card_views import MessageContent, build_card_view, build_m
 from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.groups import GROUP_CHARS, build_group, list_drawn
 from adapters.web.card_json import Viewer, add_viewer, build_row, build_whole
-from gateway.domain.records import Record
+from gateway.domain.records import Approvers, Record
+from gateway.domain.step_up import StepUp
 from gateway.ports.cards import card_of
 from gateway.ports.group_cards import group_card_of
 from gateway.ports.remember_options import LIFETIME_WORDS, PASS_LIFETIME_WORDS
@@ -46,7 +47,8 @@ import { setClock } from "/static/dom.js";
 const { item, facts, panel } = await (await fetch("/item")).json();
 setClock(item.created + 90_000);
 const acts = new Proxy({}, { get: () => () => "" });
-const draft = { panel, more: Boolean(panel), text: {}, reaches: new Map() };
+const asked = { action: "approve" };
+const draft = { panel, asked, more: Boolean(panel), text: {}, reaches: new Map() };
 const view = { draft, online: true, busy: false, acts, ...facts };
 document.getElementById("list").append(card(item, view));
 document.title = "drawn";
@@ -108,10 +110,13 @@ async def draw_inbox(page: Page) -> None:
     ]
     scenes += [(f"panel-{one}", states.RECORDS["pending-git"], one) for one in _PANELS]
     scenes.append(("panel-edit-money", states.PAYMENT, "edit"))
+    scenes.append(("panel-confirm", states.PAYMENT, "confirm"))
+    scenes += [(f"panel-step-up-{way}", stepped(way), "confirm") for way in StepUp]
     async with _serving() as (address, shown):
         for name, record, panel in scenes:
             view = (build_whole if panel else build_row)(record)
-            shown["item"] = add_viewer(view, record, Viewer(name="ann", may_pass=True))
+            seen = add_viewer(view, record, Viewer(name="ann", may_pass=True))
+            shown["item"] = {**seen, "seen": "shown whole" if view["complete"] else None}
             shown["panel"] = panel
             for look, dark in _LOOKS:
                 await page.size((PHONE, _SCREEN), dark=dark, still=True)
@@ -126,6 +131,12 @@ async def draw_inbox(page: Page) -> None:
                 await page.size((PHONE, tall), dark=dark, still=True)
                 path = FOLDER / f"inbox-{name}-{look}.png"
                 path.write_bytes(await page.picture())
+
+
+def stepped(way: StepUp) -> Record:
+    """Return a request that takes this step-up."""
+    may = Approvers(names=("ann", "bob"), step_up=(way,))
+    return states.PAYMENT.copy_with(approvers=may, numbered=way is StepUp.NUMBER)
 
 
 @asynccontextmanager
