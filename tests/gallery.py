@@ -19,11 +19,12 @@ from aiohttp import web
 from adapters.discord import card_views
 from adapters.discord.card_views import MessageContent, build_card_view, build_more_view
 from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.group_cards import build_group_view
 from adapters.discord.groups import GROUP_CHARS, build_group, list_drawn
 from adapters.web.card_json import Viewer, add_viewer, build_row, build_whole
 from gateway.domain.records import Record
 from gateway.ports.cards import card_of
-from gateway.ports.group_cards import group_card_of
+from gateway.ports.group_cards import group_card_of, posted_group_of
 from gateway.ports.remember_options import LIFETIME_WORDS, PASS_LIFETIME_WORDS
 from gateway.ports.words import ANOTHER_PLAN, DENIALS
 from tests.discord.pictures import NARROW, photographed
@@ -80,6 +81,10 @@ def _discord_scenes() -> dict[str, Any]:
     made["group-alone"] = lambda: _discord_group(
         (*states.GROUP, states.known_as(states.PAYMENT, "3a")), button
     )
+    for name, records in states.GROUP_CARDS.items():
+        made[name] = lambda records=records: build_group_view(
+            posted_group_of([(one, _discord_sized(one)) for one in records]), states.GROUP_COPY
+        )
     return made
 
 
