@@ -33,6 +33,7 @@ from gateway.policy.calls.touches import PathEffect, Touches, touches_of
 _MOST_TEXT = 20_000
 _MOST_FOUND = 8
 _MOST_PATH = 80
+_MOST_QUOTED = 160
 _CHANGING = frozenset({PathEffect.DELETE, PathEffect.WRITE})
 _ROOT = frozenset({"root", "0"})
 _ALARM = RaisedRisk(decider=GUARDRAILS, by="the guardrails", level=RiskLevel.HIGH)
@@ -173,4 +174,7 @@ def _secret(path: str, place: str) -> Iterator[Sign]:
 
 def _quoted(path: str) -> str:
     """Quote a path in ASCII: it neither ends the quotation nor begins a line."""
-    return json.dumps(start_of(path, _MOST_PATH))
+    kept = start_of(path, _MOST_PATH)
+    while len(quoted := json.dumps(kept)) > _MOST_QUOTED:  # an emoji is twelve characters there
+        kept = start_of(kept, len(kept) * 2 // 3)
+    return quoted
