@@ -1,5 +1,5 @@
-"""Google's Agent Development Kit: a callback asks people before each call of a tool, or people answer
-the confirmations that a run pauses for, here or elsewhere.
+"""Google's Agent Development Kit: a callback asks people before each call of a tool, or people
+answer the confirmations that a run pauses for, here or elsewhere.
 
 A tool that `gate` has wrapped always pauses, and runs nothing but what was approved, edited or not:
 also where a kept session says that it was confirmed.
@@ -17,6 +17,7 @@ from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, P
 from gateway.integrations.framework_turns import ALONE, Turn, TurnGate
 from gateway.models import Action
 
+_Waiting = dict[str, FrameworkCall]  # by the id of the confirmation that is to be answered
 _CONFIRMATION = "adk_request_confirmation"
 _WORDLESS = (Action.APPROVE, Action.DENY, Action.ABORT)
 
@@ -63,8 +64,8 @@ class ToolConfirmations:
         self._outcomes: dict[tuple[str, str], Outcome] = {}
 
     def gate(self, tool: Any) -> Any:
-        """Return a tool that always pauses its run, and runs what this process holds an approval
-        of. `tool` is a function, or a tool of the kit."""
+        """Return a function, or a tool of the kit, as a tool that always pauses its run, and runs
+        what this process holds an approval of."""
         from google.adk.tools import BaseTool, FunctionTool  # noqa: PLC0415 (the vendor)
         from google.adk.tools.tool_confirmation import ToolConfirmation  # noqa: PLC0415
 
@@ -99,25 +100,51 @@ class ToolConfirmations:
     async def resume(self, runner: Any, paused: Paused, *, timeout: float = 0.0, **run: Any) -> Any:
         """Go on in any process, and return what `begin` returns: the same Paused where somebody has
         not answered within `timeout` seconds. Raises Aborted where a person stops the run."""
-        if not (waiting := await _find_waiting(runner, paused.state)):
+        if not (waiting := await self._find_waiting(runner, paused.state)):
             raise GatewayError("this run does not wait for anybody")
         return await self._settle(runner, paused.state, waiting, timeout, run)
 
     async def _run(
-        self, runner: Any, place: dict[str, str], message: Any, timeout: float, run: dict[str, Any]
+        self, runner: Any, place: dict[str, str], message: Any, timeout: float, run: Any
     ) -> Any:
         events = [one async for one in runner.run_async(**place, new_message=message, **run)]
-        if not (waiting := await _find_waiting(runner, place)):
+        if not (waiting := await self._find_waiting(runner, place)):
             return events
         return await self._settle(runner, place, waiting, timeout, run)
 
     async def _settle(
-        self,
-        runner: Any,
-        place: dict[str, str],
-        waiting: dict[str, FrameworkCall],
-        timeout: float,
-        run: dict[str, Any],
+        self, runner: Any, place: dict[str, str], waiting: _Waiting, timeout: float, run: Any
     ) -> Any:
         from google.genai.types import Content, FunctionResponse, Part  # noqa: PLC0415 (the vendor)
 
+        calls, session = list(waiting.values()), place["session_id"]
+        outcomes = await self._gate.settle(calls, session, place, timeout=timeout)
+        if isinstance(outcomes, Paused):
+            return outcomes
+        parts = []
+        for asked, call, outcome in zip(waiting, calls, outcomes, strict=True):
+            self._outcomes[session, str(call.call_id)] = outcome
+            # `confirmed` is for what is not gated, and runs as the model wanted it.
+            said = {"confirmed": outcome.runs and outcome.arguments == call.arguments}
+            answer = FunctionResponse(id=asked, name=_CONFIRMATION, response=said)
+            parts.append(Part(function_response=answer))
+        return await self._run(runner, place, Content(role="user", parts=parts), timeout, run)
+
+    async def _find_waiting(self, runner: Any, place: dict[str, str]) -> _Waiting:
+        """Return the calls that the kit has asked about, and that have no result yet."""
+        session = await runner.session_service.get_session(app_name=runner.app_name, **place)
+        waiting: dict[str, tuple[str, FrameworkCall]] = {}
+        for event in session.events if session else ():
+            for one in event.get_function_calls():
+                if one.name == _CONFIRMATION:
+                    call = self._read(one.args["originalFunctionCall"])
+                    waiting[str(call.call_id)] = (one.id, call)
+            for one in event.get_function_responses():
+                if one.id not in event.actions.requested_tool_confirmations:
+                    waiting.pop(one.id, None)
+        return dict(waiting.values())
+
+    def _read(self, call: dict[str, Any]) -> FrameworkCall:
+        name, arguments = call["name"], call.get("args") or {}
+        allowed = ALLOWED if name in self._gated else _WORDLESS
+        return FrameworkCall(tool=name, arguments=arguments, call_id=call["id"], allowed=allowed)

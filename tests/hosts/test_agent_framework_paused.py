@@ -75,9 +75,10 @@ def pay() -> str:
 
 async def main():
     people, agent = FunctionApprovals(), Agent(client=Scripted(), tools=[read, pay])
-    paused = await people.begin(agent, "Go")
-    assert isinstance(paused, Paused) and "pay" not in ran
-    print((await people.resume(agent, paused, timeout=100)).text, sorted(ran))
+    response = await people.begin(agent, "Go")
+    if isinstance(response, Paused):
+        response = await people.resume(agent, response, timeout=100)
+    print(response.text, sorted(ran))
 
 asyncio.run(main())
 """
