@@ -13,6 +13,7 @@ from benchmarks import table
 from benchmarks.convergence import convergence
 from benchmarks.discord import discord_click_to_wake
 from benchmarks.ended import ended
+from benchmarks.frameworks import frameworks
 from benchmarks.hooks import hooks
 from benchmarks.inbox import inbox
 from benchmarks.intake import intake
@@ -40,6 +41,7 @@ PHASES = (
     slack_burst,
     rule_round_trip,
     hooks,
+    frameworks,
     throughput,
     replicas,
     intake,

@@ -15,7 +15,7 @@ from typing import Any
 
 _PAUSE_SECONDS = 0.002
 _WARM_UP = 20
-_COMMAND = "x" * 388
+COMMAND = "x" * 388
 _NO_OP = """
 import sys
 for line in sys.stdin:
@@ -50,7 +50,7 @@ def hook() -> Calls:
     client = Client.from_env()
 
     def ask() -> None:
-        outcome = client.outcome(client.request("shell", {"command": _COMMAND}))
+        outcome = client.outcome(client.request("shell", {"command": COMMAND}))
         assert outcome.runs, outcome
 
     return lambda: True, ask
@@ -63,7 +63,7 @@ def decorated() -> Calls:
     def run(command: str) -> None: ...
 
     gated = requires_approval(tool="shell")(run)
-    return lambda: run(_COMMAND), lambda: gated(_COMMAND)
+    return lambda: run(COMMAND), lambda: gated(COMMAND)
 
 
 def gptme() -> Calls:
@@ -78,7 +78,7 @@ def gptme() -> Calls:
 
     def confirm(hook: Callable[..., Any]) -> None:
         register_hook("timed", HookType.TOOL_CONFIRM, hook, 1000)
-        result = get_confirmation(ToolUse("shell", [], _COMMAND), default_confirm=False)
+        result = get_confirmation(ToolUse("shell", [], COMMAND), default_confirm=False)
         unregister_hook("timed", HookType.TOOL_CONFIRM)
         assert result.action.value == "confirm", result
 
@@ -97,37 +97,12 @@ def udspy() -> Calls:
 
     def confirmed() -> None:
         try:
-            asking(_COMMAND)
+            asking(COMMAND)
         except ConfirmationRequired as required:
             respond_to_confirmation(required.confirmation_id)
-            asking(_COMMAND)
+            asking(COMMAND)
 
-    return confirmed, lambda: call_blocking(asking, _COMMAND)
-
-
-def pydantic_ai() -> Calls:
-    """Return a run of Pydantic AI with a call that needs no approval, and with one that does."""
-    from pydantic_ai import Agent, ModelResponse, TextPart, ToolCallPart  # noqa: PLC0415 (as above)
-    from pydantic_ai.models.function import FunctionModel  # noqa: PLC0415 (as above)
-
-    from gateway.integrations.pydantic_ai import DeferredTools  # noqa: PLC0415 (as above)
-
-    def say(messages: list[Any], info: Any) -> ModelResponse:
-        if len(messages) > 1:
-            return ModelResponse(parts=[TextPart("done")])
-        return ModelResponse(parts=[ToolCallPart("shell", {"command": _COMMAND})])
-
-    def agent(gated: bool) -> Callable[[], Any]:
-        capabilities = [DeferredTools().inline()] if gated else []
-        made = Agent(FunctionModel(say), capabilities=capabilities)
-
-        @made.tool_plain(requires_approval=gated)  # type: ignore[untyped-decorator]  # the host's
-        def shell(command: str) -> str:
-            return "ran"
-
-        return lambda: made.run_sync("run it")
-
-    return agent(gated=False), agent(gated=True)
+    return confirmed, lambda: call_blocking(asking, COMMAND)
 
 
 def picoclaw() -> Calls:
@@ -157,7 +132,7 @@ class _Client:
         self._send("initialize", known)
 
     def __call__(self) -> None:
-        call = {"name": "shell", "arguments": {"command": _COMMAND}}
+        call = {"name": "shell", "arguments": {"command": COMMAND}}
         result = self._send("tools/call", call)
         assert not result.get("isError"), result
 
@@ -180,7 +155,7 @@ class _Hook:
         self._send("hook.hello", {"name": "timed", "version": 1, "modes": ["approve"]})
 
     def __call__(self) -> None:
-        call = {"tool": "shell", "arguments": {"command": _COMMAND}}
+        call = {"tool": "shell", "arguments": {"command": COMMAND}}
         meta = {"AgentID": "a", "TurnID": f"t{self._number}", "SessionKey": "s"}
         result = self._send("hook.approve_tool", {"meta": meta, "context": {}, **call})
         assert result["approved"], result
@@ -198,16 +173,14 @@ _HOSTS: dict[str, Callable[[], Calls]] = {
     "hook": hook,
     "decorated": decorated,
     "gptme": gptme,
-    "pydantic-ai": pydantic_ai,
     "udspy": udspy,
     "picoclaw": picoclaw,
     "mcp": mcp,
 }
 
 
-def main(host: str, count: int) -> None:
-    """Time the calls of one host."""
-    calls = _HOSTS[host]()
+def time_calls(calls: Calls, count: int) -> int:
+    """Make calls in turns, print what so many of each took, and return how often each was made."""
     times: tuple[list[int], list[int]] = ([], [])
     for number in range(_WARM_UP + count):
         for call, taken in zip(calls, times, strict=True):
@@ -217,7 +190,8 @@ def main(host: str, count: int) -> None:
                 taken.append(time.monotonic_ns() - began)
             time.sleep(_PAUSE_SECONDS)
     print(json.dumps({"without": times[0], "with": times[1]}))
+    return _WARM_UP + count
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    time_calls(_HOSTS[sys.argv[1]](), int(sys.argv[2]))

@@ -8,8 +8,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 from time import monotonic_ns
+from urllib.parse import urlsplit
 
 from benchmarks.stage import Stage, stage
 from benchmarks.table import Row, p50
@@ -45,22 +48,45 @@ async def start_up() -> list[Row]:
     ]
 
 
-async def hook_process(scene: Stage) -> Row:
-    """Time `gateway hook claude-code` for a call that a rule answers, in turns with nothing."""
+async def hook_forms(scene: Stage) -> list[Row]:
+    """Time Claude Code's hook for a call that a rule answers, as a command and by HTTP, in turns
+    with nothing."""
     environment = {**os.environ, "GATEWAY_DATA_DIR": str(scene.folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as above
-    times: dict[str, list[int]] = {"nothing": [], "hook": []}
+    agent = await scene.gateway.backend.credentials.add_agent("bench-hook")
+    post = partial(_post, HTTPConnection(urlsplit(scene.gateway.url).netloc), agent.token)
+    times: dict[str, list[int]] = {"nothing": [], "hook": [], "http": []}
     for number in range(_ROUNDS + 2):
-        call = {
-            "hook_event_name": "PreToolUse", "session_id": "bench", "cwd": "/srv",
-            "tool_name": "shell", "tool_input": {"command": "true"}, "tool_use_id": f"t{number}",
-        }  # fmt: skip
-        for name, command in (("nothing", NOTHING), ("hook", HOOK)):
-            said = json.dumps(call).encode() if command is HOOK else None
-            elapsed = await asyncio.to_thread(_run, command, environment, said)
-            if number >= 2:
+        taken = {
+            "nothing": await asyncio.to_thread(_run, NOTHING, environment),
+            "hook": await asyncio.to_thread(_run, HOOK, environment, _call(f"t{number}")),
+            "http": await asyncio.to_thread(post, _call(f"h{number}")),
+        }
+        if number >= 2:
+            for name, elapsed in taken.items():
                 times[name].append(elapsed)
-    return _ratio("hook_process_ratio", times, "hook", "")
+    http = _ratio("hook_by_http_over_process", times, "http", "", floor="hook")
+    return [_ratio("hook_process_ratio", times, "hook", ""), http]
+
+
+def _call(call_id: str) -> bytes:
+    """Return what Claude Code tells its hook of a call."""
+    call = {
+        "hook_event_name": "PreToolUse", "session_id": "bench", "cwd": "/srv",
+        "tool_name": "shell", "tool_input": {"command": "true"}, "tool_use_id": call_id,
+    }  # fmt: skip
+    return json.dumps(call).encode()
+
+
+def _post(connection: HTTPConnection, token: str, said: bytes) -> int:
+    """Call the hook over a kept connection, as Claude Code does; return its ns."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    began = monotonic_ns()
+    connection.request("POST", "/v1/hooks/claude-code", said, headers)
+    answer = connection.getresponse().read()
+    if b'"allow"' not in answer:
+        raise RuntimeError(f"the hook did not approve: {answer!r}")
+    return monotonic_ns() - began
 
 
 def _run(command: Sequence[str], environment: dict[str, str], said: bytes | None = None) -> int:
@@ -72,12 +98,15 @@ def _run(command: Sequence[str], environment: dict[str, str], said: bytes | None
     return monotonic_ns() - began
 
 
-def _ratio(name: str, times: dict[str, list[int]], which: str, target: str) -> Row:
-    value, floor = p50(times[which]), p50(times["nothing"])
+def _ratio(
+    name: str, times: dict[str, list[int]], which: str, target: str, floor: str = "nothing"
+) -> Row:
+    value, least = p50(times[which]), p50(times[floor])
+    beside = "python" if floor == "nothing" else floor
     return Row(
         name=name,
-        value=value / floor,
-        unit="of python",
+        value=value / least,
+        unit=f"of {beside}",
         target=target,
-        samples={"count": _ROUNDS, "p50_ms": value / _MS, "python_ms": floor / _MS},
+        samples={"count": _ROUNDS, "p50_ms": value / _MS, f"{beside}_ms": least / _MS},
     )

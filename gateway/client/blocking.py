@@ -160,8 +160,8 @@ class Client:
         raise GatewayError(_UNUSABLE)
 
     async def run_on_loop(self, work: Coroutine[Any, Any, R]) -> R:
-        """Await a coroutine that runs on the client's loop; cancellation is passed on, and withdraws
-        the request. Raises GatewayError when the client is closed meanwhile."""
+        """Await a coroutine that runs on the client's loop; cancellation is passed on, and
+        withdraws the request. Raises GatewayError when the client is closed meanwhile."""
         task = asyncio.current_task()
         before = task.cancelling() if task else 0
         try:

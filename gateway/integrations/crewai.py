@@ -1,8 +1,8 @@
 """CrewAI: a hook asks people before each tool call of every crew in this process.
 
 CrewAI runs the tool when a hook raises, so nothing here does; and it ends no run for what a hook of
-a tool says, so an abort stops the crew at its next question to the model. The calls of one turn that
-it runs side by side, each in a thread, are one batch.
+a tool says, so an abort stops the crew at its next question to the model. The calls of a turn that
+it makes side by side, each in a thread, are one batch.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def ask_people(*, client: Client | None = None, **details: Any) -> Callable[[], 
 
 
 class _Hooks:
-    """The hooks of one gate, what they must tell of the calls that they blocked, and which runs were
-    stopped: by the id of an object that is kept beside it, for the hooks are called in threads."""
+    """The hooks of one gate, what they must tell of the calls that they blocked, and which runs
+    were stopped: by the id of an object that is kept beside it, for threads call the hooks."""
 
     def __init__(self, gate: FrameworkGate) -> None:
         self._gate = ThreadTurnGate(gate)

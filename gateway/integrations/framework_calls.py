@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -134,7 +135,13 @@ class FrameworkGate:
         details = {"session": name, "origin": self._origin, **more, **self._details}
         if group is not None:  # the same in each process
             details["group"] = session_name(group)
-        return [_request(client, call, details) for call in calls]
+        named = Counter(call.call_id for call in calls)
+        return [
+            _refuse("another call of this turn has the same id")  # frameworks mix up their answers
+            if call.call_id is not None and named[call.call_id] > 1
+            else _request(client, call, details)
+            for call in calls
+        ]
 
 
 def tell(tool: str, outcome: Outcome) -> str:
@@ -145,7 +152,7 @@ def tell(tool: str, outcome: Outcome) -> str:
     return f"{tool} was not run: {_WORDS.get(outcome.kind, outcome.message)}"
 
 
-def decided_by(outcome: Outcome) -> str:
+def name_decider(outcome: Outcome) -> str:
     """Return who or what decided, as far as it is known."""
     return outcome.decision.decided_by.name if outcome.decision else "gateway"
 
@@ -158,8 +165,11 @@ def _request(
         hint = {"hint": call.hint} if call.hint else {}
         return client.request(call.tool, call.arguments, **{**said, **hint, **details})
     except (InvalidRequest, TypeError, ValueError) as error:
-        words = f"it cannot be shown to anybody ({error})"
-        return Outcome(kind=OutcomeKind.DENIED, message=words)
+        return _refuse(f"it cannot be shown to anybody ({error})")
+
+
+def _refuse(words: str) -> Outcome:
+    return Outcome(kind=OutcomeKind.DENIED, message=words)
 
 
 def _sendable(requests: Sequence[ApprovalRequest | Outcome]) -> list[ApprovalRequest]:

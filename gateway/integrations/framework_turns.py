@@ -1,8 +1,8 @@
 """Brings together the calls of one turn that a framework makes side by side, each by itself.
 
-They are asked as one batch, and all wait for all: an abort of one stops those beside it. Which calls
-come is not known, for some tools are not gated; so what has not come after a moment is asked later,
-by itself.
+They are asked as one batch, and all wait for all: an abort of one stops those beside it. Which
+calls come is not known, for some tools are not gated; so what has not come after a moment is asked
+later, by itself.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class RunStates:
     def __init__(self, *, client: Client | None = None, **details: Any) -> None:
         self._gate = FrameworkGate("openai-agents", client, details)
         self._gated: dict[str, JsonObject] = {}
-        self._approved: dict[str, JsonObject] = {}
+        self._approved: dict[tuple[str, str], JsonObject] = {}
 
     def gate(self, tool: Any) -> Any:
         """Return a function tool that always asks, and runs what this process holds an approval
@@ -45,7 +45,7 @@ class RunStates:
         self._gated[tool.name] = tool.params_json_schema
 
         async def invoke(context: Any, arguments: str) -> Any:
-            approved = self._approved.pop(context.tool_call_id, None)
+            approved = self._approved.pop((tool.name, context.tool_call_id), None)
             if approved is None:
                 raise GatewayError(f"{tool.name} was called without an approval")
             return await tool.on_invoke_tool(context, json.dumps(approved))
@@ -125,7 +125,7 @@ class RunStates:
 
         for item, outcome in zip(items, outcomes, strict=True):
             if outcome.runs:
-                self._approved[item.call_id] = outcome.arguments or {}
+                self._approved[item.name, item.call_id] = outcome.arguments or {}
                 state.approve(item)
             else:
                 state.reject(item, rejection_message=tell(item.name, outcome))

@@ -15,7 +15,7 @@ from gateway.integrations.framework_calls import (
     FrameworkCall,
     FrameworkGate,
     Paused,
-    decided_by,
+    name_decider,
     tell,
 )
 
@@ -132,7 +132,7 @@ def _results(requests: Any, outcomes: Sequence[Outcome]) -> Any:
             else ToolDenied(tell(tool, how))
             for call, tool, how in pairs
         },
-        answered_by={call: decided_by(how) for call, _, how in pairs},
+        answered_by={call: name_decider(how) for call, _, how in pairs},
         metadata={
             call: {"request_id": how.decision.request_id} for call, _, how in pairs if how.decision
         },

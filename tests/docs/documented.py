@@ -588,7 +588,12 @@ NOT_HERE = {
         "make imports",
         "python -m tests.mutants --jobs 2",
     ],
-    "measures for minutes": ["make bench", "python -m benchmarks click_to_wake"],
+    "measures for minutes": [
+        "make bench",
+        "python -m benchmarks click_to_wake",
+        "python -m benchmarks frameworks",
+        "python -m benchmarks hooks",
+    ],
     "writes into the checkout": [
         "make agent-wheel",
         "make format",

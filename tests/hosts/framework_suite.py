@@ -95,19 +95,19 @@ class Agent:
             await process.wait()
         return [one for one in _FILES if not (self.folder / one).exists()]
 
-    async def waiting(self, count: int) -> list[Record]:
+    async def wait_for_requests(self, count: int) -> list[Record]:
         """Return the requests that wait once there are so many, by the path they name."""
         while len(items := (await self.gate.core.requests.page(Query())).items) < count:
             await moment()
         assert len(items) == count
         return sorted(items, key=lambda one: str(one.request.arguments.get("path")))
 
-    async def asked(self) -> int:
+    async def count_requests(self) -> int:
         """Return how many requests there ever were."""
         found = [await self.gate.core.requests.page(Query(final=final)) for final in (False, True)]
         return sum(len(one.items) for one in found)
 
-    def kept(self) -> dict[Path, bytes]:
+    def read_kept(self) -> dict[Path, bytes]:
         """Return the files in which a paused run is kept."""
         return {one: one.read_bytes() for one in self.folder.iterdir() if one.stem in _KEPT}
 
@@ -141,10 +141,10 @@ class FrameworkSuite:
         """Return an agent of the framework."""
         return Agent(gate, installed, tmp_path, self.name)
 
-    async def answered(self, agent: Agent, action: str, **more: Any) -> tuple[Ending, Record]:
+    async def run_answered(self, agent: Agent, action: str, **more: Any) -> tuple[Ending, Record]:
         """Run one call, and have Ann answer it."""
         running = asyncio.create_task(agent.run(self.block, call("a.txt")))
-        asked = asyncio.create_task(agent.waiting(1))
+        asked = asyncio.create_task(agent.wait_for_requests(1))
         await asyncio.wait({running, asked}, return_when=asyncio.FIRST_COMPLETED)
         if not asked.done():
             asked.cancel()
@@ -156,18 +156,18 @@ class FrameworkSuite:
 
     async def test_an_approved_call_runs_once(self, agent: Agent) -> None:
         """The card names tool, arguments, call and framework; the model hears the tool's result."""
-        ending, record = await self.answered(agent, "approve")
+        ending, record = await self.run_answered(agent, "approve")
         assert (ending.end, ending.deleted) == ("done", ["a.txt"])
         [told] = ending.told
         assert "deleted a.txt" in told
         request = record.request
         assert (request.tool, request.arguments) == ("delete_file", {"path": "a.txt"})
         assert str(request.origin.framework).startswith(self.framework)
-        assert await agent.asked() == 1
+        assert await agent.count_requests() == 1
 
     async def test_a_denied_call_does_not_run_and_the_model_hears_why(self, agent: Agent) -> None:
         """In the person's words, and the run goes on to its end."""
-        ending, _ = await self.answered(agent, "deny", message="not during the sale")
+        ending, _ = await self.run_answered(agent, "deny", message="not during the sale")
         assert (ending.end, ending.deleted) == ("done", [])
         [told] = ending.told
         assert "delete_file was not run: denied by ann: not during the sale" in told
@@ -176,22 +176,22 @@ class FrameworkSuite:
         """The arguments that a person changed are the only ones that run; where the framework
         cannot, no edit is offered."""
         if not self.edits:
-            _, record = await self.answered(agent, "approve")
+            _, record = await self.run_answered(agent, "approve")
             assert "edit" not in record.request.allowed
             return
-        ending, _ = await self.answered(agent, "edit", arguments={"path": "b.txt"})
+        ending, _ = await self.run_answered(agent, "edit", arguments={"path": "b.txt"})
         assert (ending.end, ending.deleted) == ("done", ["b.txt"])
         assert "deleted b.txt" in ending.told[0]
 
     async def test_a_persons_result_takes_the_calls_place(self, agent: Agent) -> None:
         """The model reads it as it was written, and nothing runs."""
-        ending, _ = await self.answered(agent, "respond", result="it is gone already")
+        ending, _ = await self.run_answered(agent, "respond", result="it is gone already")
         assert (ending.end, ending.deleted) == ("done", [])
         assert "it is gone already" in ending.told[0]
 
     async def test_an_abort_ends_the_run(self, agent: Agent) -> None:
         """Nothing runs, and the model is not asked again."""
-        ending, _ = await self.answered(agent, "abort", abort="turn", message="stop")
+        ending, _ = await self.run_answered(agent, "abort", abort="turn", message="stop")
         assert ending.end.startswith(self.aborted), ending
         assert (ending.told, ending.deleted) == ([], [])
 
@@ -207,7 +207,7 @@ class FrameworkSuite:
     async def test_a_cancelled_call_does_not_run(self, agent: Agent) -> None:
         """The model is told that it was withdrawn."""
         running = asyncio.create_task(agent.run(self.block, call("a.txt")))
-        [record] = await agent.waiting(1)
+        [record] = await agent.wait_for_requests(1)
         cancelled = {"reason": "resolved_elsewhere"}
         path = f"/v1/requests/{record.id}/cancel"
         assert (await agent.gate.call("POST", path, cancelled)).status == 200
@@ -236,19 +236,19 @@ class BatchSuite(FrameworkSuite):
         """Three requests of one group, each with an answer of its own."""
         calls = [call(path, number) for number, path in enumerate(("a.txt", "b.txt", "c.txt"))]
         running = asyncio.create_task(agent.run(self.block, *calls))
-        records = await agent.waiting(3)
+        records = await agent.wait_for_requests(3)
         [group] = {one.request.group for one in records}
         assert group is not None
         for record, said in zip(records, _MIXED, strict=True):
             assert (await agent.gate.decided(record.id, **said)).status == 200
         _assert_mixed(await running)
-        assert await agent.asked() == 3
+        assert await agent.count_requests() == 3
 
     async def test_an_abort_withdraws_the_rest_of_its_batch(self, agent: Agent) -> None:
         """Not even what was approved before it runs."""
         calls = [call(path, number) for number, path in enumerate(("a.txt", "b.txt", "c.txt"))]
         running = asyncio.create_task(agent.run(self.block, *calls))
-        first, second, _ = await agent.waiting(3)
+        first, second, _ = await agent.wait_for_requests(3)
         assert (await agent.gate.decided(first.id)).status == 200
         assert (await agent.gate.decided(second.id, "abort", abort="turn")).status == 200
         ending = await running
@@ -265,8 +265,8 @@ class ElsewhereSuite(FrameworkSuite):
         calls = [call(path, number) for number, path in enumerate(("a.txt", "b.txt", "c.txt"))]
         paused = await agent.run_and_kill(PAUSING, *calls)
         assert (paused.end, paused.told, paused.deleted) == ("done", [], [])
-        records = await agent.waiting(3)
-        kept = agent.kept()
+        records = await agent.wait_for_requests(3)
+        kept = agent.read_kept()
         [group] = {one.request.group for one in records}
         assert group is not None
         answers, last = (_MIXED, "d.txt") if self.edits else (_UNEDITED, "c.txt")
@@ -277,13 +277,13 @@ class ElsewhereSuite(FrameworkSuite):
         agent.keep(kept)
         again = await agent.run(PAUSING, *calls)
         assert again.deleted == [last]
-        assert await agent.asked() == 3
+        assert await agent.count_requests() == 3
 
     async def test_what_waits_stays_paused(self, agent: Agent) -> None:
         """With one answer of two, or without a gateway, nothing is taken and nobody asked again."""
         calls = [call("a.txt", 1), call("b.txt", 2)]
         await agent.run(PAUSING, *calls)
-        first, second = await agent.waiting(2)
+        first, second = await agent.wait_for_requests(2)
         assert (await agent.gate.decided(first.id)).status == 200
         nowhere = {"GATEWAY_URL": "http://127.0.0.1:9", "GATEWAY_CONNECT_TIMEOUT": "0.1"}
         still = await agent.run(PAUSING, *calls, **nowhere)
@@ -294,13 +294,13 @@ class ElsewhereSuite(FrameworkSuite):
         ending = await agent.run(PAUSING, *calls)
         assert ending.deleted == ["a.txt"]
         assert any("keep it" in one for one in ending.told)
-        assert await agent.asked() == 2
+        assert await agent.count_requests() == 2
 
     async def test_an_abort_stops_a_paused_run(self, agent: Agent) -> None:
         """The rest of its batch is withdrawn, and it stays stopped."""
         calls = [call("a.txt", 1), call("b.txt", 2)]
         await agent.run(PAUSING, *calls)
-        first, _ = await agent.waiting(2)
+        first, _ = await agent.wait_for_requests(2)
         assert (await agent.gate.decided(first.id, "abort", abort="turn")).status == 200
         for _ in range(2):
             ending = await agent.run(PAUSING, *calls)
@@ -311,6 +311,38 @@ class ElsewhereSuite(FrameworkSuite):
 
 class PausingSuite(ElsewhereSuite, BatchSuite):
     """And both: one block of the page waits, another one goes on in another process."""
+
+
+class KeptStateSuite(ElsewhereSuite):
+    """And where what a paused run is kept in can be written to."""
+
+    def change(self, agent: Agent, old: str, new: str) -> None:
+        """Write something else into what is kept of a run."""
+        kept = agent.folder / "paused.json"
+        content = kept.read_text()
+        assert old in content
+        kept.write_text(content.replace(old, new))
+
+    async def test_what_was_kept_decides_nothing(self, agent: Agent) -> None:
+        """State that names another file is another call, of which nobody was asked yet."""
+        await agent.run(PAUSING, call("a.txt"))
+        [record] = await agent.wait_for_requests(1)
+        assert (await agent.gate.decided(record.id)).status == 200
+        self.change(agent, "a.txt", "b.txt")
+        assert (await agent.run(PAUSING)).deleted == []
+        [other] = await agent.wait_for_requests(1)
+        assert other.request.arguments == {"path": "b.txt"}
+
+    async def test_a_process_that_dies_in_the_tool_is_not_repeated(self, agent: Agent) -> None:
+        """The next one tells the model that the call may have run, and runs nothing."""
+        await agent.run(PAUSING, call("a.txt"))
+        [record] = await agent.wait_for_requests(1)
+        assert (await agent.gate.decided(record.id)).status == 200
+        assert await agent.run_and_kill_within_the_tool(PAUSING) == ["a.txt"]
+        (agent.folder / "a.txt").touch()
+        ending = await agent.run(PAUSING)
+        assert (ending.end, ending.deleted) == ("done", [])
+        assert "may have run already" in ending.told[0]
 
 
 _MIXED: tuple[dict[str, Any], ...] = (

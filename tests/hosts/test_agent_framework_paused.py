@@ -19,7 +19,7 @@ _UNKNOWN = """
 import asyncio
 from agent_framework import Agent, AgentSession, Content
 from gateway.errors import GatewayError
-from gateway.integrations.agent_framework import FunctionApprovals
+from gateway.integrations.agent_framework_paused import FunctionApprovals
 from gateway.integrations.framework_calls import Paused
 
 call = Content.from_function_call("call_1", "search", arguments={}, hosted=True)
@@ -49,7 +49,7 @@ import asyncio
 from agent_framework import (
     Agent, BaseChatClient, ChatResponse, Content, FunctionInvocationLayer, Message, tool,
 )
-from gateway.integrations.agent_framework import FunctionApprovals
+from gateway.integrations.agent_framework_paused import FunctionApprovals
 from gateway.integrations.framework_calls import Paused
 
 class Scripted(FunctionInvocationLayer, BaseChatClient):
@@ -94,7 +94,7 @@ class TestFunctionApprovals(PausedSuite):
     async def test_a_session_that_holds_another_call_runs_nothing(self, agent: Agent) -> None:
         """What the framework kept of the call is not what people were asked about."""
         await agent.run(PAUSING, call("a.txt"))
-        [record] = await agent.waiting(1)
+        [record] = await agent.wait_for_requests(1)
         assert (await agent.gate.decided(record.id)).status == 200
         kept = agent.folder / "paused.json"
         paused = json.loads(kept.read_text())
@@ -105,6 +105,25 @@ class TestFunctionApprovals(PausedSuite):
         ending = await agent.run(PAUSING)
         assert ending.end == "MiddlewareFailure: delete_file was called without an approval"
         assert (ending.told, ending.deleted) == ([], [])
+
+    async def test_a_session_that_says_approved_runs_nothing(self, agent: Agent) -> None:
+        """Of a call beside the one that people approved the session says that it needs none."""
+        await agent.run(PAUSING, call("a.txt"))
+        [record] = await agent.wait_for_requests(1)
+        assert (await agent.gate.decided(record.id)).status == 200
+        kept = agent.folder / "paused.json"
+        paused = json.loads(kept.read_text())
+        [asked] = paused["state"]["requests"]
+        text = json.dumps(asked).replace("a.txt", "b.txt").replace("call_1", "call_2")
+        forged = json.loads(text.replace(asked["id"], "forged"))
+        approvals = paused["state"]["session"]["state"]["tool_approval"]
+        approvals["already_approved_approval_request_groups"] = [
+            {"approval_request_ids": [asked["id"]], "approval_requests": [forged]}
+        ]
+        kept.write_text(json.dumps(paused))
+        ending = await agent.run(PAUSING)
+        assert "b.txt" not in ending.deleted
+        assert ending.end == "MiddlewareFailure: delete_file was called without an approval"
 
 
 async def test_what_is_not_known_here_is_not_asked_about(

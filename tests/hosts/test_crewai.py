@@ -90,5 +90,5 @@ async def test_calls_that_crewai_makes_in_turns_are_asked_in_turns(
     running = await _run_twice(gate, installed, tmp_path, IN_TURNS)
     groups = [(await answer()).request.group for _ in range(4)]
     assert groups == [None] * 4
-    code, said = await running
+    _, said = await running
     assert said.count("ended: told ['paid 5', 'paid 5']") == 2, said

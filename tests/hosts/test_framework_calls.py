@@ -39,7 +39,7 @@ async def asking(gate: Replica) -> AsyncIterator[FrameworkGate]:
     await asyncio.to_thread(client.close)
 
 
-async def waiting(gate: Replica, count: int) -> list[Any]:
+async def wait_for_requests(gate: Replica, count: int) -> list[Any]:
     """Return what waits, once there is so much, in the order of the paths."""
     while len(items := (await gate.core.requests.page(Query())).items) < count:
         await moment()
@@ -56,7 +56,7 @@ async def test_a_pause_is_found_again_wherever_it_goes_on(
     assert isinstance(paused, Paused)
     assert Paused.from_json(paused.to_json()) == paused
     await asyncio.to_thread(first.close)
-    one, two = await waiting(gate, 2)
+    one, two = await wait_for_requests(gate, 2)
     assert {one.id, two.id} == set(paused.request_ids)
     assert one.request.group == two.request.group
     assert one.request.context.cwd is None
@@ -78,7 +78,7 @@ async def test_a_pause_is_found_again_wherever_it_goes_on(
 async def test_a_changed_call_is_asked_anew(gate: Replica, asking: FrameworkGate) -> None:
     """An approval is not that of other arguments, of another call, or of another session."""
     await asking.settle([call("a")], "s", None)
-    [record] = await waiting(gate, 1)
+    [record] = await wait_for_requests(gate, 1)
     assert (await gate.decided(record.id)).status == 200
     for changed, where in ((call("b"), "s"), (call("a", "c2"), "s"), (call("a"), "t")):
         assert isinstance(await asking.settle([changed], where, None), Paused)
@@ -89,7 +89,7 @@ async def test_two_processes_do_not_both_get_an_approval(gate: Replica) -> None:
     clients = [client_of(gate) for _ in range(2)]
     gates = [FrameworkGate("f", one, {}) for one in clients]
     await gates[0].settle([call("a")], "s", None)
-    [record] = await waiting(gate, 1)
+    [record] = await wait_for_requests(gate, 1)
     assert (await gate.decided(record.id)).status == 200
     both = await asyncio.gather(*(one.settle([call("a")], "s", None) for one in gates))
     assert sorted(found[0].runs for found in both if isinstance(found, list)) == [False, True]
@@ -103,7 +103,7 @@ async def test_an_abort_withdraws_what_waits_beside_it(
     """It is raised, and nothing of the batch stays approvable."""
     calls = [call("a", "c1"), call("b", "c2"), call("c", "c3")]
     await asking.settle(calls, "s", None)
-    first, second, _ = await waiting(gate, 3)
+    first, second, _ = await wait_for_requests(gate, 3)
     assert (await gate.decided(first.id)).status == 200
     assert (await gate.decided(second.id, "abort", abort="turn")).status == 200
     with pytest.raises(Aborted):
@@ -119,11 +119,22 @@ async def test_what_cannot_be_shown_is_refused_unasked(
     """The model hears so; the other calls of its batch are asked."""
     odd = FrameworkCall(tool="odd", arguments={"when": object()}, call_id="c0")
     asked = asyncio.create_task(asking.ask([odd, call("a")]))
-    [record] = await waiting(gate, 1)
+    [record] = await wait_for_requests(gate, 1)
     assert (await gate.decided(record.id)).status == 200
     refused, approved = await asked
     assert approved.runs and not refused.runs
     assert "cannot be shown to anybody" in tell("odd", refused)
+
+
+async def test_calls_of_one_id_are_refused_unasked(gate: Replica, asking: FrameworkGate) -> None:
+    """A framework that keeps answers by id would give one call the answer of another."""
+    calls = [call("a", "c1"), call("b", "c1"), call("c", "c2"), call("d", None), call("e", None)]
+    asked = asyncio.create_task(asking.ask(calls))
+    for record in await wait_for_requests(gate, 3):
+        assert (await gate.decided(record.id)).status == 200
+    outcomes = await asked
+    assert [one.runs for one in outcomes] == [False, False, True, True, True]
+    assert "another call of this turn has the same id" in tell("delete_file", outcomes[0])
 
 
 async def test_a_silent_gateway_is_told_and_what_is_paused_stays(gate: Replica) -> None:
@@ -172,7 +183,7 @@ async def test_a_blocking_call_says_its_session_and_details(gate: Replica) -> No
             return asking.ask_blocking([call("a", None)])
 
     asked = asyncio.create_task(asyncio.to_thread(ask))
-    [record] = await waiting(gate, 1)
+    [record] = await wait_for_requests(gate, 1)
     assert (record.request.session, record.request.hint) == ("mine", "why")
     assert str(record.request.origin.framework).startswith("rfc8785 0.")
     assert (await gate.decided(record.id, "respond", result={"size": 3})).status == 200

@@ -46,7 +46,7 @@ def start(gates: tuple[TurnGate, ThreadTurnGate], request: pytest.FixtureRequest
     return start_call
 
 
-async def waiting(gate: Replica, count: int) -> list[Record]:
+async def wait_for_requests(gate: Replica, count: int) -> list[Record]:
     """Return what waits, once there is so much, in the order of the paths."""
     while len(items := (await gate.core.requests.page(Query())).items) != count:
         await moment()
@@ -57,7 +57,7 @@ async def test_the_calls_of_a_turn_are_one_batch(gate: Replica, start: Any) -> N
     """Each is given its own answer, and none before all have one; another turn is another batch."""
     first = [start(path, Turn("first", 2)) for path in ("a", "b")]
     second = [start(path, Turn("second", 2)) for path in ("c", "d")]
-    a, b, c, d = await waiting(gate, 4)
+    a, b, c, d = await wait_for_requests(gate, 4)
     assert a.request.group == b.request.group != c.request.group == d.request.group
     assert a.request.group and c.request.group
     for record, action in ((a, "approve"), (c, "deny"), (d, "approve")):
@@ -71,10 +71,10 @@ async def test_the_calls_of_a_turn_are_one_batch(gate: Replica, start: Any) -> N
 async def test_what_does_not_come_is_not_waited_for(gate: Replica, start: Any) -> None:
     """A call of a tool that asks nobody never comes; one that comes late is asked by itself."""
     early = [start(path, Turn("turn", 3)) for path in ("a", "b")]
-    a, b = await waiting(gate, 2)
+    a, b = await wait_for_requests(gate, 2)
     assert a.request.group == b.request.group is not None
     late = start("c", Turn("turn", 3))
-    *_, c = await waiting(gate, 3)
+    *_, c = await wait_for_requests(gate, 3)
     assert c.request.group is None
     for one in (a, b, c):
         assert (await gate.decided(one.id)).status == 200
@@ -84,7 +84,7 @@ async def test_what_does_not_come_is_not_waited_for(gate: Replica, start: Any) -
 async def test_an_abort_stops_each_call_of_the_turn(gate: Replica, start: Any) -> None:
     """Also the one that was approved before; the rest is withdrawn."""
     asked = [start(path, Turn("turn", 3)) for path in ("a", "b", "c")]
-    a, b, _ = await waiting(gate, 3)
+    a, b, _ = await wait_for_requests(gate, 3)
     assert (await gate.decided(a.id)).status == 200
     assert (await gate.decided(b.id, "abort", abort="turn")).status == 200
     ended = await asyncio.gather(*asked, return_exceptions=True)
@@ -114,7 +114,7 @@ async def test_calls_that_start_at_once_need_no_count(
     """Those of one run that start in the same pass of the event loop, however many they are."""
     asked = [asyncio.create_task(gates[0].ask(call(one), Turn(7, AT_ONCE))) for one in "abc"]
     other = asyncio.create_task(gates[0].ask(call("d"), Turn(8, AT_ONCE)))
-    *own, foreign = await waiting(gate, 4)
+    *own, foreign = await wait_for_requests(gate, 4)
     assert len({one.request.group for one in own}) == 1
     assert own[0].request.group is not None and foreign.request.group is None
     for one in (*own, foreign):
@@ -127,14 +127,14 @@ async def test_what_nobody_waits_for_any_longer_is_withdrawn(
 ) -> None:
     """One call that is given up leaves those beside it alone; the last one withdraws all."""
     asked = [asyncio.create_task(gates[0].ask(call(one), Turn("turn", 2))) for one in "ab"]
-    await waiting(gate, 2)
+    await wait_for_requests(gate, 2)
     asked[0].cancel()
     await asyncio.wait({asked[0]})
     assert asked[0].cancelled()
-    _, b = await waiting(gate, 2)
+    _, b = await wait_for_requests(gate, 2)
     assert not asked[1].done()
     asked[1].cancel()
-    await waiting(gate, 0)
+    await wait_for_requests(gate, 0)
     record = await gate.store.load(b.id)
     assert record is not None and record.status.value == "cancelled"
 
@@ -142,7 +142,7 @@ async def test_what_nobody_waits_for_any_longer_is_withdrawn(
 async def test_a_call_that_has_none_beside_it_is_asked_at_once(gate: Replica, start: Any) -> None:
     """It is in no group."""
     asked = [start("a", ALONE), start("b", Turn("turn", 1))]
-    records = await waiting(gate, 2)
+    records = await wait_for_requests(gate, 2)
     assert [one.request.group for one in records] == [None, None]
     for one in records:
         assert (await gate.decided(one.id)).status == 200

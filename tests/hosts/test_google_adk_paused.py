@@ -27,7 +27,7 @@ from google.adk.tools import FunctionTool
 from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 from gateway.errors import GatewayError
 from gateway.integrations.framework_calls import Paused
-from gateway.integrations.google_adk import ToolConfirmations
+from gateway.integrations.google_adk_paused import ToolConfirmations
 
 class Scripted(BaseLlm):
     async def generate_content_async(self, llm_request, stream=False):

@@ -56,7 +56,7 @@ class TestLangChain(PausingSuite):
     ) -> None:
         """A wrong answer to one of several calls would let the others run twice."""
         await agent.run(PAUSING, call("a.txt", 1), call("b.txt", 2))
-        first, second = await agent.waiting(2)
+        first, second = await agent.wait_for_requests(2)
         wrong = await agent.gate.decided(first.id, "edit", arguments={"path": 7})
         assert wrong.status == 422
         right = await agent.gate.decided(first.id, "edit", arguments={"path": "c.txt"})
@@ -67,7 +67,7 @@ class TestLangChain(PausingSuite):
     async def test_a_run_that_dies_with_its_answers_runs_nothing_twice(self, agent: Agent) -> None:
         """LangGraph keeps the answers it was given, and would run the call again."""
         await agent.run(PAUSING, call("a.txt"))
-        [record] = await agent.waiting(1)
+        [record] = await agent.wait_for_requests(1)
         assert (await agent.gate.decided(record.id)).status == 200
         killed = await agent.run_and_kill_within_the_tool(PAUSING)
         assert killed == ["a.txt"]

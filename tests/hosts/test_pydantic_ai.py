@@ -9,7 +9,7 @@ import pytest
 
 from tests.api.replica import Replica
 from tests.hosts.conftest import Answer, environment, run
-from tests.hosts.framework_suite import PAUSING, Agent, PausingSuite, call
+from tests.hosts.framework_suite import KeptStateSuite, PausingSuite
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 
@@ -58,33 +58,11 @@ except Exception as error:
 """
 
 
-class TestPydanticAi(PausingSuite):
+class TestPydanticAi(KeptStateSuite, PausingSuite):
     """Deferred tools, within the run and paused."""
 
     name = "pydantic_ai"
     framework = "pydantic-ai-slim 2.68.0"
-
-    async def test_what_was_kept_decides_nothing(self, agent: Agent) -> None:
-        """State that names another file is another call, of which nobody was asked yet."""
-        await agent.run(PAUSING, call("a.txt"))
-        [record] = await agent.waiting(1)
-        assert (await agent.gate.decided(record.id)).status == 200
-        kept = agent.folder / "paused.json"
-        kept.write_text(kept.read_text().replace("a.txt", "b.txt"))
-        assert (await agent.run(PAUSING)).deleted == []
-        [other] = await agent.waiting(1)
-        assert other.request.arguments == {"path": "b.txt"}
-
-    async def test_a_process_that_dies_in_the_tool_is_not_repeated(self, agent: Agent) -> None:
-        """The next one tells the model that the call may have run, and runs nothing."""
-        await agent.run(PAUSING, call("a.txt"))
-        [record] = await agent.waiting(1)
-        assert (await agent.gate.decided(record.id)).status == 200
-        assert await agent.run_and_kill_within_the_tool(PAUSING) == ["a.txt"]
-        (agent.folder / "a.txt").touch()
-        ending = await agent.run(PAUSING)
-        assert (ending.end, ending.deleted) == ("done", [])
-        assert "may have run already" in ending.told[0]
 
 
 async def _run(gate: Replica, installed: Path, folder: Path, code: str) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.api.replica import Replica
 from tests.hosts.conftest import Answer, environment, run
-from tests.hosts.framework_suite import Agent, Ending, BatchSuite, call
+from tests.hosts.framework_suite import Agent, BatchSuite, Ending, call
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 
@@ -52,7 +52,9 @@ def agent(gate: Replica, installed: Path, tmp_path: Path) -> Agent:
     return Agent(gate, installed, tmp_path, "smolagents")
 
 
-async def _answered(agent: Agent, answer: Answer, action: str, **more: Any) -> tuple[Ending, str]:
+async def _run_and_answer(
+    agent: Agent, answer: Answer, action: str, **more: Any
+) -> tuple[Ending, str]:
     """Run one piece of code, and have Ann answer it; return how it ended, and what was shown."""
     running = asyncio.create_task(agent.run(1, call("a.txt")))
     record = await answer(action, **more)
@@ -62,30 +64,30 @@ async def _answered(agent: Agent, answer: Answer, action: str, **more: Any) -> t
 
 async def test_code_runs_once_it_is_approved(agent: Agent, answer: Answer) -> None:
     """As it is shown; its last piece, which only answers, is not asked about."""
-    ending, code = await _answered(agent, answer, "approve")
+    ending, code = await _run_and_answer(agent, answer, "approve")
     assert code == "print(delete_file('a.txt'))"
     assert (ending.end, ending.deleted) == ("done", ["a.txt"])
     assert "deleted a.txt" in ending.told[0]
-    assert await agent.asked() == 1
+    assert await agent.count_requests() == 1
 
 
 async def test_code_runs_as_it_was_edited(agent: Agent, answer: Answer) -> None:
     """The model's own code does not run."""
     edited = {"code": "print(delete_file('b.txt'))"}
-    ending, _ = await _answered(agent, answer, "edit", arguments=edited)
+    ending, _ = await _run_and_answer(agent, answer, "edit", arguments=edited)
     assert (ending.end, ending.deleted) == ("done", ["b.txt"])
 
 
 async def test_code_that_is_denied_does_not_run(agent: Agent, answer: Answer) -> None:
     """The model observes the person's words."""
-    ending, _ = await _answered(agent, answer, "deny", message="keep it")
+    ending, _ = await _run_and_answer(agent, answer, "deny", message="keep it")
     assert (ending.end, ending.deleted) == ("done", [])
     assert "python_interpreter was not run: denied by ann: keep it" in ending.told[0]
 
 
 async def test_an_abort_interrupts_an_agent_that_writes_code(agent: Agent, answer: Answer) -> None:
     """Its model is not asked again."""
-    ending, _ = await _answered(agent, answer, "abort", abort="turn")
+    ending, _ = await _run_and_answer(agent, answer, "abort", abort="turn")
     assert (ending.end, ending.told, ending.deleted) == ("AgentError: Agent interrupted.", [], [])
 
 
