@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
 from tests.api.replica import Replica
-from tests.hosts.conftest import Answer, environment, run
+from tests.hosts.conftest import Answer, environment, finish, run
 from tests.hosts.framework_suite import PAUSING, Agent, call
 from tests.hosts.paused_suite import PausedSuite
 
@@ -147,12 +146,7 @@ async def test_a_call_beside_that_needs_no_approval_runs_once(
     """Nobody is asked about it, and a run waits for people where it is told how long."""
     words = (str(installed / "bin" / "python"), "-c", _BESIDE)
     env = environment(gate, tmp_path)
-    running = asyncio.create_task(run(*words, env=env, cwd=tmp_path))
-    answering = asyncio.create_task(answer())
-    await asyncio.wait({running, answering}, return_when=asyncio.FIRST_COMPLETED)
-    assert answering.done(), running.result()
-    assert answering.result().request.tool == "pay"
-    code, said = await running
-    assert code == 0, said
+    said, record = await finish(run(*words, env=env, cwd=tmp_path), answer())
+    assert record.request.tool == "pay"
     assert "was read" in said and "was paid" in said
     assert said.strip().endswith("['pay', 'read']")
