@@ -31,7 +31,7 @@ from adapters.discord.card_views import (
 )
 from adapters.discord.commands import OPEN, DiscordCommands
 from adapters.discord.custom_ids import PLATFORM, DiscordButton, OldButton, read_button
-from adapters.discord.edits import APPLY, Edits, build_changes, build_refused_edit, is_sure
+from adapters.discord.edits import APPLY, EditMessages, build_changes, build_refused_edit, is_sure
 from adapters.discord.forms import (
     REASON,
     TYPED,
@@ -44,7 +44,7 @@ from adapters.discord.forms import (
 from adapters.discord.full_view import FullViewPages
 from adapters.discord.grant_cards import REVOKE, SWITCHES, KillSwitchActions, build_grant_view
 from adapters.discord.group_cards import ALL, NONE
-from adapters.discord.groups import IN_GROUP, Groups
+from adapters.discord.groups import IN_GROUP, GroupMessages
 from adapters.discord.identities import read_identity, refuse_unfit
 from adapters.discord.remember import KEEP, RememberDialog, read_remember
 from adapters.discord.responses import InteractionReply, build_private_reply, build_refusal, respond
@@ -85,8 +85,8 @@ class InteractionHandler:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._reading = FullViewPages(desk)
-        self._edits = Edits(desk)
-        self._groups = Groups(desk)
+        self._edits = EditMessages(desk)
+        self._groups = GroupMessages(desk)
         self._remembering = RememberDialog(desk, self._reading)
         self._operating = KillSwitchActions(desk)
         self._commands = DiscordCommands(desk, self._reading, self._remembering, self._operating)

@@ -56,7 +56,7 @@ Typed = Mapping[str, str] | str
 """What was typed: into fields, by their ids, or the raw JSON."""
 
 
-class Edits:
+class EditMessages:
     """Opens the modals of an edit, keeps what was typed, and shows what that changes."""
 
     def __init__(self, desk: Desk) -> None:

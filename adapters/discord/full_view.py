@@ -15,7 +15,7 @@ from adapters.discord.card_views import (
     page_fits,
 )
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.groups import Groups, draw_card
+from adapters.discord.groups import GroupMessages, draw_card
 from adapters.discord.identities import read_identity, refuse_stranger
 from adapters.discord.responses import InteractionReply
 from gateway.errors import Conflict
@@ -31,7 +31,7 @@ class FullViewPages:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._groups = Groups(desk)
+        self._groups = GroupMessages(desk)
 
     async def build_card(self, record: Record) -> Card:
         """Return the card at the size for channels."""

@@ -61,7 +61,7 @@ _TOLD = 300
 _ANSWERS = {ALL: Action.APPROVE, NONE: Action.DENY}
 
 
-class Groups:
+class GroupMessages:
     """Shows the group of a request, and answers all of it at once."""
 
     def __init__(self, desk: Desk) -> None:

@@ -21,7 +21,7 @@ ORIGINS = "GATEWAY_SAIKI_ORIGINS"
 _LONGEST_TOKEN = 512
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """The call is refused, with an HTTP status and a sentence."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class SaikiVisitor:
     """The signed-in person and their session."""
 
     identity: Identity
@@ -71,20 +71,22 @@ class Access:
         """The session cookie's name; browsers accept `__Host-` over TLS only."""
         return "__Host-saiki" if self._secure else "saiki"
 
-    async def find_visitor(self, request: web.Request) -> Visitor:
-        """Return who calls. Raises Refused: 403 for a foreign origin, 401 for nobody."""
+    async def find_visitor(self, request: web.Request) -> SaikiVisitor:
+        """Return who calls. Raises CallRefused: 403 for a foreign origin, 401 for nobody."""
         self.check_origin(request)
         session = _bearer(request)
         if not session:
             if "Origin" not in request.headers:
-                raise Refused(401, "send a bearer token, or an Origin beside the session cookie")
+                raise CallRefused(
+                    401, "send a bearer token, or an Origin beside the session cookie"
+                )
             session = request.cookies.get(self.cookie, "")
         identity = await self.logins.who(session) if session else None
         if identity is None:
-            raise Refused(401, "you are not signed in")
-        return Visitor(identity, session)
+            raise CallRefused(401, "you are not signed in")
+        return SaikiVisitor(identity, session)
 
-    async def is_signed_in(self, visitor: Visitor) -> bool:
+    async def is_signed_in(self, visitor: SaikiVisitor) -> bool:
         """Whether a visitor is still signed in."""
         return await self.logins.who(visitor.session, prolong=False) is not None
 
@@ -93,7 +95,7 @@ class Access:
         given = request.headers.getall("Origin", [])
         ours = f"{'https' if self._secure else 'http'}://{request.host}"
         if any(one != ours and one not in self._origins for one in given):
-            raise Refused(403, f"pages of this origin may not ask; list it in {ORIGINS}")
+            raise CallRefused(403, f"pages of this origin may not ask; list it in {ORIGINS}")
 
     def headers(self, request: web.Request) -> dict[str, str]:
         """Return the headers that let a page of a listed origin read the answer."""
@@ -124,5 +126,5 @@ def _bearer(request: web.Request) -> str:
         return ""
     scheme, _, token = given[0].partition(" ")
     if len(given) > 1 or scheme.lower() != "bearer" or not 0 < len(token) <= _LONGEST_TOKEN:
-        raise Refused(401, "send one header: Authorization: Bearer <token>")
+        raise CallRefused(401, "send one header: Authorization: Bearer <token>")
     return token

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from adapters.saiki.access import Access, Refused, read_origins
+from adapters.saiki.access import Access, CallRefused, read_origins
 from adapters.saiki.answers import decide, read_answer
 from adapters.saiki.configuration import add_command
 from adapters.saiki.live import Sockets, finish
@@ -84,7 +84,7 @@ class Pages:
         async def serve(request: web.Request) -> web.StreamResponse:
             try:
                 response = await call(request)
-            except Refused as refusal:
+            except CallRefused as refusal:
                 response = web.json_response({"error": refusal.why}, status=refusal.status)
             except GatewayError as error:
                 response = web.json_response({"error": str(error)}, status=error.status)
@@ -99,14 +99,14 @@ class Pages:
         body = await _read_body(request)
         named = request.match_info["executionId"]
         if body.setdefault("executionId", named) != named:
-            raise Refused(422, "executionId is another one than that of the address")
+            raise CallRefused(422, "executionId is another one than that of the address")
         return web.json_response(await finish(decide(self._desk, visitor, read_answer(body))))
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         self._access.check_origin(request)
         code = (await _read_body(request)).get("code")
         if not isinstance(code, str):
-            raise Refused(422, "code is missing")
+            raise CallRefused(422, "code is missing")
         session = await finish(
             self._access.logins.redeem(
                 code,
@@ -133,13 +133,13 @@ class Pages:
 
 async def _read_body(request: web.Request) -> dict[str, Any]:
     if request.content_type != "application/json":
-        raise Refused(415, "send application/json")
+        raise CallRefused(415, "send application/json")
     try:
         body = parse_json(await read_whole(request.content.iter_any(), most=_MOST_BODY))
     except BodyTooLarge:
-        raise Refused(413, f"more than {_MOST_BODY} bytes") from None
+        raise CallRefused(413, f"more than {_MOST_BODY} bytes") from None
     except BodyTooSlow:
-        raise Refused(408, "the body did not arrive in time") from None
+        raise CallRefused(408, "the body did not arrive in time") from None
     if not isinstance(body, dict):
-        raise Refused(422, "send one JSON object")
+        raise CallRefused(422, "send one JSON object")
     return body

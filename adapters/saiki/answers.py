@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.saiki.access import Refused, Visitor
+from adapters.saiki.access import CallRefused, SaikiVisitor
 from adapters.saiki.events import is_offered, read_execution_id
 from gateway.errors import Conflict, GatewayError, NotFound, StepUpNeeded
 from gateway.models import Action
@@ -17,7 +17,7 @@ _MEMBERS = {"executionId": str, "approved": bool, "rememberChoice": bool, "sessi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SaikiAnswer:
     """A `saiki:toolConfirmationResponse`."""
 
     execution: str
@@ -26,17 +26,17 @@ class Answer:
     session: str | None = None
 
 
-def read_answer(data: Any) -> Answer:
-    """Return the answer that an event's data hold. Raises Refused for anything doubtful."""
+def read_answer(data: Any) -> SaikiAnswer:
+    """Return the answer that an event's data hold. Raises CallRefused for anything doubtful."""
     if not isinstance(data, dict):
-        raise Refused(422, "data is no JSON object")
+        raise CallRefused(422, "data is no JSON object")
     for name, value in data.items():
         if not isinstance(value, _MEMBERS.get(name, ())):
-            raise Refused(422, f"{name[:40]} is unknown, or of another type")
+            raise CallRefused(422, f"{name[:40]} is unknown, or of another type")
     for name in ("executionId", "approved"):
         if name not in data:
-            raise Refused(422, f"{name} is missing")
-    return Answer(
+            raise CallRefused(422, f"{name} is missing")
+    return SaikiAnswer(
         execution=data["executionId"],
         approved=data["approved"],
         remember=data.get("rememberChoice", False),
@@ -44,11 +44,11 @@ def read_answer(data: Any) -> Answer:
     )
 
 
-async def decide(desk: Desk, visitor: Visitor, answer: Answer) -> JsonObject:
-    """Decide, and return what the caller is told. Raises Refused."""
+async def decide(desk: Desk, visitor: SaikiVisitor, answer: SaikiAnswer) -> JsonObject:
+    """Decide, and return what the caller is told. Raises CallRefused."""
     named = read_execution_id(answer.execution)
     if named is None:
-        raise Refused(404, GONE)
+        raise CallRefused(404, GONE)
     request_id, revision = named
     try:
         record = await desk.requests.get(request_id)
@@ -63,15 +63,17 @@ async def decide(desk: Desk, visitor: Visitor, answer: Answer) -> JsonObject:
         )
         after = await desk.requests.decide(click)
     except NotFound:
-        raise Refused(404, GONE) from None
+        raise CallRefused(404, GONE) from None
     except Conflict as late:
         now = await desk.requests.get(request_id)
-        raise (Refused(404, GONE) if now.final else Refused(409, str(late))) from None
+        raise (CallRefused(404, GONE) if now.final else CallRefused(409, str(late))) from None
     except StepUpNeeded as needed:
         where = desk.address_of(request_id) or "the inbox"
-        raise Refused(needed.status, f"it takes a step-up ({needed}): answer at {where}") from None
+        raise CallRefused(
+            needed.status, f"it takes a step-up ({needed}): answer at {where}"
+        ) from None
     except GatewayError as refusal:
-        raise Refused(refusal.status, str(refusal)) from None
+        raise CallRefused(refusal.status, str(refusal)) from None
     told: JsonObject = {"success": True}
     if not after.final:
         told["status"] = after.status.value
@@ -80,13 +82,13 @@ async def decide(desk: Desk, visitor: Visitor, answer: Answer) -> JsonObject:
     return told
 
 
-def _choose(record: Record, answer: Answer) -> Remember | None:
+def _choose(record: Record, answer: SaikiAnswer) -> Remember | None:
     """Return what is to be remembered, None for nothing: the whole tool where an operator declared
     that it is harmless, otherwise the narrowest that is offered. Denials are not remembered."""
     if not record.final and not is_offered(record):
-        raise Refused(404, GONE)
+        raise CallRefused(404, GONE)
     if answer.session is not None and answer.session != record.request.session:
-        raise Refused(422, "sessionId is not the session of this confirmation")
+        raise CallRefused(422, "sessionId is not the session of this confirmation")
     if not (answer.approved and answer.remember):
         return None
     offered = scopes_of(record, Action.APPROVE)

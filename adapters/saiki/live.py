@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from adapters.saiki.access import Access, Refused, Visitor
+from adapters.saiki.access import Access, CallRefused, SaikiVisitor
 from adapters.saiki.answers import decide, read_answer
 from adapters.saiki.events import (
     ERROR,
@@ -83,10 +83,10 @@ class Sockets:
         """Serve until the page leaves, its session ends, or the gateway stops."""
         visitor = await self._access.find_visitor(request)
         if self._stopping:
-            raise Refused(503, "the gateway stops; connect again")
+            raise CallRefused(503, "the gateway stops; connect again")
         total = sum(map(len, self._open.values()))
         if len(self._open.get(visitor.session, ())) >= MOST_OF_SESSION or total >= MOST_OF_ALL:
-            raise Refused(429, "too many connections are open")
+            raise CallRefused(429, "too many connections are open")
         mine, ending = self._open[visitor.session], asyncio.Event()
         mine.add(ending)
         try:
@@ -97,11 +97,11 @@ class Sockets:
                 self._open.pop(visitor.session, None)
 
     async def _converse(
-        self, request: web.Request, visitor: Visitor, ending: asyncio.Event
+        self, request: web.Request, visitor: SaikiVisitor, ending: asyncio.Event
     ) -> web.StreamResponse:
         socket = web.WebSocketResponse(heartbeat=BEAT_SECONDS, max_msg_size=_MOST_FRAME)
         if not socket.can_prepare(request):
-            raise Refused(426, "this is a WebSocket; answers alone go to POST")
+            raise CallRefused(426, "this is a WebSocket; answers alone go to POST")
         async with self._desk.feed.changes() as events:
             await socket.prepare(request)
             screen = Screen(socket, self._desk, self._access, visitor)
@@ -129,7 +129,7 @@ class Screen:
     """What one connection shows: the `executionId` in front of the person, by request."""
 
     def __init__(
-        self, socket: web.WebSocketResponse, desk: Desk, access: Access, visitor: Visitor
+        self, socket: web.WebSocketResponse, desk: Desk, access: Access, visitor: SaikiVisitor
     ) -> None:
         self._socket = socket
         self._desk = desk
@@ -158,21 +158,21 @@ class Screen:
         async for frame in self._socket:
             try:
                 if frame.type is not WSMsgType.TEXT:
-                    raise Refused(422, "send text")
+                    raise CallRefused(422, "send text")
                 await self._answer(frame.data)
-            except Refused as refusal:
+            except CallRefused as refusal:
                 await self._send(ERROR, {"error": refusal.why, **_name(frame.data)})
 
     async def _answer(self, text: str) -> None:
         try:
             frame = parse_json(text.encode())
         except GatewayError as error:
-            raise Refused(422, str(error)) from None
+            raise CallRefused(422, str(error)) from None
         if not isinstance(frame, dict) or frame.get("type") != RESPONSE:
-            raise Refused(422, f"a frame is {{type: '{RESPONSE}', data}}")
+            raise CallRefused(422, f"a frame is {{type: '{RESPONSE}', data}}")
         answer = read_answer(frame.get("data"))
         if not await self._access.is_signed_in(self._visitor):
-            raise Refused(401, "you are not signed in any more")
+            raise CallRefused(401, "you are not signed in any more")
         await finish(decide(self._desk, self._visitor, answer))
 
     async def _show_pending(self) -> None:

@@ -11,8 +11,8 @@ from adapters.slack import modals
 from adapters.slack.admin_actions import ADMIN_BUTTONS, AdminActions
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FORMS
 from adapters.slack.clicked_cards import ClickedCards
-from adapters.slack.edits import Edits
-from adapters.slack.groups import Groups
+from adapters.slack.edits import EditModals
+from adapters.slack.groups import GroupModals
 from adapters.slack.payloads import (
     GROUP_VIEW,
     NO_COPY,
@@ -68,8 +68,8 @@ class ButtonActions:
         rights: Rights,
         operating: AdminActions,
         clicked: ClickedCards,
-        edits: Edits,
-        groups: Groups,
+        edits: EditModals,
+        groups: GroupModals,
     ) -> None:
         self._edits = edits
         self._groups = groups

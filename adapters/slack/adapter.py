@@ -22,15 +22,15 @@ from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
 from adapters.slack.checks import run_checks
 from adapters.slack.clicked_cards import ClickedCards
 from adapters.slack.commands import COMMAND, SlackCommands
-from adapters.slack.edits import Edits
+from adapters.slack.edits import EditModals
 from adapters.slack.grant_cards import SlackGrantPosting
 from adapters.slack.group_cards import list_fitting
-from adapters.slack.groups import Groups
+from adapters.slack.groups import GroupModals
 from adapters.slack.home_tab import HomeTab
 from adapters.slack.http_mode import HttpReceiver
 from adapters.slack.live_homes import LiveHomes
 from adapters.slack.manifest import build_manifest, find_problems
-from adapters.slack.news import News
+from adapters.slack.news import WorkspaceNews
 from adapters.slack.oauth import InstallPages
 from adapters.slack.payloads import PLATFORM, Interaction
 from adapters.slack.posting import CardPosting
@@ -141,8 +141,8 @@ class SlackAdapter:
         worklist = Worklist(desk)
         rights = Rights(desk, worklist, directory, uploads)
         operating = AdminActions(desk, rights, worklist)
-        edits = Edits(desk)
-        groups = Groups(desk, rights, worklist, clicked)
+        edits = EditModals(desk)
+        groups = GroupModals(desk, rights, worklist, clicked)
         acts = ButtonActions(desk, rights, operating, clicked, edits, groups)
         commands = SlackCommands(desk, worklist, rights, acts, operating)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
@@ -163,7 +163,7 @@ class SlackAdapter:
             commands,
             home,
             homes,
-            News(desk, directory, self._shared),
+            WorkspaceNews(desk, directory, self._shared),
             reply,
         )
 

@@ -22,7 +22,7 @@ from adapters.slack.actions_and_replies import OPENS_MODAL, ButtonActions
 from adapters.slack.commands import COMMAND, SlackCommands
 from adapters.slack.home_tab import HomeTab
 from adapters.slack.live_homes import LiveHomes
-from adapters.slack.news import GROUP_EVENTS, LOSSES, News
+from adapters.slack.news import GROUP_EVENTS, LOSSES, WorkspaceNews
 from adapters.slack.payloads import ANSWER_SHORTCUT, NO_COPY, Interaction, Json, Malformed
 from adapters.slack.private_replies import PrivateReply
 from adapters.slack.redacted_logs import library_logger
@@ -59,7 +59,7 @@ class App:
         commands: SlackCommands,
         home: HomeTab,
         homes: LiveHomes,
-        news: News,
+        news: WorkspaceNews,
         reply: NewReply,
     ) -> None:
         self._homes = homes

@@ -39,7 +39,7 @@ Typed = Mapping[str, str] | str
 """What was typed: into fields, by their ids, or the raw JSON."""
 
 
-class Edits:
+class EditModals:
     """Opens the forms of an edit, and keeps what was typed into them."""
 
     def __init__(self, desk: Desk) -> None:

@@ -50,7 +50,7 @@ _SEEN_SECONDS = 3600.0
 _ACTIONS = {Act.GROUP_APPROVE: Action.APPROVE, Act.GROUP_DENY: Action.DENY}
 
 
-class Groups:
+class GroupModals:
     """Shows the group of a request, and answers all of it at once."""
 
     def __init__(

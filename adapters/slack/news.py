@@ -25,7 +25,7 @@ GROUP_EVENTS = ("subteam_members_changed", "subteam_updated")
 """The events after which the members of user groups are others."""
 
 
-class News:
+class WorkspaceNews:
     """Follows what Slack tells. Never raises: the next edit or click finds it out all the same."""
 
     def __init__(self, desk: Desk, directory: UserDirectory, shared: SharedChannels) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from adapters.slack import modals
 from adapters.slack.actions_and_replies import build_click, build_whole_card
 from adapters.slack.clicked_cards import ClickedCards
-from adapters.slack.edits import Edits, Typed, list_shown, read_typed
+from adapters.slack.edits import EditModals, Typed, list_shown, read_typed
 from adapters.slack.modals import SubmittedValues
 from adapters.slack.payloads import Interaction, Json, Malformed, ModalMetadata
 from adapters.slack.users_and_rights import Rights
@@ -23,7 +23,9 @@ DONE: Json = {"response_action": "clear"}
 class Submissions:
     """Makes the decisions of submitted modals."""
 
-    def __init__(self, desk: Desk, rights: Rights, clicked: ClickedCards, edits: Edits) -> None:
+    def __init__(
+        self, desk: Desk, rights: Rights, clicked: ClickedCards, edits: EditModals
+    ) -> None:
         self._edits = edits
         self._clicked = clicked
         self._desk = desk

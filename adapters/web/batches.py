@@ -13,8 +13,8 @@ from adapters.web.queries import ReadHandlers
 from adapters.web.security import (
     Guard,
     Handler,
-    Refused,
     Visitor,
+    VisitRefused,
     build_problem,
     build_write_handler,
     check_members,
@@ -113,10 +113,10 @@ class BatchHandlers:
 
 
 def _build_click(visitor: Visitor, body: JsonObject, item: Any) -> Click:
-    """Return one click of a batch. Raises Refused for an approval of what was not shown whole."""
+    """Return one click of a batch. Raises VisitRefused for approving what was not shown whole."""
     item = check_members(item, _ITEM, ("id", "revision"))
     if body["action"] not in (Action.APPROVE, Action.DENY):
-        raise Refused(422, "invalid_request", "a batch is approved or denied")
+        raise VisitRefused(422, "invalid_request", "a batch is approved or denied")
     action = Action(body["action"])
     if action is Action.APPROVE:
         refuse_unseen(visitor, item["id"], item["revision"], item.get("seen"))

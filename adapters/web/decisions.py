@@ -11,8 +11,8 @@ from adapters.web.queries import ReadHandlers
 from adapters.web.security import (
     Guard,
     Handler,
-    Refused,
     Visitor,
+    VisitRefused,
     build_problem,
     build_write_handler,
     check_members,
@@ -169,16 +169,16 @@ class DecisionHandlers:
 
 
 def _read_fields(given: JsonObject) -> dict[str, str]:
-    """Return what was typed into fields. Raises Refused for what is no text."""
+    """Return what was typed into fields. Raises VisitRefused for what is no text."""
     if not all(isinstance(text, str) for text in given.values()):
-        raise Refused(422, "invalid_request", "what is typed into a field is text")
+        raise VisitRefused(422, "invalid_request", "what is typed into a field is text")
     return given
 
 
 def _build_click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
-    """Return the click of a body. Raises Refused for an approval of what was not shown whole."""
+    """Return the click of a body. Raises VisitRefused for approving what was not shown whole."""
     if body["action"] not in list(Action):
-        raise Refused(422, "invalid_request", "there is no such action")
+        raise VisitRefused(422, "invalid_request", "there is no such action")
     action = Action(body["action"])
     revealed = action not in _UNSEEN and refuse_unseen(
         visitor, request_id, body["revision"], body.get("seen")

@@ -8,8 +8,8 @@ from adapters.web.queries import ReadHandlers
 from adapters.web.security import (
     Guard,
     Handler,
-    Refused,
     Visitor,
+    VisitRefused,
     build_problem,
     build_write_handler,
 )
@@ -39,7 +39,7 @@ class DeclareHandlers:
         record = await self._desk.requests.get(request.match_info["id"])
         address, role = body.get("address", ""), body.get("role", "")
         if address and address not in {one.address for one in undeclared_of(record)}:
-            raise Refused(409, "conflict", "this value is declared already, or waits no more")
+            raise VisitRefused(409, "conflict", "this value is declared already, or waits no more")
         word = ToolWord(
             tool=record.request.tool,
             arguments={address: role} if address else {},

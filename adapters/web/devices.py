@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from aiohttp import web
 
-from adapters.web.security import Guard, Handler, Refused, Visitor, build_write_handler
+from adapters.web.security import Guard, Handler, Visitor, VisitRefused, build_write_handler
 from gateway.ports import Clock, JsonObject, Logins, SystemClock
 
 
@@ -35,6 +35,6 @@ class DeviceHandlers:
         """End one device, or all others: never all by a member that was left out."""
         others, device = body.get("others") is True, body.get("device")
         if others == (device is not None):
-            raise Refused(422, "invalid_request", "name one device, or say others")
+            raise VisitRefused(422, "invalid_request", "name one device, or say others")
         ids = None if device is None else (device,)
         return web.json_response({"ended": await self._logins.end_devices(visitor.session, ids)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from adapters.web.card_json import build_line
-from adapters.web.security import Guard, Handler, Refused, Visitor, build_write_handler
+from adapters.web.security import Guard, Handler, Visitor, VisitRefused, build_write_handler
 from gateway.models import ApprovalRequest, Context, Kind
 from gateway.ports import (
     Desk,
@@ -62,9 +62,9 @@ class HandHandlers:
         effect, example = _read_example(body)
         offer, nonce = body["offer"], body["nonce"]
         if not offer:
-            raise Refused(422, "invalid_request", "choose one of the offers")
+            raise VisitRefused(422, "invalid_request", "choose one of the offers")
         if not _FEWEST_NONCE <= len(nonce) <= _MOST_NONCE:
-            raise Refused(422, "invalid_request", "nonce is too short or too long")
+            raise VisitRefused(422, "invalid_request", "nonce is too short or too long")
         session = body.get("session") or None
         limits = remember_as(offer, body["lifetime"], everywhere=session is None)
         wish = Wish(
@@ -81,12 +81,14 @@ class HandHandlers:
 
 
 def _read_example(body: JsonObject) -> tuple[Effect, ApprovalRequest]:
-    """Return the effect and the call of a body. Raises Refused or InvalidRequest."""
+    """Return the effect and the call of a body. Raises VisitRefused or InvalidRequest."""
     if body["effect"] not in list(Effect) or body["kind"] not in list(Kind):
-        raise Refused(422, "invalid_request", "there is no such effect, or no such kind of call")
+        raise VisitRefused(
+            422, "invalid_request", "there is no such effect, or no such kind of call"
+        )
     for name in ("agent", "tool"):
         if not body[name]:
-            raise Refused(422, "invalid_request", f"name the {name}")
+            raise VisitRefused(422, "invalid_request", f"name the {name}")
     example = build_example(
         agent=body["agent"],
         tool=body["tool"],

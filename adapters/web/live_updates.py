@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from adapters.web.security import Guard, Refused, Visitor
+from adapters.web.security import Guard, Visitor, VisitRefused
 from gateway.errors import Unreachable
 from gateway.ports import AuditEvent, Desk, Feed, JsonObject, cancel_and_wait
 
@@ -129,11 +129,11 @@ class Streams:
         """Stream until the page disconnects, its session ends, or the gateway stops."""
         visitor = await self._guard.check_reader(request)
         if self._stopping:  # also for a call that was on its way here
-            raise Refused(503, "stopping", "the gateway stops; the page asks again")
+            raise VisitRefused(503, "stopping", "the gateway stops; the page asks again")
         if len(self._open.get(visitor.session, ())) >= MOST_STREAMS:
-            raise Refused(429, "too_many_pages", "the inbox is open in too many tabs")
+            raise VisitRefused(429, "too_many_pages", "the inbox is open in too many tabs")
         if sum(map(len, self._open.values())) >= MOST_OF_ALL:
-            raise Refused(429, "too_many_pages", "too many pages are open on this gateway")
+            raise VisitRefused(429, "too_many_pages", "too many pages are open on this gateway")
         mine, ending = self._open[visitor.session], asyncio.Event()
         mine.add(ending)
         try:

@@ -10,8 +10,8 @@ from aiohttp import web
 from adapters.web.security import (
     Guard,
     Handler,
-    Refused,
     Visitor,
+    VisitRefused,
     build_write_handler,
     check_members,
     read_json_body,
@@ -84,7 +84,9 @@ class PasskeyHandlers:
         )
         browser = self._guard.find_try(request)
         if not browser:
-            raise Refused(403, "unauthorized", "this was begun in another browser, or long ago")
+            raise VisitRefused(
+                403, "unauthorized", "this was begun in another browser, or long ago"
+            )
         signing_in = self._passkeys.sign_in(
             browser,
             body["credential"],

@@ -13,7 +13,7 @@ from aiohttp import web
 from adapters.web.security import (
     Guard,
     Handler,
-    Refused,
+    VisitRefused,
     check_members,
     read_json_body,
     run_to_end,
@@ -53,7 +53,9 @@ class ProviderHandlers:
         answer = check_members(parse_json(await read_json_body(request)), _ANSWER, ())
         browser = self._guard.find_try(request)
         if not browser:
-            raise Refused(403, "unauthorized", "this was begun in another browser, or long ago")
+            raise VisitRefused(
+                403, "unauthorized", "this was begun in another browser, or long ago"
+            )
         finishing = self._provider.finish(
             browser,
             answer,

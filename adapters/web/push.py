@@ -8,8 +8,8 @@ from aiohttp import web
 from adapters.web.security import (
     Guard,
     Handler,
-    Refused,
     Visitor,
+    VisitRefused,
     build_problem,
     build_write_handler,
     check_members,
@@ -81,7 +81,7 @@ class PushHandlers:
     @property
     def _calls(self) -> DeviceCalls:
         if self._desk.devices is None:
-            raise Refused(404, "not_found", "nothing is pushed here")
+            raise VisitRefused(404, "not_found", "nothing is pushed here")
         return self._desk.devices
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
@@ -151,7 +151,9 @@ class PushHandlers:
     async def _decide(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Approve or deny what a notification showed: this revision and digest, nothing else."""
         if body["action"] not in _OFFERED:
-            raise Refused(422, "invalid_request", "a notification offers to approve and to deny")
+            raise VisitRefused(
+                422, "invalid_request", "a notification offers to approve and to deny"
+            )
         action = Action(body["action"])
         await self._calls.check_answer(
             visitor.identity,

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from adapters.web.card_json import build_short_row
 from adapters.web.rows import Rows
-from adapters.web.security import Guard, Handler, Refused, Visitor
+from adapters.web.security import Guard, Handler, Visitor, VisitRefused
 from gateway.ports import Desk, JsonObject, QueueCounts, Record, Side
 
 _CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
@@ -38,7 +38,7 @@ class QueueHandlers:
         visitor = await self._guard.check_reader(request)
         side, after = request.query.get("side", Side.MINE), check_cursor(request)
         if side not in list(Side):
-            raise Refused(422, "invalid_request", "side is mine, others or all")
+            raise VisitRefused(422, "invalid_request", "side is mine, others or all")
         page = await self._desk.queue.page(visitor.identity, Side(side), after=after, limit=_PAGE)
         items = []
         for record in page.items:
@@ -51,7 +51,7 @@ class QueueHandlers:
         visitor = await self._guard.check_reader(request)
         since = request.query.get("since", "0")
         if not _MOMENT.fullmatch(since):
-            raise Refused(422, "invalid_request", "since is no moment")
+            raise VisitRefused(422, "invalid_request", "since is no moment")
         counts = await self._desk.queue.count(visitor.identity, since=int(since))
         return web.json_response(build_counts(counts))
 
@@ -67,10 +67,10 @@ class QueueHandlers:
 
 
 def check_cursor(request: web.Request) -> str | None:
-    """Return where a page goes on. Raises Refused for what names no place."""
+    """Return where a page goes on. Raises VisitRefused for what names no place."""
     after = request.query.get("after")
     if after is not None and not _CURSOR.fullmatch(after):
-        raise Refused(422, "invalid_request", "after is no cursor of a page")
+        raise VisitRefused(422, "invalid_request", "after is no cursor of a page")
     return after
 
 

@@ -25,7 +25,7 @@ from adapters.web.push import PushHandlers
 from adapters.web.queries import ReadHandlers, Reports
 from adapters.web.queue import QueueHandlers
 from adapters.web.searches import SearchHandlers
-from adapters.web.security import Guard, Handler, Refused
+from adapters.web.security import Guard, Handler, VisitRefused
 from adapters.web.sign_in import SignInHandlers
 from gateway.ports import Desk, Logins
 
@@ -156,7 +156,7 @@ class Inbox:
     async def _file(self, request: web.Request) -> web.StreamResponse:
         found = self._files.get(request.match_info["name"])
         if found is None:
-            raise Refused(404, "not_found", "there is no such file")
+            raise VisitRefused(404, "not_found", "there is no such file")
         return _build_file_response(request, found)
 
     async def _worker(self, request: web.Request) -> web.StreamResponse:

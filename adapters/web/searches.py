@@ -12,7 +12,7 @@ from adapters.web.card_json import build_line
 from adapters.web.grants_and_stop import build_grant_row
 from adapters.web.queries import ReadHandlers
 from adapters.web.queue import check_cursor
-from adapters.web.security import Guard, Handler, Refused
+from adapters.web.security import Guard, Handler, VisitRefused
 from gateway.ports import (
     AuditEvent,
     Desk,
@@ -79,16 +79,18 @@ class SearchHandlers:
 
 
 def _read_search(request: web.Request) -> Search:
-    """Return what the address asks for. Raises Refused."""
+    """Return what the address asks for. Raises VisitRefused."""
     query = request.query
     texts = {name: query.get(name, "").strip() for name in ("text", "agent", "outcome", "who")}
     if any(len(text) > _TEXT_CHARS for text in texts.values()):
-        raise Refused(422, "invalid_request", f"at most {_TEXT_CHARS} characters are looked for")
+        raise VisitRefused(
+            422, "invalid_request", f"at most {_TEXT_CHARS} characters are looked for"
+        )
     times: dict[str, int | None] = {}
     for name in ("since", "until"):
         given = query.get(name, "")
         if given and not _MOMENT.fullmatch(given):
-            raise Refused(422, "invalid_request", f"{name} is no moment in ms")
+            raise VisitRefused(422, "invalid_request", f"{name} is no moment in ms")
         times[name] = int(given) if given else None
     return Search(**texts, since=times["since"], until=times["until"], after=check_cursor(request))
 

@@ -51,7 +51,7 @@ HEADERS = {
 }
 
 
-class Refused(Exception):
+class VisitRefused(Exception):
     """The request is refused, with an HTTP status, a code for scripts and a text for people."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
@@ -103,37 +103,37 @@ class Guard:
     def check_site(self, request: web.Request) -> None:
         """Refuse a read from another site's page."""
         if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
-            raise Refused(403, "foreign_site", "this can be asked for from the inbox alone")
+            raise VisitRefused(403, "foreign_site", "this can be asked for from the inbox alone")
 
     def check_origin(self, request: web.Request) -> None:
         """Refuse a write that the inbox's own page did not send."""
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
-            raise Refused(403, "foreign_site", "this can be sent from the inbox alone")
+            raise VisitRefused(403, "foreign_site", "this can be sent from the inbox alone")
         ours = f"{'https' if self._secure else 'http'}://{request.host}"
         if request.headers.get("Origin") != ours:
-            raise Refused(403, "foreign_origin", f"the Origin header is not {ours}")
+            raise VisitRefused(403, "foreign_origin", f"the Origin header is not {ours}")
 
     def check_token(self, request: web.Request, visitor: Visitor) -> None:
         """Refuse a write without the token that only our page can read."""
         given = request.headers.get(CSRF_HEADER, "")
         if not hmac.compare_digest(given.encode(), build_csrf_token(visitor.session).encode()):
-            raise Refused(403, "csrf", f"the {CSRF_HEADER} header is missing or wrong")
+            raise VisitRefused(403, "csrf", f"the {CSRF_HEADER} header is missing or wrong")
 
     async def find_visitor(self, request: web.Request) -> Visitor:
-        """Return who is signed in. Raises Refused (401) when nobody is."""
+        """Return who is signed in. Raises VisitRefused (401) when nobody is."""
         session = request.cookies.get(self.cookie, "")
         identity = await self._logins.who(session) if session else None
         if identity is None:
-            raise Refused(401, "signed_out", "you are not signed in")
+            raise VisitRefused(401, "signed_out", "you are not signed in")
         return Visitor(identity, session)
 
     async def check_reader(self, request: web.Request) -> Visitor:
-        """Return the visitor of a read. Raises Refused."""
+        """Return the visitor of a read. Raises VisitRefused."""
         self.check_site(request)
         return await self.find_visitor(request)
 
     async def check_writer(self, request: web.Request) -> Visitor:
-        """Return the visitor of a write. Raises Refused."""
+        """Return the visitor of a write. Raises VisitRefused."""
         self.check_origin(request)
         visitor = await self.find_visitor(request)
         self.check_token(request, visitor)
@@ -168,7 +168,7 @@ class Guard:
     async def _call_handler(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
-        except Refused as refused:
+        except VisitRefused as refused:
             return build_problem(refused.status, refused.code, refused.detail)
         except GatewayError as error:
             return build_problem(error.status, error.code, str(error))
@@ -190,13 +190,13 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
 async def read_json_body(request: web.Request) -> bytes:
     """Return the JSON bytes of a write, at most MAX_BODY."""
     if request.content_type != "application/json":
-        raise Refused(415, "content_type", "send application/json")
+        raise VisitRefused(415, "content_type", "send application/json")
     try:
         return await read_whole(request.content.iter_any(), most=MAX_BODY)
     except BodyTooLarge:
-        raise Refused(413, "too_large", f"more than {MAX_BODY} bytes") from None
+        raise VisitRefused(413, "too_large", f"more than {MAX_BODY} bytes") from None
     except BodyTooSlow:
-        raise Refused(408, "timeout", "the body did not arrive in time") from None
+        raise VisitRefused(408, "timeout", "the body did not arrive in time") from None
 
 
 def build_csrf_token(session: str) -> str:
@@ -221,7 +221,7 @@ def refuse_unseen(visitor: Visitor, request_id: str, revision: int, given: objec
     if given == build_seen_token(visitor.session, request_id, revision, revealed=True):
         return True
     if given != build_seen_token(visitor.session, request_id, revision):
-        raise Refused(
+        raise VisitRefused(
             409,
             "not_seen",
             "open everything, and reveal what is masked where the page says so, before you "
@@ -257,14 +257,16 @@ def build_write_handler(
 
 
 def check_members(body: Any, members: dict[str, type], needed: tuple[str, ...]) -> JsonObject:
-    """Return a JSON object. Raises Refused for unknown, missing or wrongly typed members."""
+    """Return a JSON object. Raises VisitRefused for unknown, missing or wrongly typed members."""
     if not isinstance(body, dict):
-        raise Refused(422, "invalid_request", "send one JSON object")
+        raise VisitRefused(422, "invalid_request", "send one JSON object")
     for name, value in body.items():
         kind = members.get(name)
         if kind is None or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise Refused(422, "invalid_request", f"{name[:40]} is unknown, or of another type")
+            raise VisitRefused(
+                422, "invalid_request", f"{name[:40]} is unknown, or of another type"
+            )
     for name in needed:
         if name not in body:
-            raise Refused(422, "invalid_request", f"{name} is missing")
+            raise VisitRefused(422, "invalid_request", f"{name} is missing")
     return body

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from adapters.web.live_updates import Streams
-from adapters.web.security import Guard, Handler, Refused, read_json_body, run_to_end
+from adapters.web.security import Guard, Handler, VisitRefused, read_json_body, run_to_end
 from gateway.ports import Logins, name_device, parse_json
 
 
@@ -67,7 +67,7 @@ class SignInHandlers:
         body = parse_json(await read_json_body(request))
         code = body.get("code") if isinstance(body, dict) else None
         if not isinstance(code, str):
-            raise Refused(422, "invalid_request", "code is missing")
+            raise VisitRefused(422, "invalid_request", "code is missing")
         return code
 
     async def _logout(self, request: web.Request) -> web.StreamResponse:

@@ -71,7 +71,7 @@ async def with_groups(click: Click, groups: Groups) -> Click:
     return replace(click, identity=replace(click.identity, groups=await groups()))
 
 
-class Judged(NamedTuple):
+class JudgedClick(NamedTuple):
     """What a click does: the step to take, None for none; the grant to remember it by; and what
     whoever clicked is told instead of the result, once the step is taken."""
 
@@ -101,7 +101,7 @@ class ClickJudge:
         self, click: Click, groups: Groups | None = None, prove: Prove | None = None
     ) -> Record:
         """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
-        judged, prove = Judged(), prove and _once(prove)
+        judged, prove = JudgedClick(), prove and _once(prove)
 
         async def decide(record: Record) -> Transition | None:
             nonlocal click, judged, groups
@@ -140,7 +140,7 @@ class ClickJudge:
 
     async def judge(
         self, record: Record, click: Click, *, last: bool = True, prove: Prove | None = None
-    ) -> Judged:
+    ) -> JudgedClick:
         """Return what a click does to a record, nothing when it did so before. Raises as `decide`
         does.
 
@@ -160,7 +160,7 @@ class ClickJudge:
         if edited is not None:
             click = _confirm_by_number(policy, edited, click)
             if not may_approve(policy, edited, click.identity):
-                return Judged(_step(record, hand_on(edited, by), policy))
+                return JudgedClick(_step(record, hand_on(edited, by), policy))
             who = _check_edited(edited, click, policy)
         done = await self._step_up(policy, edited or counted, click, prove)
         effect, grant = self._apply(policy, counted, click, who, by._replace(stepped=done), edited)
@@ -171,8 +171,8 @@ class ClickJudge:
             try:
                 await self._compare(record, number)
             except WrongNumber as wrong:
-                return Judged(self._count_guess(record, counted, by, policy), refusal=wrong)
-        return Judged(_step(record, effect, policy, number), grant)
+                return JudgedClick(self._count_guess(record, counted, by, policy), refusal=wrong)
+        return JudgedClick(_step(record, effect, policy, number), grant)
 
     def _apply(
         self,
@@ -208,7 +208,7 @@ class ClickJudge:
 
     def _judge_again(
         self, policy: PolicyDocument, record: Record, click: Click, who: Approver, nonce: str
-    ) -> Judged:
+    ) -> JudgedClick:
         """Return what a click does that was applied before: only what decided is remembered; a
         vote sent again waits for others as before, and a wrong number stays wrong."""
         ended = record.decision
@@ -217,9 +217,9 @@ class ClickJudge:
         if not record.final or record.nonces[-1] != nonce:
             if click.number and who.name not in {vote.person for vote in record.votes}:
                 raise _wrong(record.guesses)
-            return Judged()
+            return JudgedClick()
         grant = self._remembering.plan_grant(policy, record, click, who, nonce)
-        return Judged(None, grant)
+        return JudgedClick(None, grant)
 
     async def _step_up(
         self, policy: PolicyDocument, record: Record, click: Click, prove: Prove | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gateway.approvals.writer import Writer
-from gateway.domain.statistics import PeriodReport, Tally
+from gateway.domain.statistics import EventTally, PeriodReport
 from gateway.domain.store import Store
 from gateway.errors import InvalidRequest
 
@@ -33,7 +33,7 @@ class ReportQuery:
         since = max(1, until - DEFAULT_DAYS * DAY_MS) if since is None else since
         if not 0 < since <= until:
             raise InvalidRequest("the period ends before it begins")
-        tally, cursor = Tally(), f"{since - 1}-{_LAST}"
+        tally, cursor = EventTally(), f"{since - 1}-{_LAST}"
         while events := await self._store.history(cursor, _PAGE):
             for event in events:
                 if event.at >= until:

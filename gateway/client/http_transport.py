@@ -14,7 +14,7 @@ from urllib.parse import quote
 from gateway.client.http_connection import HttpConnection
 from gateway.client.http_pool import HttpPool
 from gateway.client.http_response import seconds_left
-from gateway.client.http_waits import MOST_POLLS, Poll, Waits
+from gateway.client.http_waits import MOST_POLLS, HttpWaits, Poll
 from gateway.client.transport import Numbers, Process, inbox_at, is_final, state_of
 from gateway.errors import GatewayError, NotFound, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State
@@ -27,7 +27,7 @@ _MOST_SENDERS = 8
 
 
 class HttpTransport:
-    """A `Transport` over HTTP. See `Waits` for how requests are waited for."""
+    """A `Transport` over HTTP. See `HttpWaits` for how requests are waited for."""
 
     def __init__(self, url: str, token: str, agent: str) -> None:
         self.agent = agent
@@ -39,7 +39,7 @@ class HttpTransport:
         # Waiters have threads of their own, so that they cannot delay a cancel.
         self._waiting = ThreadPoolExecutor(MOST_POLLS, thread_name_prefix="gateway-wait")
         self._sending = ThreadPoolExecutor(_MOST_SENDERS, thread_name_prefix="gateway-send")
-        self._waits = Waits(self._open_poll, self._look_up)
+        self._waits = HttpWaits(self._open_poll, self._look_up)
         self._settled: dict[str, State] = {}
         self._deadlines: dict[str, float] = {}
         self._left = False

@@ -23,7 +23,7 @@ LookUp = Callable[[Sequence[str]], Awaitable[Mapping[str, State | GatewayError]]
 """Returns the states of some requests, by id."""
 
 
-class Waits:
+class HttpWaits:
     """The waits of one process. Sixteen requests may hold a long poll each.
 
     The others, and those to which the gateway grants no long poll, share a lookup once a second

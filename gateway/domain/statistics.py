@@ -103,7 +103,7 @@ class _Agent:
     expired: int = 0
 
 
-class Tally:
+class EventTally:
     """Counts events, which must come in order."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from gateway.integrations.framework_calls import (
     UNEDITED,
     FrameworkCall,
     FrameworkGate,
-    Paused,
+    PausedRun,
     tell,
 )
 
@@ -35,15 +35,17 @@ class FunctionApprovals:
         self._gate = FrameworkGate("agent-framework-core", client, details)
 
     async def begin(self, agent: Any, given: Any, **run: Any) -> Any:
-        """Run an agent until it has its response, or Paused until people must answer.
+        """Run an agent until it has its response, or PausedRun until people must answer.
 
         `run` are keywords of `agent.run`; without a `session` it gets one of its own.
         """
         session = run.pop("session", None) or agent.create_session()
         return await self._run(agent, given, session, {}, 0.0, run)
 
-    async def resume(self, agent: Any, paused: Paused, *, timeout: float = 0.0, **run: Any) -> Any:
-        """Go on in any process, and return what `begin` returns: the same Paused where somebody has
+    async def resume(
+        self, agent: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
+    ) -> Any:
+        """Go on in any process, and return what `begin` returns: the same one where somebody has
         not answered within `timeout` seconds. Raises Aborted where a person stops the run."""
         from agent_framework import AgentSession, Content  # noqa: PLC0415 (the vendor)
 
@@ -74,7 +76,7 @@ class FunctionApprovals:
         calls = [_read(one) for one in waiting]
         kept = {"session": session.to_dict(), "requests": [one.to_dict() for one in waiting]}
         outcomes = await self._gate.settle(calls, session.session_id, kept, timeout=timeout)
-        if isinstance(outcomes, Paused):
+        if isinstance(outcomes, PausedRun):
             return outcomes
         answers = {
             one.function_call.id: (call, outcome)

@@ -15,8 +15,8 @@ from gateway.integrations.hook_call import (
     BLOCKED,
     Dialect,
     HookCall,
+    HookVerdict,
     Said,
-    Verdict,
     arguments,
     text,
 )
@@ -77,12 +77,12 @@ class ClaudeCode(Dialect):
         if found.tool == QUESTION_TOOL:
             found.ask(read_questions(found.arguments))
 
-    def answer(self, call: HookCall, verdict: Verdict) -> Said:
+    def answer(self, call: HookCall, verdict: HookVerdict) -> Said:
         """Return what tells the host."""
         return _answer_request(call, verdict) if call.asks_itself else _answer_gate(call, verdict)
 
 
-def _answer_gate(call: HookCall, verdict: Verdict) -> Said:
+def _answer_gate(call: HookCall, verdict: HookVerdict) -> Said:
     """Answer PreToolUse, where everything but an approval blocks."""
     if verdict.kind == "approved":
         return Said(0, _decide("allow", verdict.sentence, changed_input(call, verdict)))
@@ -99,7 +99,7 @@ def _decide(how: str, why: str, changed: dict[str, Any] | None) -> dict[str, Any
     return {"hookSpecificOutput": told if changed is None else {**told, "updatedInput": changed}}
 
 
-def _answer_request(call: HookCall, verdict: Verdict) -> Said:
+def _answer_request(call: HookCall, verdict: HookVerdict) -> Said:
     """Answer PermissionRequest. What is no answer leaves it to the terminal, which asks too."""
     if verdict.kind == "approved":
         decision: dict[str, Any] = {"behavior": "allow"}
@@ -160,7 +160,7 @@ def _read_folders(one: dict[str, Any]) -> str:
     return f"work also in {', '.join(folders)}" if folders else ""
 
 
-def changed_input(call: HookCall, verdict: Verdict) -> dict[str, Any] | None:
+def changed_input(call: HookCall, verdict: HookVerdict) -> dict[str, Any] | None:
     """Return the whole input that runs instead, None where nobody changed it."""
     if not call.questions:
         return verdict.arguments

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.client import AsyncClient, Outcome, OutcomeKind
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.integrations.claude_code import ClaudeCode, changed_input
-from gateway.integrations.hook_call import HookCall, Verdict
+from gateway.integrations.hook_call import HookCall, HookVerdict
 from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, Question
 from gateway.wire.codec import JsonObject, build
 
@@ -98,7 +98,7 @@ def _make_request(client: AsyncClient, call: HookCall) -> ApprovalRequest:
 
 def _tell(call: HookCall, outcome: Outcome) -> JsonObject:
     if outcome.kind is OutcomeKind.ANSWERED:
-        verdict = Verdict("approved", outcome.message, answers=outcome.result)
+        verdict = HookVerdict("approved", outcome.message, answers=outcome.result)
         return {"behavior": "allow", "updatedInput": changed_input(call, verdict)}
     if outcome.arguments is not None and not call.questions:
         return {"behavior": "allow", "updatedInput": outcome.arguments}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from gateway.integrations.claude_code import ClaudeCode
-from gateway.integrations.hook_call import HookCall, Said, Verdict
+from gateway.integrations.hook_call import HookCall, HookVerdict, Said
 
 
 class Codex(ClaudeCode):
@@ -27,7 +27,7 @@ class Codex(ClaudeCode):
         """Leave out what Codex cannot do."""
         found.allowed = ["approve", "deny"] if found.asks_itself else ["approve", "edit", "deny"]
 
-    def answer(self, call: HookCall, verdict: Verdict) -> Said:
+    def answer(self, call: HookCall, verdict: HookVerdict) -> Said:
         """Return what tells Codex. An approval of the call as it is is no answer: Codex takes an
         `allow` without a change for a mistake of the hook."""
         if verdict.kind == "approved" and verdict.arguments is None and not call.asks_itself:

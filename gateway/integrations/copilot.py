@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.integrations.hook_call import Dialect, HookCall, Said, Verdict, arguments, text
+from gateway.integrations.hook_call import Dialect, HookCall, HookVerdict, Said, arguments, text
 from gateway.wire.canonical_json import parse
 
 _KINDS = {
@@ -37,7 +37,7 @@ class CopilotCli(Dialect):
         found.allowed = ["approve", "edit", "deny"]
         return found
 
-    def answer(self, call: HookCall, verdict: Verdict) -> Said:
+    def answer(self, call: HookCall, verdict: HookVerdict) -> Said:
         """Return what tells Copilot CLI."""
         if verdict.kind == "approved":
             changed = {} if verdict.arguments is None else {"modifiedArgs": verdict.arguments}

@@ -9,8 +9,8 @@ from gateway.integrations.hook_call import (
     BLOCKED,
     Dialect,
     HookCall,
+    HookVerdict,
     Said,
-    Verdict,
     arguments,
     text,
 )
@@ -50,7 +50,7 @@ class Cursor(Dialect):
         found.allowed = ["approve", "edit", "deny"] if event == _TOOL else ["approve", "deny"]
         return found
 
-    def answer(self, call: HookCall, verdict: Verdict) -> Said:
+    def answer(self, call: HookCall, verdict: HookVerdict) -> Said:
         """Return what tells Cursor: the person, and apart from that the model."""
         if verdict.kind == "approved":
             changed = {} if verdict.arguments is None else {"updated_input": verdict.arguments}

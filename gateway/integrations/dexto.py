@@ -1,7 +1,7 @@
 """`gateway bridge dexto`: Dexto's approvals are answered through the gateway.
 
 Dexto tells its webhooks what it asks, signed with a secret that the bridge made; `Listener` checks
-that and hands it to `Bridge`, which asks the gateway and posts the answer to `DextoApi`. Dexto
+that and hands it to `DextoBridge`, which asks the gateway and posts the answer to `DextoApi`. Dexto
 keeps webhooks and waiting approvals in memory: when it was restarted, the bridge registers again
 and withdraws what nobody waits for any more.
 """
@@ -45,7 +45,7 @@ _OK, _CREATED, _BAD, _NOT_FOUND, _BROKEN = 200, 201, 400, 404, 500
 Pause = Callable[[float], Awaitable[None]]
 
 
-class Bridge:
+class DextoBridge:
     """Asks the gateway what Dexto asks, and tells Dexto the answer. Lives in one event loop."""
 
     def __init__(
@@ -189,7 +189,7 @@ class Bridge:
 class Registration:
     """Our webhook at Dexto, which forgets it when it is restarted."""
 
-    def __init__(self, dexto: DextoApi, bridge: Bridge, url: str, secret: str) -> None:
+    def __init__(self, dexto: DextoApi, bridge: DextoBridge, url: str, secret: str) -> None:
         self._dexto = dexto
         self._bridge = bridge
         self._body = {"url": url, "secret": secret, "description": "approval gateway"}
@@ -248,7 +248,7 @@ async def _run(options: argparse.Namespace, stop: asyncio.Event) -> None:
     dexto = DextoApi(options.url, os.environ.get("DEXTO_SERVER_API_KEY"))
     secret = secrets.token_hex(32)
     async with AsyncClient.from_env() as client:
-        bridge = Bridge(client, dexto)
+        bridge = DextoBridge(client, dexto)
         with Listener(
             (host, int(port)), bridge.take, secret, asyncio.get_running_loop()
         ) as listener:

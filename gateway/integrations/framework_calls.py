@@ -50,7 +50,7 @@ class FrameworkCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Paused:
+class PausedRun:
     """A run that waits for people: what it waits for, and what its framework needs to go on."""
 
     request_ids: list[str]
@@ -61,7 +61,7 @@ class Paused:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Paused:
+    def from_json(cls, text: str) -> PausedRun:
         """Return what `to_json` gave, in any process."""
         return cls(**json.loads(text))
 
@@ -108,9 +108,9 @@ class FrameworkGate:
         state: Any,
         *,
         timeout: float = 0.0,
-    ) -> list[Outcome] | Paused:
+    ) -> list[Outcome] | PausedRun:
         """Submit calls as one batch, in any process and as often as you like, and return how they
-        ended once all have; Paused with `state` where some have not within `timeout` seconds, or
+        ended once all have; PausedRun with `state` where some have not within `timeout` seconds, or
         the gateway does not answer. No approval is taken then.
 
         Raises as `ask` does. Each approval is handed out once: later its call is told as used.
@@ -118,12 +118,12 @@ class FrameworkGate:
         try:
             client = self._client or current_client()
         except Unreachable:  # nobody was asked: whoever resumes asks
-            return Paused([], state)
+            return PausedRun([], state)
         # In an empty place: whichever process goes on runs it.
         requests = self._requests(client, calls, session, context=Context())
         asked = _sendable(requests)
         if not await client.run_on_loop(_await_all(client.inner, asked, timeout)):
-            return Paused([one.id for one in asked], state)
+            return PausedRun([one.id for one in asked], state)
         return _merge(requests, await client.run_on_loop(_take(client.inner, asked)))
 
     def _requests(

@@ -10,8 +10,8 @@ from gateway.integrations.hook_call import (
     BLOCKED,
     Dialect,
     HookCall,
+    HookVerdict,
     Said,
-    Verdict,
     arguments,
     text,
 )
@@ -44,7 +44,7 @@ class GeminiCli(Dialect):
         found.kind = _KINDS.get(tool, "tool")
         return found
 
-    def answer(self, call: HookCall, verdict: Verdict) -> Said:
+    def answer(self, call: HookCall, verdict: HookVerdict) -> Said:
         """Return what tells Gemini CLI."""
         if verdict.kind == "approved":
             told: dict[str, Any] = {"decision": "allow", "reason": verdict.sentence}

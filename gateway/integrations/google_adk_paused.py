@@ -14,7 +14,7 @@ from typing import Any
 from gateway.client import Client, Outcome
 from gateway.client.gate import ALLOWED
 from gateway.errors import GatewayError
-from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, Paused, tell
+from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, PausedRun, tell
 from gateway.models import Action
 
 _Waiting = dict[str, FrameworkCall]
@@ -61,7 +61,7 @@ class ToolConfirmations:
         return gated
 
     async def begin(self, runner: Any, given: Any, *, session: Any, **run: Any) -> Any:
-        """Run an agent until it has ended, and return the events; or Paused until people must
+        """Run an agent until it has ended, and return the events; or PausedRun until people must
         answer. `given` is text, or a Content. `run` are keywords of `runner.run_async`."""
         from google.genai.types import UserContent  # noqa: PLC0415 (the vendor)
 
@@ -69,8 +69,10 @@ class ToolConfirmations:
         place = {"user_id": session.user_id, "session_id": session.id}
         return await self._run(runner, place, message, 0.0, run)
 
-    async def resume(self, runner: Any, paused: Paused, *, timeout: float = 0.0, **run: Any) -> Any:
-        """Go on in any process, and return what `begin` returns: the same Paused where somebody has
+    async def resume(
+        self, runner: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
+    ) -> Any:
+        """Go on in any process, and return what `begin` returns: the same one where somebody has
         not answered within `timeout` seconds. Raises Aborted where a person stops the run."""
         if not (waiting := await self._find_waiting(runner, paused.state)):
             raise GatewayError("this run does not wait for anybody")
@@ -91,7 +93,7 @@ class ToolConfirmations:
 
         calls, session = list(waiting.values()), place["session_id"]
         outcomes = await self._gate.settle(calls, session, place, timeout=timeout)
-        if isinstance(outcomes, Paused):
+        if isinstance(outcomes, PausedRun):
             return outcomes
         parts = []
         for asked, call, outcome in zip(waiting, calls, outcomes, strict=True):

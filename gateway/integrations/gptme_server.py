@@ -46,7 +46,7 @@ class BadEvent(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class PendingTool:
     """A pending tool as gptme tells of it; without `content` its arguments are not told."""
 
     conversation: str
@@ -108,7 +108,7 @@ class GptmeApi(HostApi):
             following.cancel()
 
 
-class Bridge:
+class GptmeBridge:
     """Asks the gateway what gptme asks, and tells gptme the answer. Lives in one event loop."""
 
     def __init__(self, client: AsyncClient, api: GptmeApi, *, pause: Pause = asyncio.sleep) -> None:
@@ -116,7 +116,7 @@ class Bridge:
         self._api = api
         self._pause = pause
         self._followed: set[tuple[str, str]] = set()
-        self._waiting: dict[str, tuple[Call, ApprovalRequest]] = {}
+        self._waiting: dict[str, tuple[PendingTool, ApprovalRequest]] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._running: OrderedDict[str, ApprovalRequest] = OrderedDict()
         self._failed: set[str] = set()
@@ -231,7 +231,7 @@ class Bridge:
         else:
             await self._tell(f"{where}/tool/confirm", skip)
 
-    async def _make_request(self, call: Call) -> ApprovalRequest:
+    async def _make_request(self, call: PendingTool) -> ApprovalRequest:
         arguments = arguments_of(call)
         if call.content is None:
             # In this format gptme does not tell the arguments: people read what the model wrote.
@@ -249,7 +249,9 @@ class Bridge:
             **details_of(call.tool, arguments),
         )
 
-    async def _tell_approved(self, call: Call, request: ApprovalRequest, outcome: Outcome) -> None:
+    async def _tell_approved(
+        self, call: PendingTool, request: ApprovalRequest, outcome: Outcome
+    ) -> None:
         body: JsonObject = {"tool_id": call.id, "action": "confirm"}
         if outcome.kind is OutcomeKind.EDITED and outcome.arguments is not None:
             content = outcome.arguments[text_of(call.tool)]
@@ -338,7 +340,7 @@ def _pending_in(event: Any) -> list[JsonObject]:
     return [one for one in pending if isinstance(one, dict)] if isinstance(pending, list) else []
 
 
-def _read(conversation: str, session: str, tool_id: str, told: Any) -> Call:
+def _read(conversation: str, session: str, tool_id: str, told: Any) -> PendingTool:
     tool = told.get("tool") if isinstance(told, dict) else None
     if not isinstance(tool, str) or not tool:
         raise BadEvent("the tool has no name")
@@ -347,7 +349,7 @@ def _read(conversation: str, session: str, tool_id: str, told: Any) -> Call:
         raise BadEvent("`args` are no words")
     if content is not None and not isinstance(content, str):
         raise BadEvent("`content` is no text")
-    return Call(
+    return PendingTool(
         conversation=conversation, session=session, id=tool_id, tool=tool, args=args,
         content=content,
     )  # fmt: skip
@@ -359,4 +361,4 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--url", default="http://127.0.0.1:5700", help="gptme's server")
     options = parser.parse_args(argv)
     key = os.environ.get("GPTME_SERVER_TOKEN")
-    return run_follower(lambda client: Bridge(client, GptmeApi(options.url, key)), options.url)
+    return run_follower(lambda client: GptmeBridge(client, GptmeApi(options.url, key)), options.url)

@@ -110,7 +110,7 @@ class HookCall:
         self.kind, self.questions, self.allowed = "question", questions, ["answer", "deny"]
 
 
-class Verdict:
+class HookVerdict:
     """How a call ended. `kind` is approved, denied, aborted, expired, cancelled, failed (nobody was
     asked, or their answer did not arrive) or deferred. `arguments` are a person's edit; `host_rule`
     is what the host is to keep itself."""
@@ -160,7 +160,7 @@ class Dialect:
         """Return what a host wrote. Raises InvalidRequest."""
         raise NotImplementedError
 
-    def answer(self, call: HookCall, verdict: Verdict) -> Said:
+    def answer(self, call: HookCall, verdict: HookVerdict) -> Said:
         """Return what tells the host."""
         raise NotImplementedError
 

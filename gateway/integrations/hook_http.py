@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.integrations.claude_code import DIALECT, PRE, REQUEST, ClaudeCode
-from gateway.integrations.hook_call import HookCall, Said, Verdict
+from gateway.integrations.hook_call import HookCall, HookVerdict, Said
 
 
 class HttpCall:
@@ -50,7 +50,9 @@ class HttpCall:
         host_rule: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return what tells the host how its call ended."""
-        verdict = Verdict(kind, sentence, arguments=arguments, answers=answers, host_rule=host_rule)
+        verdict = HookVerdict(
+            kind, sentence, arguments=arguments, answers=answers, host_rule=host_rule
+        )
         return _answer_of(
             self._dialect.answer(self._call, verdict), asks_itself=self._call.asks_itself
         )

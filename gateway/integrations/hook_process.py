@@ -28,7 +28,7 @@ from gateway.client.one_request import (
 )
 from gateway.errors import Conflict, GatewayError, InvalidRequest, Unreachable
 from gateway.integrations import occurrences
-from gateway.integrations.hook_call import BLOCKED, Dialect, HookCall, Said, Verdict
+from gateway.integrations.hook_call import BLOCKED, Dialect, HookCall, HookVerdict, Said
 from gateway.wire.call_ids import call_request_id
 from gateway.wire.canonical_json import MAX_BYTES, action_digest, parse
 
@@ -170,20 +170,20 @@ def read_input(raw: bytes) -> dict[str, Any]:
     return call
 
 
-def decide(options: Options, call: HookCall, timeout: float, began: float) -> Verdict:
+def decide(options: Options, call: HookCall, timeout: float, began: float) -> HookVerdict:
     """Ask about a call, and return how that ended."""
     asking = _HookRequest(options, call, timeout, began)
     try:
         return asking.run_guarded(asking.ask, asking.end_late)
     except TimedOut:
-        return Verdict("expired", "nobody answered in time; nobody denied it")
+        return HookVerdict("expired", "nobody answered in time; nobody denied it")
     except Conflict as error:
-        return Verdict("failed", f"there is no approval to use: {error}")
+        return HookVerdict("failed", f"there is no approval to use: {error}")
     except Unreachable as error:
         asked = "the answer did not arrive" if asking.was_asked else "nobody was asked"
-        return Verdict("failed", f"{asked}: gateway unreachable: {error}")
+        return HookVerdict("failed", f"{asked}: gateway unreachable: {error}")
     except GatewayError as error:
-        return Verdict("failed", f"nobody was asked: {error}")
+        return HookVerdict("failed", f"nobody was asked: {error}")
     finally:
         asking.finish()
 
@@ -211,7 +211,7 @@ class _HookRequest(OneRequest):
     def _forget_time(self) -> None:
         return
 
-    def ask(self) -> Verdict:
+    def ask(self) -> HookVerdict:
         """Submit the request, wait for its end, and check it."""
         if self._request is None:
             self._request = self._make()
@@ -220,7 +220,7 @@ class _HookRequest(OneRequest):
         self._answered = True
         if self._detached and not has_ended(state):
             self._request = None  # it goes on without this process
-            return Verdict("deferred", f"waits for approval as {request['id']}")
+            return HookVerdict("deferred", f"waits for approval as {request['id']}")
         until = self._deadline(time.monotonic()) + MARGIN_SECONDS
         state = self._await_end(state, until)
         if state["status"] == "approved" and state.get("decision") is None:
@@ -230,10 +230,10 @@ class _HookRequest(OneRequest):
         )
         checked.check(request)
         if checked.status == "approved" and time.monotonic() > until:
-            return Verdict("expired", "the approval came too late")
+            return HookVerdict("expired", "the approval came too late")
         return self._say_how(checked)
 
-    def end_late(self, checked: CheckedDecision) -> Verdict:
+    def end_late(self, checked: CheckedDecision) -> HookVerdict:
         """Return how it ended when this process stopped to wait: no approval comes here."""
         return self._say_how(checked)
 
@@ -242,18 +242,18 @@ class _HookRequest(OneRequest):
         if self._occurrence is not None:
             self._occurrence.finish()
 
-    def _say_how(self, checked: CheckedDecision) -> Verdict:
+    def _say_how(self, checked: CheckedDecision) -> HookVerdict:
         sentence = checked.sentence
         if checked.status != "approved":
             aborts = checked.status == "denied" and checked.decision.get("abort")
-            return Verdict("aborted" if aborts else checked.status, sentence)
+            return HookVerdict("aborted" if aborts else checked.status, sentence)
         if checked.may_have_run:
-            return Verdict(
+            return HookVerdict(
                 "failed",
                 f"{sentence}, but another process was given that approval: it may have run "
                 "already. Is the hook there twice?",
             )
-        return Verdict(
+        return HookVerdict(
             "approved",
             sentence,
             arguments=checked.arguments,

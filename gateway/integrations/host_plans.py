@@ -29,7 +29,7 @@ _OPENCODE_ASKS = ("bash", "edit", "webfetch", "external_directory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class InstallWish:
     """What is to be installed: how `gateway` is started, how long people have, and which tools
     are asked about (`matcher`; the host's changing ones by default)."""
 
@@ -77,7 +77,7 @@ class Plan:
             raise InvalidRequest(f"{self.host} has no settings of scope {scope}: use {scopes}")
         return (home if scope == "user" else project).joinpath(*parts)
 
-    def add(self, values: Values, wish: Wish) -> Values:
+    def add(self, values: Values, wish: InstallWish) -> Values:
         """Return the settings with our hooks, once."""
         raise NotImplementedError
 
@@ -99,12 +99,12 @@ class Plan:
             re.search(_OURS.format(host=re.escape(self.host)), command)
         )
 
-    def command(self, wish: Wish, *more: str) -> str:
+    def command(self, wish: InstallWish, *more: str) -> str:
         """Return the command of a hook."""
         agent = ("--agent", wish.agent) if wish.agent else ()
         return f"{wish.program} hook {shlex.join((self.host, *agent, *more))}"
 
-    def gate(self, wish: Wish) -> str:
+    def gate(self, wish: InstallWish) -> str:
         """Return the command of a hook that blocks whatever goes wrong, also before it starts."""
         defer = ("--defer",) if wish.defer else ()
         return f"{self.command(wish, '--timeout', str(wish.wait), *defer)} {OR_BLOCK}"
@@ -117,7 +117,7 @@ class Grouped(Plan):
     per_second = 1
     extra: ClassVar[Mapping[str, Any]] = {}
 
-    def make_hooks(self, wish: Wish) -> Iterator[tuple[str, str, Values]]:
+    def make_hooks(self, wish: InstallWish) -> Iterator[tuple[str, str, Values]]:
         """Yield event, matcher and hook of each entry."""
         limit = (wish.wait + MARGIN) * self.per_second
         if wish.profile == ENFORCE:
@@ -132,13 +132,13 @@ class Grouped(Plan):
         for event in self.closing:
             yield event, wish.matcher or "*" if event in AFTER_CALL else "", closing
 
-    def start(self, wish: Wish, command: str, wait: int | None) -> Values:
+    def start(self, wish: InstallWish, command: str, wait: int | None) -> Values:
         """Return what the host is to start, or to call; `wait` is how long people have."""
         return {"type": "command", "command": command}
 
     closing: tuple[str, ...] = ()
 
-    def add(self, values: Values, wish: Wish) -> Values:
+    def add(self, values: Values, wish: InstallWish) -> Values:
         """Return the settings with our hooks, once."""
         values = self.remove(values)
         hooks = _object(values, "hooks")
@@ -234,7 +234,7 @@ class ClaudeCodePlan(Grouped):
         safe = hook.get("type") == "http" or super().blocks(hook)
         return safe and hook.get("onFailure") == "block"
 
-    def start(self, wish: Wish, command: str, wait: int | None) -> Values:
+    def start(self, wish: InstallWish, command: str, wait: int | None) -> Values:
         """Return what Claude Code is to start, or to call with the token of its environment."""
         if wish.url is None:
             return super().start(wish, command, wait)
@@ -291,7 +291,7 @@ class CursorPlan(Plan):
     event = "preToolUse"
     matcher = "Shell|Write|Edit|Delete|MCP.*"
 
-    def add(self, values: Values, wish: Wish) -> Values:
+    def add(self, values: Values, wish: InstallWish) -> Values:
         """Return the settings with our hook, once."""
         values = self.remove(values)
         values.setdefault("version", 1)
@@ -301,7 +301,7 @@ class CursorPlan(Plan):
         listed.append(self.hook(wish))
         return values
 
-    def hook(self, wish: Wish) -> Values:
+    def hook(self, wish: InstallWish) -> Values:
         """Return the entry."""
         return {
             "command": self.gate(wish),
@@ -359,7 +359,7 @@ class CopilotPlan(CursorPlan):
     word = "bash"
     limit = "timeoutSec"
 
-    def hook(self, wish: Wish) -> Values:
+    def hook(self, wish: InstallWish) -> Values:
         """Return the entry. It has no matcher: every tool is asked about."""
         asked = self.command(wish, "--timeout", str(wish.wait))
         denies = f"{asked} || echo {shlex.quote(_COPILOT_DENIES)}"
@@ -380,7 +380,7 @@ class OpenCodePlan(Plan):
     }
     after = "Start `opencode serve`, and beside it `gateway bridge opencode --url URL`."
 
-    def add(self, values: Values, wish: Wish) -> Values:
+    def add(self, values: Values, wish: InstallWish) -> Values:
         """Return the settings in which OpenCode asks before it acts."""
         held = values.get("permission", {})
         if not isinstance(held, dict):

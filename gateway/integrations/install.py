@@ -13,7 +13,7 @@ from pathlib import Path
 from gateway.client import config
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.integrations.check_installed import check_all
-from gateway.integrations.host_plans import ENFORCE, PLANS, RELAY, Plan, Wish
+from gateway.integrations.host_plans import ENFORCE, PLANS, RELAY, InstallWish, Plan
 from gateway.integrations.host_settings import SettingsFile
 
 _LONGEST_WAIT = 24 * 3600 - 60
@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.undo:
         return _undo(plan, file, yes=options.yes)
     _refuse_misuse(options, plan)
-    wish = Wish(
+    wish = InstallWish(
         program=find_program(portable=scope == "project"),
         profile=options.profile,
         wait=options.wait,

@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.client import Client, Outcome
 from gateway.errors import GatewayError, InvalidRequest
-from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, Paused
+from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, PausedRun
 from gateway.integrations.langgraph_shapes import answer, read_calls
 
 
@@ -34,12 +34,12 @@ class Interrupts:
         return result
 
     async def begin(self, graph: Any, given: Any, config: Any, **run: Any) -> Any:
-        """Run a thread until it has its result, or Paused until people must answer."""
+        """Run a thread until it has its result, or PausedRun until people must answer."""
         result = await _check(graph).ainvoke(given, config, **run)
         return await self._go_on(graph, config, result, 0.0, run)
 
     async def resume(self, graph: Any, config: Any, *, timeout: float = 0.0, **run: Any) -> Any:
-        """Go on with a thread in any process, and return what `begin` returns: Paused where
+        """Go on with a thread in any process, and return what `begin` returns: PausedRun where
         somebody has not answered within `timeout` seconds, the thread's values where it has ended.
 
         Raises Aborted where a person stops it, and GatewayError for a thread that was resumed
@@ -60,7 +60,7 @@ class Interrupts:
             outcomes = await self._gate.settle(
                 calls, thread, {"thread_id": thread}, timeout=timeout
             )
-            if isinstance(outcomes, Paused):
+            if isinstance(outcomes, PausedRun):
                 return outcomes
             result = await _send(graph, config, interrupts, outcomes, run)
         return result

@@ -85,7 +85,7 @@ def _words(told: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class McpCall:
     """One `tools/call`. `tell` is called with 1, 2, 3… while people think, and with the line of
     the number that whoever approves may be asked for; it reaches a client that `takes_notes`."""
 
@@ -153,7 +153,7 @@ class CallGate:
         self._asking: set[asyncio.Task[_Asked]] = set()
         self._reports: set[asyncio.Task[None]] = set()
 
-    async def ask(self, call: Call) -> Answered:
+    async def ask(self, call: McpCall) -> Answered:
         """Ask about a call, and wait. Whoever gives up waiting withdraws it: an approval that comes
         later is reported as unused."""
         if self._is_stopped():
@@ -197,7 +197,7 @@ class CallGate:
             told += 1
             await tell(told, "".join(line() for line in lines))
 
-    async def _ask(self, call: Call, lines: list[Callable[[], str]]) -> _Asked:
+    async def _ask(self, call: McpCall, lines: list[Callable[[], str]]) -> _Asked:
         """Ask about a call, and put into `lines` what tells its number once it has one."""
         try:
             client = await self._connect()
@@ -218,7 +218,7 @@ class CallGate:
         words = f"the session was stopped: {self._stopped or 'the proxy ends'}"
         return Outcome(kind=OutcomeKind.ABORTED, message=words)
 
-    def _make_request(self, client: AsyncClient, call: Call) -> ApprovalRequest:
+    def _make_request(self, client: AsyncClient, call: McpCall) -> ApprovalRequest:
         tool = call.tool
         claim = f"{self._server} says: {tool.claim}" if tool and tool.claim else ""
         request = client.request(

@@ -25,7 +25,7 @@ from mcp.shared.inbound import (
 from mcp_types import CLIENT_INFO_META_KEY, INVALID_PARAMS, PROTOCOL_VERSION_META_KEY, RequestId
 
 from gateway.client import OutcomeKind
-from gateway.integrations.mcp_calls import Call, CallGate, Tool, result_of
+from gateway.integrations.mcp_calls import CallGate, McpCall, Tool, result_of
 from gateway.models import Execution
 from gateway.wire.codec import JsonObject
 
@@ -107,7 +107,7 @@ class Relay:
         meta = _meta_of(params)
         tool = await self._find(name, meta)
         client = _client_of(meta.get(CLIENT_INFO_META_KEY)) or self._client
-        call = Call(params=params, tool=tool, client=client, tell=wait)
+        call = McpCall(params=params, tool=tool, client=client, tell=wait)
         answered = await self._gate.ask(call)
         outcome = answered.outcome
         if outcome.kind is OutcomeKind.RESPONDED:

@@ -20,7 +20,7 @@ from gateway.client import AsyncClient, Outcome, OutcomeKind
 from gateway.client.outcome import outcome_of
 from gateway.errors import GatewayError, NotFound
 from gateway.integrations.claude_code import REQUEST, ClaudeCode
-from gateway.integrations.hook_call import HookCall, Verdict
+from gateway.integrations.hook_call import HookCall, HookVerdict
 from gateway.integrations.mcp_calls import LONGEST_CLIENT, PROGRESS_SECONDS, Connect, end
 from gateway.models import (
     Action,
@@ -256,7 +256,7 @@ def _behavior(asked: HookCall, outcome: Outcome) -> JsonObject:
     if not answered and not (outcome.runs and outcome.arguments is not None):
         return _refuse(outcome.message, interrupt=outcome.kind is OutcomeKind.ABORTED)
     answers = outcome.result if answered else None
-    yes = Verdict("approved", outcome.message, arguments=outcome.arguments, answers=answers)
+    yes = HookVerdict("approved", outcome.message, arguments=outcome.arguments, answers=answers)
     said = _PROMPT.answer(asked, yes).output or {}
     decision: JsonObject = said["hookSpecificOutput"]["decision"]
     return decision

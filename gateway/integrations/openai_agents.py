@@ -19,7 +19,7 @@ from gateway.integrations.framework_calls import (
     UNEDITED,
     FrameworkCall,
     FrameworkGate,
-    Paused,
+    PausedRun,
     tell,
 )
 from gateway.wire.codec import JsonObject
@@ -80,7 +80,7 @@ class RunStates:
         return result
 
     async def begin(self, agent: Any, given: Any, **run: Any) -> Any:
-        """Run an agent until it has its result, or Paused until people must answer."""
+        """Run an agent until it has its result, or PausedRun until people must answer."""
         from agents import Runner  # noqa: PLC0415 (the vendor)
 
         result = await Runner.run(agent, given, **run)
@@ -88,8 +88,10 @@ class RunStates:
             return result
         return await self._settle(agent, result.to_state(), 0.0, run)
 
-    async def resume(self, agent: Any, paused: Paused, *, timeout: float = 0.0, **run: Any) -> Any:
-        """Go on in any process, and return what `begin` returns: the same Paused where somebody has
+    async def resume(
+        self, agent: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
+    ) -> Any:
+        """Go on in any process, and return what `begin` returns: the same one where somebody has
         not answered within `timeout` seconds. Raises Aborted where a person stops the run."""
         from agents import RunState  # noqa: PLC0415 (the vendor)
 
@@ -100,7 +102,7 @@ class RunStates:
         while items := state.get_interruptions():
             calls, kept = self._calls(items), state.to_json()
             outcomes = await self._gate.settle(calls, None, kept, timeout=timeout)
-            if isinstance(outcomes, Paused):
+            if isinstance(outcomes, PausedRun):
                 return outcomes
             result = await self._send(agent, state, items, outcomes, run)
             if not result.interruptions:

@@ -1,7 +1,7 @@
 """`gateway hook picoclaw`: a process hook of PicoClaw, by JSON-RPC 2.0 over its pipes.
 
-Begin at `Hook.take`, which gets each line. `PendingCalls` sees to it that a call is asked about
-once, though `before_tool` and `approve_tool` both ask and neither names the call.
+Begin at `PicoClawHook.take`, which gets each line. `PendingCalls` sees to it that a call is asked
+about once, though `before_tool` and `approve_tool` both ask and neither names the call.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from gateway.errors import GatewayError, InvalidRequest
 from gateway.integrations.host_pipe import LONGEST_LINE, HostPipe, TooLong
 from gateway.integrations.picoclaw_calls import (
     BadParams,
-    HostCall,
     PendingCalls,
-    Question,
+    PicoClawCall,
+    PicoClawQuestion,
     normal_kind,
     read_text,
 )
@@ -60,7 +60,7 @@ class RpcError(Exception):
         self.code = code
 
 
-class Hook:
+class PicoClawHook:
     """The hook of one PicoClaw. `connect` returns the client, `write` writes a line to the host."""
 
     def __init__(
@@ -78,7 +78,9 @@ class Hook:
         self._greeted = False
         self._calls: dict[Id, asyncio.Task[None]] = {}
         self._questions = PendingCalls(self._skip)
-        self._running: deque[tuple[HostCall, str, ApprovalRequest]] = deque(maxlen=_MOST_RUNNING)
+        self._running: deque[tuple[PicoClawCall, str, ApprovalRequest]] = deque(
+            maxlen=_MOST_RUNNING
+        )
         self._reports: set[asyncio.Task[None]] = set()
 
     def take(self, line: bytes) -> None:
@@ -174,7 +176,7 @@ class Hook:
 
     async def _before_tool(self, params: JsonObject) -> JsonObject:
         """Ask, with everything that a person may do."""
-        call = HostCall.read(params)
+        call = PicoClawCall.read(params)
         question = self._questions.open(call, self._ask(call, _EVERY_ACTION), self._timeout)
         outcome = await question.outcome()
         if outcome.kind is OutcomeKind.APPROVED:
@@ -193,7 +195,7 @@ class Hook:
 
     async def _approve_tool(self, params: JsonObject) -> JsonObject:
         """Approve what `before_tool` was answered about this very call, otherwise ask."""
-        call = HostCall.read(params)
+        call = PicoClawCall.read(params)
         question = self._questions.claim(call)
         if question is None:
             question = self._questions.open(call, self._ask(call, _YES_OR_NO), self._timeout)
@@ -207,7 +209,7 @@ class Hook:
 
     async def _after_tool(self, params: JsonObject) -> JsonObject:
         """Report what became of it."""
-        call = HostCall.read(params)
+        call = PicoClawCall.read(params)
         result = params.get("result")
         told = result if isinstance(result, dict) else {}
         execution = Execution.FAILED if told.get("is_error") is True else Execution.SUCCEEDED
@@ -235,7 +237,7 @@ class Hook:
             self._running.remove(found[0])
             self._report(found[0][2], Execution.SKIPPED, None)
 
-    async def _ask(self, call: HostCall, allowed: Sequence[Action]) -> Question.Asked:
+    async def _ask(self, call: PicoClawCall, allowed: Sequence[Action]) -> PicoClawQuestion.Asked:
         """Ask about a call; an outcome in any case but a mistake of ours."""
         until = asyncio.get_running_loop().time() + self._timeout
         try:
@@ -323,7 +325,7 @@ async def serve(agent: str | None, timeout: float, workspace: str | None) -> int
             return clients[0]
 
     async with HostPipe.opened() as pipe:
-        hook = Hook(connect, pipe.write, timeout=timeout, workspace=workspace)
+        hook = PicoClawHook(connect, pipe.write, timeout=timeout, workspace=workspace)
         while True:
             try:
                 line = await pipe.next_line()

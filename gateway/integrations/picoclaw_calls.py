@@ -37,7 +37,7 @@ class BadParams(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class HostCall:
+class PicoClawCall:
     """One call of a tool, as PicoClaw describes it."""
 
     tool: str
@@ -50,7 +50,7 @@ class HostCall:
     origin: Origin
 
     @classmethod
-    def read(cls, params: JsonObject) -> HostCall:
+    def read(cls, params: JsonObject) -> PicoClawCall:
         """Read the parameters of a method about a tool, of any version. Raises BadParams."""
         meta = _object(params, "meta")
         inbound = {**params, **_object(_object(params, "context"), "inbound")}
@@ -105,12 +105,12 @@ class HostCall:
         )
 
 
-class Question:
+class PicoClawQuestion:
     """What was asked about a call; its answer lets at most one call run."""
 
     Asked: TypeAlias = tuple[ApprovalRequest | None, Outcome]
 
-    def __init__(self, call: HostCall, task: asyncio.Task[Question.Asked]) -> None:
+    def __init__(self, call: PicoClawCall, task: asyncio.Task[PicoClawQuestion.Asked]) -> None:
         self.call = call
         self.task = task
 
@@ -140,7 +140,7 @@ class Question:
         approved = outcome.runs and outcome.arguments is not None
         return self.call.key_of(outcome.arguments or {}) if approved else None
 
-    def may_run(self, call: HostCall) -> bool:
+    def may_run(self, call: PicoClawCall) -> bool:
         """Whether this call was approved."""
         return self.runs == call.key
 
@@ -150,28 +150,31 @@ class PendingCalls:
 
     def __init__(self, skip: Callable[[ApprovalRequest], None]) -> None:
         self._skip = skip
-        self._open: list[Question] = []
-        self._tasks: set[asyncio.Task[Question.Asked]] = set()
+        self._open: list[PicoClawQuestion] = []
+        self._tasks: set[asyncio.Task[PicoClawQuestion.Asked]] = set()
 
     def open(
-        self, call: HostCall, asking: Coroutine[Any, Any, Question.Asked], lifetime: float
-    ) -> Question:
+        self,
+        call: PicoClawCall,
+        asking: Coroutine[Any, Any, PicoClawQuestion.Asked],
+        lifetime: float,
+    ) -> PicoClawQuestion:
         """Ask about a call. Its answer is kept for `approve_tool` until its time is over."""
         task = asyncio.create_task(asking)
-        question = Question(call, task)
+        question = PicoClawQuestion(call, task)
         self._open.append(question)
         self._tasks.add(task)
         loop = asyncio.get_running_loop()
         ends = loop.time() + lifetime
 
-        def note(task: asyncio.Task[Question.Asked]) -> None:
+        def note(task: asyncio.Task[PicoClawQuestion.Asked]) -> None:
             self._tasks.discard(task)
             loop.call_at(ends, self._lapse, question)
 
         task.add_done_callback(note)
         return question
 
-    def claim(self, call: HostCall) -> Question | None:
+    def claim(self, call: PicoClawCall) -> PicoClawQuestion | None:
         """Return the question about a call, for one `approve_tool` only: one that approved it, else
         one that waits, else one with another end."""
         key = call.key
@@ -183,7 +186,7 @@ class PendingCalls:
             return mine[0]
         return None
 
-    def forget(self, question: Question) -> None:
+    def forget(self, question: PicoClawQuestion) -> None:
         """Keep a question for no `approve_tool`."""
         if question in self._open:
             self._open.remove(question)
@@ -197,7 +200,7 @@ class PendingCalls:
         for question in list(self._open):
             self._lapse(question)
 
-    def _lapse(self, question: Question) -> None:
+    def _lapse(self, question: PicoClawQuestion) -> None:
         if question in self._open:
             self._open.remove(question)
             if question.runs and question.request is not None:

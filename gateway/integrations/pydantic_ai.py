@@ -14,7 +14,7 @@ from gateway.errors import GatewayError
 from gateway.integrations.framework_calls import (
     FrameworkCall,
     FrameworkGate,
-    Paused,
+    PausedRun,
     name_decider,
     tell,
 )
@@ -38,14 +38,16 @@ class DeferredTools:
         return HandleDeferredToolCalls(handler=self._answer)
 
     async def begin(self, agent: Any, prompt: Any, **run: Any) -> Any:
-        """Run an agent until it has its result, or Paused until people must answer.
+        """Run an agent until it has its result, or PausedRun until people must answer.
 
         Its `output_type` has `DeferredToolRequests`. `run` are keywords of `agent.run`.
         """
         return await self._go_on(agent, await agent.run(prompt, **run), 0.0, run)
 
-    async def resume(self, agent: Any, paused: Paused, *, timeout: float = 0.0, **run: Any) -> Any:
-        """Go on in any process, and return what `begin` returns: the same Paused where somebody has
+    async def resume(
+        self, agent: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
+    ) -> Any:
+        """Go on in any process, and return what `begin` returns: the same one where somebody has
         not answered within `timeout` seconds. Raises Aborted where a person stops the run.
 
         What runs is what people were asked about, whatever was kept, and once.
@@ -83,7 +85,7 @@ class DeferredTools:
         }
         session = messages[-1].conversation_id
         outcomes = await self._gate.settle(_calls(requests), session, state, timeout=timeout)
-        if isinstance(outcomes, Paused):
+        if isinstance(outcomes, PausedRun):
             return outcomes
         results = _results(requests, outcomes)
         again = await agent.run(message_history=messages, deferred_tool_results=results, **run)

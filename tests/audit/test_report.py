@@ -13,8 +13,8 @@ from gateway.domain.statistics import (
     AgentReport,
     ApproverReport,
     CanaryReport,
+    EventTally,
     PeriodReport,
-    Tally,
     lines,
 )
 from gateway.errors import InvalidRequest, Unauthorized
@@ -26,7 +26,7 @@ class EventStory:
     """Events as the gateway writes them, one after the other."""
 
     def __init__(self) -> None:
-        self.tally = Tally()
+        self.tally = EventTally()
         self.count = 0
 
     def event(self, kind: str, at: int, request_id: str = "", **data: Any) -> None:

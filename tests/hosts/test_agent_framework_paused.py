@@ -19,7 +19,7 @@ import asyncio
 from agent_framework import Agent, AgentSession, Content
 from gateway.errors import GatewayError
 from gateway.integrations.agent_framework_paused import FunctionApprovals
-from gateway.integrations.framework_calls import Paused
+from gateway.integrations.framework_calls import PausedRun
 
 call = Content.from_function_call("call_1", "search", arguments={}, hosted=True)
 asked = Content.from_function_approval_request("call_1", call)
@@ -31,8 +31,8 @@ class Other:
         ran.append(given)
 
 async def main():
-    for work in (people.resume(None, Paused([], state)),
-                 people.resume(None, Paused([], {**state, "requests": []})),
+    for work in (people.resume(None, PausedRun([], state)),
+                 people.resume(None, PausedRun([], {**state, "requests": []})),
                  people.begin(Other(), "Go", session=AgentSession())):
         try:
             await work
@@ -49,7 +49,7 @@ from agent_framework import (
     Agent, BaseChatClient, ChatResponse, Content, FunctionInvocationLayer, Message, tool,
 )
 from gateway.integrations.agent_framework_paused import FunctionApprovals
-from gateway.integrations.framework_calls import Paused
+from gateway.integrations.framework_calls import PausedRun
 
 class Scripted(FunctionInvocationLayer, BaseChatClient):
     async def _inner_get_response(self, *, messages, stream, options, **kwargs):
@@ -75,7 +75,7 @@ def pay() -> str:
 async def main():
     people, agent = FunctionApprovals(), Agent(client=Scripted(), tools=[read, pay])
     response = await people.begin(agent, "Go")
-    if isinstance(response, Paused):
+    if isinstance(response, PausedRun):
         response = await people.resume(agent, response, timeout=100)
     print(response.text, sorted(ran))
 

@@ -22,7 +22,7 @@ from gateway.client.http_transport import HttpTransport
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Query, Record
 from gateway.errors import Misconfigured
-from gateway.integrations.dexto import PAUSES, Bridge, Registration
+from gateway.integrations.dexto import PAUSES, DextoBridge, Registration
 from gateway.integrations.dexto_http import DextoApi, Listener, sign
 from gateway.models import Action, Execution, Kind, Reason, Status
 from gateway.ports import remember_as, scopes_of
@@ -40,7 +40,7 @@ class Bridged:
 
     gate: Replica
     dexto: DextoHost
-    bridge: Bridge
+    bridge: DextoBridge
     webhook: Registration
     listener: Listener
     paused: list[float]
@@ -80,7 +80,7 @@ async def bridged(gate: Replica, dexto: DextoHost) -> AsyncIterator[Bridged]:
 
     api, secret = DextoApi(dexto.url, KEY), secrets.token_hex(8)
     async with AsyncClient(HttpTransport(gate.url, AGENT_TOKEN, "agent1")) as client:
-        bridge = Bridge(client, api, pause=pause)
+        bridge = DextoBridge(client, api, pause=pause)
         loop = asyncio.get_running_loop()
         with Listener(("127.0.0.1", 0), bridge.take, secret, loop) as listener:
             url = f"http://127.0.0.1:{listener.server_address[1]}/"
@@ -423,7 +423,7 @@ async def test_a_gateway_that_is_gone_cancels(server_url: str, namespace: str) -
     async with dexto_host() as dexto:
         transport = HttpTransport("http://127.0.0.1:9", AGENT_TOKEN, "agent1")
         async with AsyncClient(transport, connect_timeout=0.05, say=lambda _: None) as client:
-            bridge = Bridge(client, DextoApi(dexto.url, KEY))
+            bridge = DextoBridge(client, DextoApi(dexto.url, KEY))
             one = await dexto.call("deploy")
             bridge.take({"type": "approval:request", "data": one.request})
             told = await one.response()

@@ -14,7 +14,7 @@ from gateway.client import Client, Outcome, OutcomeKind, session
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query
 from gateway.errors import Aborted, Unauthorized
-from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, Paused, tell
+from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, PausedRun, tell
 from gateway.integrations.langgraph_shapes import CannotBeTold, answer, read_calls
 from gateway.models import Action, Kind
 from tests.api.replica import AGENT_TOKEN, Replica
@@ -53,8 +53,8 @@ async def test_a_pause_is_found_again_wherever_it_goes_on(
     calls = [call("a", "c1"), call("b", "c2")]
     first, second = client_of(gate), client_of(gate)
     paused = await FrameworkGate("f", first, {}).settle(calls, "thread 1", {"kept": 1})
-    assert isinstance(paused, Paused)
-    assert Paused.from_json(paused.to_json()) == paused
+    assert isinstance(paused, PausedRun)
+    assert PausedRun.from_json(paused.to_json()) == paused
     await asyncio.to_thread(first.close)
     one, two = await wait_for_requests(gate, 2)
     assert {one.id, two.id} == set(paused.request_ids)
@@ -81,7 +81,7 @@ async def test_a_changed_call_is_asked_anew(gate: Replica, asking: FrameworkGate
     [record] = await wait_for_requests(gate, 1)
     assert (await gate.decided(record.id)).status == 200
     for changed, where in ((call("b"), "s"), (call("a", "c2"), "s"), (call("a"), "t")):
-        assert isinstance(await asking.settle([changed], where, None), Paused)
+        assert isinstance(await asking.settle([changed], where, None), PausedRun)
 
 
 async def test_two_processes_do_not_both_get_an_approval(gate: Replica) -> None:
@@ -145,7 +145,7 @@ async def test_a_silent_gateway_is_told_and_what_is_paused_stays(gate: Replica) 
     [outcome] = await silent.ask([call("a")])
     assert outcome.kind is OutcomeKind.UNREACHABLE
     assert "the approval gateway does not answer" in tell("delete_file", outcome)
-    assert isinstance(await silent.settle([call("a")], "s", None), Paused)
+    assert isinstance(await silent.settle([call("a")], "s", None), PausedRun)
     await asyncio.to_thread(client.close)
 
 
@@ -159,7 +159,7 @@ async def test_where_no_gateway_was_ever_found_nobody_is_asked(
     nobody = FrameworkGate("f", None, {})
     [outcome], [blocking] = await nobody.ask([call("a")]), nobody.ask_blocking([call("a")])
     assert {outcome.kind, blocking.kind} == {OutcomeKind.UNREACHABLE}
-    assert await nobody.settle([call("a")], "s", "kept") == Paused([], "kept")
+    assert await nobody.settle([call("a")], "s", "kept") == PausedRun([], "kept")
 
 
 async def test_a_wrong_credential_is_no_refusal(gate: Replica) -> None:

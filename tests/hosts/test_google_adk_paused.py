@@ -26,7 +26,7 @@ from google.adk.runners import InMemoryRunner
 from google.adk.tools import FunctionTool
 from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 from gateway.errors import GatewayError
-from gateway.integrations.framework_calls import Paused
+from gateway.integrations.framework_calls import PausedRun
 from gateway.integrations.google_adk_paused import ToolConfirmations
 
 WANTED = {"read": {}, "pay": {"amount": 5}}
@@ -61,12 +61,12 @@ async def begin(tool):
 
 async def finish(tool):
     runner, session, events = await begin(tool)
-    if isinstance(events, Paused):
+    if isinstance(events, PausedRun):
         events = await people.resume(runner, events, timeout=100)
     print(ran, events[-1].content.parts[0].text)
     try:
         place = {"user_id": session.user_id, "session_id": session.id}
-        await people.resume(runner, Paused([], place))
+        await people.resume(runner, PausedRun([], place))
     except GatewayError as error:
         print(error)
 

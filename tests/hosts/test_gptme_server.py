@@ -16,7 +16,7 @@ import pytest
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
-from gateway.integrations.gptme_server import Bridge, GptmeApi
+from gateway.integrations.gptme_server import GptmeApi, GptmeBridge
 from gateway.models import Execution, Reason, Status
 from tests.api.replica import AGENT_TOKEN, Replica
 from tests.hosts.conftest import Answer, environment
@@ -43,7 +43,7 @@ class Served:
     gate: Replica
     http: aiohttp.ClientSession
     model: Model
-    bridge: Bridge
+    bridge: GptmeBridge
     work: Path
     session: str = ""
 
@@ -136,7 +136,7 @@ def serve(gate: Replica, installed: Path, tmp_path: Path) -> Serve:
                     AsyncClient(HttpTransport(gate.url, AGENT_TOKEN, "agent1")) as client,
                 ):
                     await _answers(http, server)
-                    bridge = Bridge(client, GptmeApi(url, KEY), pause=_short)
+                    bridge = GptmeBridge(client, GptmeApi(url, KEY), pause=_short)
                     yield Served(gate, http, model, bridge, work)
                     await bridge.close()
             finally:
@@ -289,7 +289,7 @@ async def test_without_a_gateway_the_tool_is_skipped(serve: Serve) -> None:
             HttpTransport("http://127.0.0.1:9", AGENT_TOKEN, "agent1"), connect_timeout=0.1
         ) as away,
     ):
-        served.bridge = Bridge(away, served.bridge._api, pause=_short)
+        served.bridge = GptmeBridge(away, served.bridge._api, pause=_short)
         await served.begin()
         assert "User chose not to execute" in await served.told(2)
         assert not (served.work / "made").exists()

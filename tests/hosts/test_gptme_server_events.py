@@ -18,7 +18,7 @@ from aiohttp import web
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
-from gateway.integrations.gptme_server import Bridge, GptmeApi
+from gateway.integrations.gptme_server import GptmeApi, GptmeBridge
 from gateway.models import Execution, Status
 from tests.api.replica import AGENT_TOKEN, Replica
 from tests.hosts.conftest import Answer
@@ -30,7 +30,7 @@ class Server:
 
     def __init__(self, gate: Replica) -> None:
         self.gate = gate
-        self.bridge: Bridge
+        self.bridge: GptmeBridge
         self.pending: list[dict[str, Any]] = []
         self.posted: list[dict[str, Any]] = []
         self.statuses: list[int] = []
@@ -105,7 +105,7 @@ async def server(gate: Replica) -> AsyncIterator[Server]:
 
     try:
         async with AsyncClient(HttpTransport(gate.url, AGENT_TOKEN, "agent1")) as client:
-            made.bridge = Bridge(client, GptmeApi(site.name, None), pause=pause)
+            made.bridge = GptmeBridge(client, GptmeApi(site.name, None), pause=pause)
             await made.bridge.look()
             yield made
             await made.bridge.close()

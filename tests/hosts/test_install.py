@@ -14,7 +14,7 @@ import pytest
 from gateway.doctor.hosts import check_hosts
 from gateway.domain.records import Query
 from gateway.integrations import check_installed, install
-from gateway.integrations.host_plans import OR_BLOCK, PLANS, Wish
+from gateway.integrations.host_plans import OR_BLOCK, PLANS, InstallWish
 from gateway.models import Reason
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, Replica
 
@@ -272,7 +272,7 @@ def test_what_a_host_cannot_do_is_refused(run: Run, host: str, words: tuple[str,
 def test_our_deadline_is_shorter_than_the_hosts(host: str) -> None:
     """After its own the host runs the tool; and a hook that fails blocks."""
     plan = PLANS[host]
-    values = plan.add({}, Wish(program=PROGRAM, wait=30))
+    values = plan.add({}, InstallWish(program=PROGRAM, wait=30))
     (entry,) = plan.entries(values)
     assert (entry.timeout, entry.blocks) == (90, True)
     assert list(check_installed.find_problems(plan, values)) == []
@@ -299,7 +299,7 @@ def test_the_check_says_why_a_hook_would_not_gate(
 ) -> None:
     """Each of these lets Claude Code run a tool that nobody approved."""
     plan = PLANS["claude-code"]
-    values = plan.add({}, Wish(program=PROGRAM, wait=30))
+    values = plan.add({}, InstallWish(program=PROGRAM, wait=30))
     spoil(values["hooks"]["PreToolUse"][0]["hooks"][0])
     assert any(says in one for one in check_installed.find_problems(plan, values))
 
@@ -314,11 +314,11 @@ def test_the_check_says_why_a_hook_would_not_gate(
 def test_the_check_knows_what_passes_by_a_hook(profile: str, more: Any, says: str) -> None:
     """And a home without a hook, and one that has it twice."""
     plan = PLANS["claude-code"]
-    wish = Wish(program=PROGRAM, profile=profile)
+    wish = InstallWish(program=PROGRAM, profile=profile)
     values = {**plan.add({}, wish), **more}
     assert any(says in one for one in check_installed.find_problems(plan, values))
     assert "no hook of ours" in next(check_installed.find_problems(plan, {}))
-    twice = plan.add({}, Wish(program=PROGRAM))
+    twice = plan.add({}, InstallWish(program=PROGRAM))
     twice["hooks"]["PreToolUse"] *= 2
     assert any("twice" in one for one in check_installed.find_problems(plan, twice))
 

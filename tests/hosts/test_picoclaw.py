@@ -17,7 +17,7 @@ import pytest_asyncio
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
-from gateway.integrations.picoclaw import Hook, options
+from gateway.integrations.picoclaw import PicoClawHook, options
 from gateway.models import Execution, Kind, Reason, Status
 from tests.api.replica import AGENT, AGENT_TOKEN, POLICY, Replica, replica
 from tests.frame.tree import ROOT
@@ -39,7 +39,7 @@ class Desk:
     def __init__(self, gate: Replica) -> None:
         self.gate = gate
         self.claw = PicoClaw(self._write)
-        self.hook: Hook
+        self.hook: PicoClawHook
 
     def _write(self, text: bytes) -> None:
         for line in text.splitlines():
@@ -86,7 +86,7 @@ async def desk_of(gate: Replica, *, timeout: float = 50.0) -> AsyncIterator[Desk
         async def connect() -> AsyncClient:
             return client
 
-        one.hook = Hook(connect, one.claw.take, timeout=timeout)
+        one.hook = PicoClawHook(connect, one.claw.take, timeout=timeout)
         await one.claw.hello()
         yield one
         await one.hook.close()
