@@ -7,6 +7,7 @@ looked at, not committed.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -15,15 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
 
 from adapters.discord import card_views
 from adapters.discord.card_views import MessageContent, build_card_view, build_more_view
 from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.group_cards import build_group_view
 from adapters.discord.groups import GROUP_CHARS, build_group, list_drawn
+from adapters.terminal.card_text import render_card
+from adapters.terminal.screen import CARD_CHARS, CARD_LINES
 from adapters.web.card_json import Viewer, add_viewer, build_row, build_whole
-from gateway.domain.records import Record
+from gateway.domain.records import Approvers, Record
+from gateway.domain.step_up import StepUp
 from gateway.ports.cards import card_of
-from gateway.ports.group_cards import group_card_of
+from gateway.ports.group_cards import group_card_of, posted_group_of
 from gateway.ports.remember_options import LIFETIME_WORDS, PASS_LIFETIME_WORDS
 from gateway.ports.words import ANOTHER_PLAN, DENIALS
 from tests.discord.pictures import NARROW, photographed
@@ -34,6 +41,7 @@ from tests.web.chromium import Page, chromium
 
 FOLDER = BUILT / "gallery"
 STATIC = Path(__file__).resolve().parents[1] / "adapters" / "web" / "static"
+COLUMNS, TERMINAL = 80, 820  # characters, pixels
 _LOOKS = (("light", False), ("dark", True))
 _SCREEN = 844  # a phone's height
 _PANELS = ("reason", "edit", "respond", "abort", "remember")
@@ -46,7 +54,8 @@ import { setClock } from "/static/dom.js";
 const { item, facts, panel } = await (await fetch("/item")).json();
 setClock(item.created + 90_000);
 const acts = new Proxy({}, { get: () => () => "" });
-const draft = { panel, more: Boolean(panel), text: {}, reaches: new Map() };
+const asked = { action: "approve" };
+const draft = { panel, asked, more: Boolean(panel), text: {}, reaches: new Map() };
 const view = { draft, online: true, busy: false, acts, ...facts };
 document.getElementById("list").append(card(item, view));
 document.title = "drawn";
@@ -83,6 +92,10 @@ def _discord_scenes() -> dict[str, Any]:
     made["group-alone"] = lambda: _discord_group(
         (*states.GROUP, states.known_as(states.PAYMENT, "3a")), button
     )
+    for name, records in states.GROUP_CARDS.items():
+        made[name] = lambda records=records: build_group_view(
+            posted_group_of([(one, _discord_sized(one)) for one in records]), states.GROUP_COPY
+        )
     return made
 
 
@@ -101,6 +114,17 @@ def _discord_group(records: tuple[Record, ...], button: DiscordButton) -> Messag
     return build_group(group, shown, button, "k" * 11, together=together)
 
 
+async def draw_terminal(page: Page) -> None:
+    """Draw every card as Rich writes it, in the dark colours of a terminal."""
+    for name, record in states.RECORDS.items():
+        console = Console(file=io.StringIO(), record=True, width=COLUMNS)
+        card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+        console.print(render_card(card, now_ms=states.MADE))
+        html = console.export_html(inline_styles=True, theme=MONOKAI)
+        html = html.replace("<head>", "<head><title>Slack</title>", 1)
+        await shot(page, html, FOLDER / f"terminal-{name}-dark.png", TERMINAL)
+
+
 async def draw_inbox(page: Page) -> None:
     """Draw every card by the page's own script, and the panels of one that waits."""
     scenes: list[tuple[str, Record, str | None]] = [
@@ -108,10 +132,13 @@ async def draw_inbox(page: Page) -> None:
     ]
     scenes += [(f"panel-{one}", states.RECORDS["pending-git"], one) for one in _PANELS]
     scenes.append(("panel-edit-money", states.PAYMENT, "edit"))
+    scenes.append(("panel-confirm", states.PAYMENT, "confirm"))
+    scenes += [(f"panel-step-up-{way}", stepped(way), "confirm") for way in StepUp]
     async with _serving() as (address, shown):
         for name, record, panel in scenes:
             view = (build_whole if panel else build_row)(record)
-            shown["item"] = add_viewer(view, record, Viewer(name="ann", may_pass=True))
+            seen = add_viewer(view, record, Viewer(name="ann", may_pass=True))
+            shown["item"] = {**seen, "seen": "shown whole" if view["complete"] else None}
             shown["panel"] = panel
             for look, dark in _LOOKS:
                 await page.size((PHONE, _SCREEN), dark=dark, still=True)
@@ -126,6 +153,12 @@ async def draw_inbox(page: Page) -> None:
                 await page.size((PHONE, tall), dark=dark, still=True)
                 path = FOLDER / f"inbox-{name}-{look}.png"
                 path.write_bytes(await page.picture())
+
+
+def stepped(way: StepUp) -> Record:
+    """Return a request that takes this step-up."""
+    may = Approvers(names=("ann", "bob"), step_up=(way,))
+    return states.PAYMENT.copy_with(approvers=may, numbered=way is StepUp.NUMBER)
 
 
 @asynccontextmanager
@@ -161,7 +194,12 @@ async def _serving() -> AsyncIterator[tuple[str, dict[str, Any]]]:
         await runner.cleanup()
 
 
-SURFACES = {"slack": draw_slack, "discord": draw_discord, "inbox": draw_inbox}
+SURFACES = {
+    "slack": draw_slack,
+    "discord": draw_discord,
+    "terminal": draw_terminal,
+    "inbox": draw_inbox,
+}
 
 
 async def main() -> None:

@@ -38,6 +38,7 @@ _SHORT_UNITS = 250  # of one that finds no room, or ended
 _FACT = 160
 _TOLD = 300
 _SAYS = 200
+_REST = "-# ✂️ What runs is not shown here: Review… has all of it."
 
 
 def list_fitting(group: GroupCard) -> tuple[str, ...]:
@@ -168,7 +169,9 @@ def _draw_ended(card: Card) -> str:
 def _shorten(card: Card, silent: bool) -> str:
     """Return a text for a request that finds no room: the head if that does, else its state."""
     head = render_head(card, silent=silent)
-    return head if count_units(head) < _SHORT_UNITS else render_head(card, silent=True)
+    if count_units(head) > _SHORT_UNITS - len(_REST):
+        head = render_head(card, silent=True)
+    return head if card.final else f"{head}\n{_REST}"
 
 
 def _button(label: str, wanted: DiscordButton, style: discord.ButtonStyle) -> ui.Button[Any]:

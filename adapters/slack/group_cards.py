@@ -69,7 +69,7 @@ def build_group_message(
     blocks: list[Json] = [rich("title", [line(words(one_line(group.title.text), bold=True))])]
     for number, (card, whole) in enumerate(_measure(group)):
         if card.final:
-            blocks.append(_render_ended_item(card, number, name(card)))
+            blocks += [{"type": "divider"}, _render_ended_item(card, number, name(card))]
         else:
             shown = card if whole else _shorten(card)
             blocks += render_item(shown, number, copy=copy, says=True)
@@ -152,7 +152,7 @@ def _measure(group: GroupCard) -> Iterator[tuple[Card, bool]]:
 def _size_of(card: Card) -> tuple[int, int]:
     """Return how many blocks and characters a card takes, whole."""
     if card.final:
-        return 1, _SHORT_UNITS
+        return 2, _SHORT_UNITS
     made = list(render_item(card, 0, says=True))
     return len(made), sum(map(_count_text, made))
 

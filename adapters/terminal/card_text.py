@@ -126,9 +126,8 @@ def _render_found(card: Card) -> Iterator[RenderableType]:
     yield from (_indent(render_text(reason)) for reason in card.reasons)
     yield from map(_indent, render_findings(card))
     if not card.complete:
-        yield Text(
-            f"✂ {card.size}: press f to read all of it; only there it can be approved", "bold"
-        )
+        rest = "" if card.final else "; only there it can be approved"
+        yield Text(f"✂ {card.size}: press f to read all of it{rest}", "bold")
     for notice in card.notices:
         yield Text(f"⚠ {notice}", style=_WARNING)
 

@@ -160,7 +160,7 @@ async def _deal_with(hook: HostHook, call: ApiCall) -> JsonObject:
         state = await _ask(call, request, timeout)
     decision = state.decision
     rule = None if decision is None or decision.host_rule is None else plain(decision.host_rule)
-    return asked.answer(*_ending(state), host_rule=rule)
+    return asked.answer(*_ending_of(state), host_rule=rule)
 
 
 async def _ask(call: ApiCall, request: ApprovalRequest, timeout: float) -> State:
@@ -209,7 +209,7 @@ async def _withdraw(call: ApiCall, request_id: str, origin: MessageContext) -> S
     return record.state_for(None)
 
 
-def _ending(state: State) -> tuple[str, str, JsonObject | None, JsonObject | None]:
+def _ending_of(state: State) -> tuple[str, str, JsonObject | None, JsonObject | None]:
     """Return the kind of an ending, its sentence, and what a person changed or answered."""
     decision = state.decision
     if decision is None:

@@ -58,13 +58,13 @@ class RequestDesk:
         record = await self._store.load(request_id)
         if record is None or record.unreviewed:
             raise NotFound("no such request")
-        return await self._seen(record)
+        return await self._with_approvers(record)
 
     async def get_at_revision(self, request_id: str, revision: int) -> Record:
         """Return a request that a card shows at this revision. See `gateway.ports`."""
         known = self._store.recent(request_id)
         if known is not None and known.revision == revision and not known.unreviewed:
-            return await self._seen(known)
+            return await self._with_approvers(known)
         return await self.get(request_id)
 
     async def list_on_card(self, request_id: str, copy: str) -> list[Record]:
@@ -77,7 +77,7 @@ class RequestDesk:
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first."""
         page = await self._store.page(query)
-        shown = [await self._seen(one) for one in page.items if not one.unreviewed]
+        shown = [await self._with_approvers(one) for one in page.items if not one.unreviewed]
         return replace(page, items=tuple(shown))
 
     async def reach(self, request_id: str, offer: str) -> str:
@@ -115,13 +115,13 @@ class RequestDesk:
     ) -> Record:
         """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
         await self._recognise(click)
-        return await self._seen(await self._clicks.decide(click, groups, prove))
+        return await self._with_approvers(await self._clicks.decide(click, groups, prove))
 
     async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
         """Apply one person's clicks, all or none. See `gateway.ports.RequestCalls`."""
         for click in clicks:
             await self._recognise(click)
-        return [await self._seen(one) for one in await self._batches.decide(clicks)]
+        return [await self._with_approvers(one) for one in await self._batches.decide(clicks)]
 
     async def claim(
         self,
@@ -158,7 +158,7 @@ class RequestDesk:
             return _step(record, replace(record, claim=claim), event, {"person": name})
 
         try:
-            return await self._seen((await self._writer.update(request_id, step)).record)
+            return await self._with_approvers((await self._writer.update(request_id, step)).record)
         except Unauthorized as refusal:
             await self.refuse(request_id, identity, str(refusal))
             raise
@@ -208,7 +208,7 @@ class RequestDesk:
         ending = Outcome(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
         await self._writer.apply(self._writer.plan_end(record, ending))
 
-    async def _seen(self, record: Record) -> Record:
+    async def _with_approvers(self, record: Record) -> Record:
         """Return a request as people see it: with who may approve it now, while it waits."""
         if record.final:
             return record

@@ -126,8 +126,8 @@ def _is_within(at: int, search: Search) -> bool:
 def _is_past(items: tuple[Record, ...], search: Search) -> bool:
     """Whether everything that ended earlier ended before the time that is looked for."""
     since = search.since
-    return since is not None and bool(items) and _ended(items[-1]) < since
+    return since is not None and bool(items) and _ended_at(items[-1]) < since
 
 
-def _ended(record: Record) -> int:
+def _ended_at(record: Record) -> int:
     return record.decision.decided_at if record.decision else record.created

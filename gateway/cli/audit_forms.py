@@ -65,23 +65,23 @@ class _Interchange:
     def tell(self, event: AuditEvent, record: Record) -> Iterator[JsonObject]:
         """Yield the envelopes of an event, none for most."""
         if event.type == "submitted":
-            yield self._requested(event, record, record.id, record.request.arguments)
+            yield self._tell_request(event, record, record.id, record.request.arguments)
         elif event.type in ENDINGS and record.decision is not None:
             decision = record.decision
             if (edited := decision.arguments) is None:
-                yield from self._ended(event, record, decision, record.id)
+                yield from self._tell_end(event, record, decision, record.id)
                 return
             before = _digest(_action(record, record.request.arguments))
             stale = _resolution(record.id, before, "stale", "the arguments were changed", event.at)
             yield self._envelope("resolved", event, resolution=stale)
-            yield self._requested(event, record, f"{record.id}.2", edited)
-            yield from self._ended(event, record, decision, f"{record.id}.2")
+            yield self._tell_request(event, record, f"{record.id}.2", edited)
+            yield from self._tell_end(event, record, decision, f"{record.id}.2")
 
     def end(self) -> Iterator[JsonObject]:
         """Yield nothing: a stream of envelopes has no end."""
         yield from ()
 
-    def _requested(
+    def _tell_request(
         self, event: AuditEvent, record: Record, told_id: str, arguments: JsonObject
     ) -> JsonObject:
         action = _action(record, arguments)
@@ -106,7 +106,7 @@ class _Interchange:
         }
         return self._envelope("requested", event, request=request)
 
-    def _ended(
+    def _tell_end(
         self, event: AuditEvent, record: Record, decision: Decision, told_id: str
     ) -> Iterator[JsonObject]:
         digest = _digest(_action(record, decision.arguments or record.request.arguments))
@@ -156,36 +156,38 @@ class _Trace:
         """Yield the lines of an event, none for most."""
         self._last = max(self._last, event.at)
         if event.type in ENDINGS and record.decision is not None:
-            yield from self._ended(event, record, record.decision)
+            yield from self._tell_end(event, record, record.decision)
         elif event.type == "reported" and record.decision is not None:
-            yield from self._reported(event, record, record.decision)
+            yield from self._tell_report(event, record, record.decision)
 
     def end(self) -> Iterator[JsonObject]:
         """Yield the last line, which says that nothing is missing behind it."""
         if self._last:
             yield self._line("session_end", self._last, reason="the end of this export")
 
-    def _ended(self, event: AuditEvent, record: Record, decision: Decision) -> Iterator[JsonObject]:
+    def _tell_end(
+        self, event: AuditEvent, record: Record, decision: Decision
+    ) -> Iterator[JsonObject]:
         if decision.arguments is not None:
-            yield from self._blocked(event, record, record.id, "the arguments were changed")
+            yield from self._tell_block(event, record, record.id, "the arguments were changed")
         if decision.status is not Status.APPROVED:
-            yield from self._blocked(event, record, record.id, str(decision.status))
+            yield from self._tell_block(event, record, record.id, str(decision.status))
             return
         told_id = _final_id(record, decision)
-        yield from self._presented(event, record, told_id, decision.arguments)
+        yield from self._tell_proposal(event, record, told_id, decision.arguments)
         yield self._line(
             "approval_decision", event.at, told_id, decision="allow",
             expires_at=_moment(decision.expires_at),
         )  # fmt: skip
 
-    def _blocked(
+    def _tell_block(
         self, event: AuditEvent, record: Record, told_id: str, why: str
     ) -> Iterator[JsonObject]:
-        yield from self._presented(event, record, told_id, None)
+        yield from self._tell_proposal(event, record, told_id, None)
         yield self._line("approval_decision", event.at, told_id, decision="deny")
         yield self._line("action_blocked", event.at, told_id, reason=why)
 
-    def _presented(
+    def _tell_proposal(
         self, event: AuditEvent, record: Record, told_id: str, edited: JsonObject | None
     ) -> Iterator[JsonObject]:
         action = _operation(record, edited)
@@ -195,7 +197,7 @@ class _Trace:
         yield proposed
         yield self._line("approval_requested", asked, told_id, action=action)
 
-    def _reported(
+    def _tell_report(
         self, event: AuditEvent, record: Record, decision: Decision
     ) -> Iterator[JsonObject]:
         execution, told_id = event.data.get("execution"), _final_id(record, decision)

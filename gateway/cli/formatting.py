@@ -171,7 +171,7 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "why", make_visible(because).text.replace("\n", " ")
     for finding in _findings(record):
         yield f"{_sign(record)} guardrail", finding
-    yield from _approving(record)
+    yield from _say_who_approves(record)
     yield from _what_runs(record)
     if record["digest"] != request["digest"]:
         yield "asked for, changed", _indent_json(request["arguments"])
@@ -183,7 +183,7 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield label, _indent_json(value)
 
 
-def _approving(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _say_who_approves(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Say how many must approve, and who may; or why nobody may."""
     if record.get("quorum", 1) > 1:
         yield "needs", f"{record['quorum']} people"

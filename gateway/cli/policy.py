@@ -10,9 +10,16 @@ from pathlib import Path
 
 from gateway.cli.formatting import say
 from gateway.cli.redis_access import connect_backend
-from gateway.policy.lockout import find_lockout, lost_logins, unanswerable_levels
+from gateway.policy.lockout import (
+    find_lockout,
+    lost_logins,
+    unanswerable_levels,
+    unprovable_levels,
+)
 from gateway.policy.policy_file import BadPolicy, declared_since, differences, read_policy_file
 from gateway.server.plugins import refuse_unknown
+from gateway.server.settings import Settings
+from gateway.sign_in.passkey_checks import find_site
 from gateway.stores.credentials import APPROVER
 from gateway.wire.codec import plain
 
@@ -27,6 +34,7 @@ async def apply(options: argparse.Namespace) -> int:
         taken_back, lost = declared_since(now, document), [*lost_logins(now, document)]
         tokens = [row.name for row in await found.credentials.list_all(APPROVER)]
         closed = unanswerable_levels(document, tokens)
+        closed += unprovable_levels(document, _explain_no_passkeys(Settings()))
         if not options.json:
             _print_changes(changes, taken_back, [*lost, *closed])
         if changes and not options.yes and (lockout := find_lockout(document, tokens)):
@@ -47,6 +55,14 @@ async def apply(options: argparse.Namespace) -> int:
     else:
         print("this file is in force already")
     return 0
+
+
+def _explain_no_passkeys(settings: Settings) -> str:
+    """Say why nobody can use a passkey at a gateway of these settings; empty when people can."""
+    if "web" not in settings.adapters:
+        return "Passkeys are used in the inbox, and GATEWAY_ADAPTERS does not name web."
+    site = find_site(settings.public_url)
+    return site if isinstance(site, str) else ""
 
 
 def _print_changes(changes: Sequence[str], taken_back: Sequence[str], lost: Sequence[str]) -> None:

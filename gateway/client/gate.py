@@ -120,7 +120,7 @@ class Gate:
                 harmless=self.harmless,
                 human=self.human,
                 read_only=self.read_only,
-                **{name: _said(getattr(self, name), arguments) for name in _OF_A_CALL},
+                **{name: _value_of(getattr(self, name), arguments) for name in _OF_A_CALL},
             )
         except InvalidRequest as error:
             if _is_json(shown):
@@ -194,7 +194,7 @@ class Gate:
         return arguments if self.serialize is None else self.serialize(dict(arguments))
 
 
-def _said(value: Any, arguments: JsonObject) -> Any:
+def _value_of(value: Any, arguments: JsonObject) -> Any:
     """Return what the author says of a call: a value, or what a function of its arguments gives."""
     return value(**arguments) if callable(value) else value
 

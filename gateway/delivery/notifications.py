@@ -158,12 +158,12 @@ class Notifications:
         """Tell a device of a request, unless it was told, or must not be rung now."""
         if known is not None:
             if _shows(record, known):
-                return self._until_end(record)
+                return self._find_end(record)
             if known.state is CopyState.FAILED and known.tried >= record.shown_since:
                 return None
-            if (pause := self._pause(known)) > 0:
+            if (pause := self._find_pause(known)) > 0:
                 return pause
-        if (quiet := await self._quiet_seconds(record, device)) > 0:
+        if (quiet := await self._find_quiet_seconds(record, device)) > 0:
             return quiet
         rank = 0 if record.risk.level is RiskLevel.HIGH else 1
         if (wait := await self._take_turn(device, record.id, rank)) > 0:
@@ -195,7 +195,7 @@ class Notifications:
         over = known.disarmed or known.state in (CopyState.FAILED, CopyState.GONE)
         if device is None or hidden or over or known.tries > _MOST_ENDINGS:
             return None
-        if (pause := self._pause(known)) > 0:
+        if (pause := self._find_pause(known)) > 0:
             return pause
         if await self._sessions.holder(device.session) is None:
             await self._forget(device, _SESSION_ENDED)
@@ -244,7 +244,7 @@ class Notifications:
         after = replace(intent, state=CopyState.POSTED, tries=0, why="", **done)
         await self._copies.keep(record.id, after, intent)
         await self._note_failure(device, "")
-        return None if after.disarmed else self._until_end(record)
+        return None if after.disarmed else self._find_end(record)
 
     async def _keep(self, record: Record, intent: Copy, state: CopyState, why: str) -> None:
         await self._copies.keep(record.id, replace(intent, state=state, why=why), intent)
@@ -271,19 +271,19 @@ class Notifications:
             budget, name, rank=rank, most=_MOST, seconds=_WITHIN_SECONDS, leave=0
         )
 
-    async def _quiet_seconds(self, record: Record, device: PushDevice) -> float:
+    async def _find_quiet_seconds(self, record: Record, device: PushDevice) -> float:
         hours = await self._devices.quiet(device.person)
         if hours is None or (hours.high and record.risk.level is RiskLevel.HIGH):
             return 0.0
         return hours.seconds_left(self._clock.now_ms())
 
-    def _pause(self, copy: Copy) -> float:
+    def _find_pause(self, copy: Copy) -> float:
         """Return for how many seconds to let a copy be: it is to be tried later, or is being sent
         by somebody else."""
         until = {CopyState.DUE: 0.0, CopyState.INTENDED: _SENDING_SECONDS}.get(copy.state)
         return 0.0 if until is None else (copy.at - self._clock.now_ms()) / 1000 + until
 
-    def _until_end(self, record: Record) -> float:
+    def _find_end(self, record: Record) -> float:
         """Return when to look again: a notification stands, and its request must stay queued."""
         return max((record.deadline - self._writer.now()) / 1000, 0.0) + _AFTER_SECONDS
 

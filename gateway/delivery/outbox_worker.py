@@ -121,16 +121,16 @@ class Worker:
 
     async def run(self) -> None:
         """Work until cancelled. Begins with what was left by whoever worked before."""
-        listening = asyncio.create_task(self._listen(), name=f"{self._queue} outbox bell")
-        renewing = asyncio.create_task(self._renew(), name=f"{self._queue} leases")
-        try:
+        async with asyncio.TaskGroup() as group:
+            # If one of them fails all do, and whoever runs this begins anew: deaf or without
+            # leases it would only seem to work.
+            group.create_task(self._listen(), name=f"{self._queue} outbox bell")
+            group.create_task(self._renew(), name=f"{self._queue} leases")
             while True:
                 self._bell.clear()
                 if not await self.begin():
                     await self._rest()
                     await asyncio.sleep(_GATHER_SECONDS)
-        finally:
-            await cancel_and_wait(listening, renewing)
 
     async def begin(self) -> int:
         """Begin to look at what is due now, as far as there is room; return how much it was."""

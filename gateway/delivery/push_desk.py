@@ -60,7 +60,7 @@ class PushDesk:
     async def subscribe(self, identity: Identity, session: str, wish: Subscription) -> PushDevice:
         """Have a browser told of requests as long as this session lives."""
         sender, _ = self._require_sender()
-        person = await self._person(identity)
+        person = await self._find_person(identity)
         if len(wish.endpoint) > _MOST_ADDRESS:
             raise InvalidRequest(f"an address has at most {_MOST_ADDRESS} characters")
         try:
@@ -95,7 +95,7 @@ class PushDesk:
 
     async def devices(self, identity: Identity) -> Sequence[PushDevice]:
         """Return the person's devices, the oldest first."""
-        return await self._devices.of_person(await self._person(identity))
+        return await self._devices.of_person(await self._find_person(identity))
 
     def is_of(self, device: PushDevice, session: str) -> bool:
         """Whether a device was signed in with this session."""
@@ -103,27 +103,27 @@ class PushDesk:
 
     async def set_discreet(self, identity: Identity, device_id: str, *, on: bool) -> None:
         """Have a device show nothing of what would run, or show it."""
-        device = await self._own(identity, device_id)
+        device = await self._find_own(identity, device_id)
         await self._devices.change(device.id, discreet=on)
 
     async def remove(self, identity: Identity, device_id: str) -> None:
         """Forget a device of the person."""
-        await self._forget(await self._own(identity, device_id), "removed on the page")
+        await self._forget(await self._find_own(identity, device_id), "removed on the page")
 
     async def test(self, identity: Identity, device_id: str) -> None:
         """Send a notification that says that it is a test."""
         _, telling = self._require_sender()
-        await telling.test(await self._own(identity, device_id))
+        await telling.test(await self._find_own(identity, device_id))
 
     async def quiet(self, identity: Identity) -> QuietHours | None:
         """Return the person's quiet hours."""
-        return await self._devices.quiet(await self._person(identity))
+        return await self._devices.quiet(await self._find_person(identity))
 
     async def set_quiet(self, identity: Identity, hours: QuietHours | None) -> None:
         """Keep the person's quiet hours, or none."""
         if hours is not None and (problem := hours.problem()):
             raise InvalidRequest(problem)
-        person = await self._person(identity)
+        person = await self._find_person(identity)
         await self._devices.set_quiet(person, hours)
         # What waits for their end is looked at anew.
         await self._store.note(QUIET_CHANGED, data={"person": person})
@@ -164,11 +164,11 @@ class PushDesk:
             raise Conflict(self.missing)
         return self._sender, self._telling
 
-    async def _person(self, identity: Identity) -> str:
+    async def _find_person(self, identity: Identity) -> str:
         person = await self._core.requests.person(identity)
         return person.name if person else identity.written  # a route may admit an identity itself
 
-    async def _own(self, identity: Identity, device_id: str) -> PushDevice:
+    async def _find_own(self, identity: Identity, device_id: str) -> PushDevice:
         for device in await self.devices(identity):
             if device.id == device_id:
                 return device

@@ -72,7 +72,7 @@ class PushSender:
         """Refuse an address that must not be called, before it is kept. Raises Forbidden, in the
         same words for a name that nobody knows and for one of our own network: who asks learns not
         which names there are."""
-        target = self._target(endpoint)
+        target = self._read_target(endpoint)
         try:
             async with asyncio.timeout(_SECONDS):
                 await pin_addresses(target, self._resolve)
@@ -88,11 +88,11 @@ class PushSender:
             )
         text = json.dumps(push.content, ensure_ascii=False, separators=(",", ":")).encode()
         try:
-            target = self._target(device.endpoint)
+            target = self._read_target(device.endpoint)
             body = encrypt(text, device.key, device.auth)
             async with asyncio.timeout(_SECONDS):
                 answer = await post(
-                    target, self._resolve, body=body, headers=self._headers(target, push)
+                    target, self._resolve, body=body, headers=self._build_headers(target, push)
                 )
         except (Forbidden, ValueError) as error:
             raise DeliveryFailed(str(error)) from error
@@ -114,7 +114,7 @@ class PushSender:
             raise RetryLater(min(seconds, _MOST_RETRY_SECONDS), said)
         raise DeliveryFailed(f"{said}: {_SAYS[status]}" if status in _SAYS else said)
 
-    def _target(self, endpoint: str) -> Target:
+    def _read_target(self, endpoint: str) -> Target:
         """Return what an endpoint names. Where no host is written down any is taken, at the usual
         port, and none of this machine."""
         if self._hosts:
@@ -122,7 +122,7 @@ class PushSender:
         host = endpoint.removeprefix("https://").partition("/")[0].partition(":")[0]
         return target_of(endpoint, allowed=(host,), production=True)
 
-    def _headers(self, target: Target, push: Push) -> dict[str, str]:
+    def _build_headers(self, target: Target, push: Push) -> dict[str, str]:
         scheme = target.url.partition(":")[0]
         port = "" if target.port == _USUAL_PORT else f":{target.port}"
         audience = f"{scheme}://{target.host}{port}"

@@ -224,7 +224,7 @@ def across(values: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
     joined = f'"{_BETWEEN.join(words)}"'
     found: dict[int, list[tuple[int, int]]] = {}
     flagged = (_span(match) for match in _FLAGGED.finditer(joined))
-    for start, end in heapq.merge(flagged, _stretched(joined)):
+    for start, end in heapq.merge(flagged, _find_stretched(joined)):
         at = bisect_right(starts, start) - 1
         begin = starts[at]
         span = (start - begin, min(end - begin, len(words[at])))
@@ -290,7 +290,7 @@ def start_of(text: str, most: int) -> str:
         return text
     begun = text[: most + len(max(_LONG_SIGNS, key=len))]
     reach = _LONG_REACH if any(sign in begun for sign in _LONG_SIGNS) else _REACH
-    for start, end in _merge(_found(text, most + reach, _span_with_end)):
+    for start, end in _merge(_find_secrets(text, most + reach, _span_with_end)):
         if start >= most:
             break
         if end > most:
@@ -300,15 +300,15 @@ def start_of(text: str, most: int) -> str:
 
 def secrets_in(text: str) -> Iterator[tuple[int, int]]:
     """Return where each secret in a text begins and ends, in order."""
-    return _merge(_found(text, len(text), _span))
+    return _merge(_find_secrets(text, len(text), _span))
 
 
-def _found(text: str, end: int, span: _SpanOf) -> Iterator[tuple[int, int]]:
+def _find_secrets(text: str, end: int, span: _SpanOf) -> Iterator[tuple[int, int]]:
     shaped = (span(match) for match in _SECRET.finditer(text, 0, end))
-    return heapq.merge(shaped, _stretched(text[:end]))
+    return heapq.merge(shaped, _find_stretched(text[:end]))
 
 
-def _stretched(text: str) -> Iterator[tuple[int, int]]:
+def _find_stretched(text: str) -> Iterator[tuple[int, int]]:
     """Return the secrets that only a word further before them tells, in order."""
     return heapq.merge(*(_in_stretches(text, *one) for one in _STRETCHES))
 

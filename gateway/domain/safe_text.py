@@ -123,7 +123,7 @@ def make_visible(text: str) -> Visible:
     if not _SUSPECT.search(text) and not _RUN.search(text):
         return Visible(((text, False),) if text else ())
     try:
-        hidden, alike = _hidden(text), _alike(text)
+        hidden, alike = _find_hidden(text), _alike(text)
     except _Crowd:
         return _escape_all(text)
     runs = {found.start(): found.group() for found in _RUN.finditer(text)}
@@ -136,7 +136,7 @@ def make_visible(text: str) -> Visible:
 def ascii_escaped(json_text: str) -> str:
     r"""Return JSON text whose deceiving characters are written \uXXXX; its value is unchanged."""
     try:
-        marks = _hidden(json_text) | _alike(json_text)
+        marks = _find_hidden(json_text) | _alike(json_text)
     except _Crowd:
         marks = {found.start() for found in _SUSPECT.finditer(json_text)}
     return "".join(_json_escape(char) if at in marks else char for at, char in enumerate(json_text))
@@ -190,7 +190,7 @@ def _json_escape(char: str) -> str:
     return "".join(f"\\u{pairs[at]:02x}{pairs[at + 1]:02x}" for at in range(0, len(pairs), 2))
 
 
-def _hidden(text: str) -> set[int]:
+def _find_hidden(text: str) -> set[int]:
     found = (match.start() for match in _SUSPECT.finditer(text))
     return _few(at for at in found if _deceives(text[at]) and not _is_excused(text, at))
 

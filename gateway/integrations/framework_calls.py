@@ -25,6 +25,8 @@ from gateway.errors import Aborted, Conflict, InvalidRequest, NotFound, OverBudg
 from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, State, Status
 from gateway.wire.codec import JsonObject
 
+UNEDITED = tuple(one for one in ALLOWED if one is not Action.EDIT)
+"""What people may answer where a framework cannot run a call with other arguments."""
 _LONGEST_PAUSE = 1.0
 _SAID = ("call_id", "kind", "allowed", "schema")
 _WORDS = {

@@ -179,7 +179,7 @@ class Plugin:
     def _is_bridged(self, tool_use: ToolUse) -> bool:
         """Whether people approved just this call, and nothing was run by that: then gptme's server
         runs what our bridge asked about, under the id that gptme gave the call."""
-        for request_id in _executing() - set(self._bridged):
+        for request_id in _ids_that_run() - set(self._bridged):
             try:
                 if self._client.fetch(request_id).status is not Status.APPROVED:
                     continue
@@ -297,7 +297,7 @@ def _is_served() -> bool:
     return current_session_id.get() is not None
 
 
-def _executing() -> set[str]:
+def _ids_that_run() -> set[str]:
     """Return the ids of requests about the calls that gptme's server runs in this session."""
     from gptme.hooks import current_session_id  # noqa: PLC0415 (only gptme has it)
 

@@ -51,7 +51,9 @@ class HttpCall:
     ) -> dict[str, Any]:
         """Return what tells the host how its call ended."""
         verdict = Verdict(kind, sentence, arguments=arguments, answers=answers, host_rule=host_rule)
-        return _told(self._dialect.answer(self._call, verdict), asks_itself=self._call.asks_itself)
+        return _answer_of(
+            self._dialect.answer(self._call, verdict), asks_itself=self._call.asks_itself
+        )
 
 
 class HttpHook:
@@ -67,10 +69,10 @@ class HttpHook:
         """Return what tells the host that nobody could be asked. Where it asks by itself, that is
         no answer: its terminal's counts."""
         event = given.get("hook_event_name") if isinstance(given, dict) else None
-        return _told(DIALECT.refuse(why), asks_itself=event == REQUEST)
+        return _answer_of(DIALECT.refuse(why), asks_itself=event == REQUEST)
 
 
-def _told(said: Said, *, asks_itself: bool) -> dict[str, Any]:
+def _answer_of(said: Said, *, asks_itself: bool) -> dict[str, Any]:
     """Return the answer over HTTP of what the command would print, and of its exit code."""
     if said.output is not None:
         return said.output

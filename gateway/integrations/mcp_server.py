@@ -144,7 +144,7 @@ class AskTools:
                 # Another part of this agent waits for it, and this would take its approval away.
                 raise NotFound("no such request")
             waiting = outcome_of(client.wait_id(id, timeout=wait_seconds))
-            return _told(id, await self._wait(context, waiting))
+            return _tell(id, await self._wait(context, waiting))
         except GatewayError as error:
             return {"status": "unknown", "id": id, "message": str(error)}
 
@@ -198,7 +198,7 @@ class AskTools:
         except GatewayError as error:
             words = f"nobody could be asked: {error}"
             return {"status": str(OutcomeKind.UNREACHABLE), "message": words}
-        return _told(request.id, outcome)
+        return _tell(request.id, outcome)
 
     async def _submit_and_wait(
         self, context: Context, client: AsyncClient, request: ApprovalRequest, seconds: float
@@ -236,7 +236,7 @@ def _origin(context: Context, framework: str) -> Origin:
     return Origin(framework=framework, channel=client[:LONGEST_CLIENT] or None)
 
 
-def _told(request_id: str, outcome: Outcome) -> JsonObject:
+def _tell(request_id: str, outcome: Outcome) -> JsonObject:
     """Return an outcome in the words that the model reads."""
     told: JsonObject = {
         "status": str(outcome.kind), "id": request_id, "message": outcome.message,

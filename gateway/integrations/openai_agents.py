@@ -15,11 +15,14 @@ from typing import Any
 from gateway.client import Client, Outcome
 from gateway.client.gate import ALLOWED
 from gateway.errors import GatewayError
-from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, Paused, tell
-from gateway.models import Action
+from gateway.integrations.framework_calls import (
+    UNEDITED,
+    FrameworkCall,
+    FrameworkGate,
+    Paused,
+    tell,
+)
 from gateway.wire.codec import JsonObject
-
-_UNEDITED = tuple(one for one in ALLOWED if one is not Action.EDIT)
 
 
 class RunStates:
@@ -141,6 +144,6 @@ def _call(
         tool=name,
         arguments=read if isinstance(read, dict) else {"input": arguments},
         call_id=call_id,
-        allowed=ALLOWED if schema is not None else _UNEDITED,
+        allowed=ALLOWED if schema is not None else UNEDITED,
         schema=schema,
     )

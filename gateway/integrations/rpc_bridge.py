@@ -209,7 +209,7 @@ class RpcBridge:
         self._reply(message, self._dialect.answer(message["method"], params, ending))
         aborts = outcome is not None and bool(outcome.abort)
         if aborts and (more := self._dialect.stop(params)) is not None:
-            self._to_agent(_written(more))
+            self._to_agent(_encode(more))
 
     def _make_request(self, call: HookCall, key: str) -> ApprovalRequest:
         doubt = call.needs_person
@@ -232,7 +232,7 @@ class RpcBridge:
 
     def _reply(self, message: JsonObject, result: JsonObject) -> None:
         version = {"jsonrpc": message["jsonrpc"]} if "jsonrpc" in message else {}
-        self._to_agent(_written({**version, "id": message["id"], "result": result}))
+        self._to_agent(_encode({**version, "id": message["id"], "result": result}))
 
 
 def _read_ending(call: HookCall, outcome: Outcome) -> Ending:
@@ -278,7 +278,7 @@ def _read(line: bytes) -> JsonObject | None:
     return found if isinstance(found, dict) else None
 
 
-def _written(message: JsonObject) -> bytes:
+def _encode(message: JsonObject) -> bytes:
     return json.dumps(message).encode()
 
 

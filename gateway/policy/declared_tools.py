@@ -95,11 +95,11 @@ def open_values(record: Record) -> tuple[OpenValue, ...]:
     for leaf in filter(_is_open, leaves):
         known = found.get(leaf.address)
         if known is None or known.held is None:  # one of several that looks like a path counts
-            found[leaf.address] = OpenValue(leaf.address, leaf.role, leaf.why, _held(leaf))
+            found[leaf.address] = OpenValue(leaf.address, leaf.role, leaf.why, _held_role(leaf))
     return tuple(found.values())[:MOST_ROLES]
 
 
-def _held(leaf: Leaf) -> Role | None:
+def _held_role(leaf: Leaf) -> Role | None:
     role = leaf.role if leaf.role in HELD else looks_like(leaf.value)
     return role if role in HELD else None
 
@@ -166,7 +166,7 @@ def dangers_of(
     With the `record` on whose card it is said, also what a value looks like counts.
     """
     looks = {one.address: one.held for one in open_values(record)} if record else {}
-    said = list(_freed(word, looks))
+    said = list(_find_freed(word, looks))
     if word.harmless:
         said.append("Every call of this tool may then be remembered, whatever its arguments.")
     known = row_of(policy, word.tool)
@@ -175,7 +175,7 @@ def dangers_of(
     return tuple(said)
 
 
-def _freed(word: ToolWord, looks: Mapping[str, Role | None]) -> Iterator[str]:
+def _find_freed(word: ToolWord, looks: Mapping[str, Role | None]) -> Iterator[str]:
     for address, said in word.arguments.items():
         role = Role(said)
         held = held_as(word.tool, address) or looks.get(address)

@@ -33,6 +33,7 @@ from gateway.policy.calls.touches import PathEffect, Touches, touches_of
 _MOST_TEXT = 20_000
 _MOST_FOUND = 8
 _MOST_PATH = 80
+_MOST_QUOTED = 160
 _CHANGING = frozenset({PathEffect.DELETE, PathEffect.WRITE})
 _ROOT = frozenset({"root", "0"})
 _ALARM = RaisedRisk(decider=GUARDRAILS, by="the guardrails", level=RiskLevel.HIGH)
@@ -125,7 +126,7 @@ def _in_paths(call: Touches) -> Iterator[Sign]:
         if path.effect not in _CHANGING or secret:
             continue
         if path.delicate is not None:
-            yield Sign(f"changes {_quoted(path.text)}: {path.delicate}", path.place, False)
+            yield Sign(f"changes {_quote_path(path.text)}: {path.delicate}", path.place, False)
         elif home and path.parts is not None and path.parts[: len(home)] != home:
             yield Sign("changes what is outside its working folder", path.place, False)
 
@@ -145,21 +146,21 @@ def _in_commands(call: Touches) -> Iterator[Sign]:
 def _in_arguments(call: Touches) -> Iterator[Sign]:
     for leaf in call.leaves:
         if destroys(leaf.name) and is_on(leaf.value):
-            yield Sign(f"turns {_quoted(leaf.name)} on", leaf.place, False)
+            yield Sign(f"turns {_quote_path(leaf.name)} on", leaf.place, False)
 
 
 def _in_surroundings(call: Touches) -> Iterator[Sign]:
     changes = any(path.effect in _CHANGING for path in call.all_paths())
     if call.base and is_everything(call.base) and (changes or any(call.all_programs())):
         place = "" if call.base_source == "context" else call.base_source
-        yield Sign(f"works in {_quoted(call.base)}, which holds everything", place, False)
+        yield Sign(f"works in {_quote_path(call.base)}, which holds everything", place, False)
     for leaf in call.rights:
         yield Sign("asks for more rights", leaf.place, False)
     named = [(name, "") for name in call.call.context.env]
     named += [(leaf.name, leaf.place) for leaf in call.environment]
     for name, place in named:
         if steers(name):
-            yield Sign(f"sets {_quoted(name)}, by which other code may run", place, False)
+            yield Sign(f"sets {_quote_path(name)}, by which other code may run", place, False)
     for leaf in call.users:
         if str(leaf.value).strip().lower() in _ROOT:
             yield Sign("runs as root", leaf.place, False)
@@ -168,9 +169,12 @@ def _in_surroundings(call: Touches) -> Iterator[Sign]:
 def _secret(path: str, place: str) -> Iterator[Sign]:
     why = delicate_word(path, written=False)
     if why is not None:
-        yield Sign(f"names {_quoted(path)}: {why}", place)
+        yield Sign(f"names {_quote_path(path)}: {why}", place)
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     """Quote a path in ASCII: it neither ends the quotation nor begins a line."""
-    return json.dumps(start_of(path, _MOST_PATH))
+    kept = start_of(path, _MOST_PATH)
+    while len(quoted := json.dumps(kept)) > _MOST_QUOTED:  # an emoji is twelve characters there
+        kept = start_of(kept, len(kept) * 2 // 3)
+    return quoted

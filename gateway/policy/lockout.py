@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.step_up import StepUp
+from gateway.models import RiskLevel
 from gateway.policy.policy_file import LOGIN
 
 
@@ -38,6 +40,20 @@ def unanswerable_levels(policy: PolicyDocument, tokens: Collection[str]) -> list
                 if not can
             ]
     return found
+
+
+def unprovable_levels(policy: PolicyDocument, why_no_passkeys: str) -> list[str]:
+    """Say at which levels of risk a route takes nothing but a passkey, where none can be used:
+    then nothing is approved there. An empty reason means that they can."""
+    if not why_no_passkeys:
+        return []
+    return [
+        f"nobody could approve {level} risk on route {route.name}, which takes a passkey: "
+        f"{why_no_passkeys}"
+        for route in policy.routes
+        for level in RiskLevel
+        if set(route.step_up(level)) == {StepUp.PASSKEY}
+    ]
 
 
 def lost_logins(before: PolicyDocument, after: PolicyDocument) -> list[str]:

@@ -297,7 +297,7 @@ def card_of(
         deadline=record.deadline,
         digest=record.digest,
         outcome=_outcome(record),
-        ending=_ending(record, word),
+        ending=_say_ending(record, word),
         decided_at=record.decision.decided_at if record.decision else None,
         note=render_safe(record.note) if record.note else None,
         result=_result(record),
@@ -540,7 +540,7 @@ def _outcome(record: Record) -> Visible | None:
     return render_safe(f"{told_outcome(record)}{_answers(record)}{kept}{lost}")
 
 
-def _ending(record: Record, word: str) -> Visible | None:
+def _say_ending(record: Record, word: str) -> Visible | None:
     """Say how it ended, beginning with the state's word."""
     outcome = _outcome(record)
     if outcome is None:

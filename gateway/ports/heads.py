@@ -404,7 +404,7 @@ def _start(text: str, most: int, room: int) -> Visible:
     whole = begun == text
     for piece, escape in seen.segments:
         said = _short_escape(piece) if escape else _BLANKS.sub(" ", piece)
-        part = said if escape else said[: _fitting(said, kept, most, room)]
+        part = said if escape else said[: _fit(said, kept, most, room)]
         if _length(kept) + len(part) > most:
             part = ""
         kept.append((part, escape))
@@ -416,7 +416,7 @@ def _start(text: str, most: int, room: int) -> Visible:
     return Visible(segments, seen.hidden, seen.mixed_script, seen.masked)
 
 
-def _fitting(piece: str, kept: list[Segment], most: int, room: int) -> int:
+def _fit(piece: str, kept: list[Segment], most: int, room: int) -> int:
     """Return how many characters of a piece fit behind what is kept, by words and characters."""
     words = "".join(text for text, _ in kept).count(" ") + 1
     for at, char in enumerate(piece):

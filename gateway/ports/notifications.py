@@ -52,7 +52,7 @@ def notification_of(
 
 def end_of_notification(record: Record, *, discreet: bool = False) -> Notification:
     """Return what replaces a notification: how the request ended, or that others answer it."""
-    over = _ended(record) if record.final else _NOT_YOURS
+    over = _say_end(record) if record.final else _NOT_YOURS
     agent, risk = record.request.agent, record.risk.level
     said = (
         discreet_notice(agent, over, risk)
@@ -62,7 +62,7 @@ def end_of_notification(record: Record, *, discreet: bool = False) -> Notificati
     return Notification(title=_OVER, text=said)
 
 
-def _ended(record: Record) -> str:
+def _say_end(record: Record) -> str:
     """Return how a request ended, with the person who decided."""
     word = card_of(record, lines=0, chars=0).word
     by = record.decision.decided_by if record.decision else None

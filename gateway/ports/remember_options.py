@@ -74,7 +74,7 @@ def scopes_of(
     ours = tuple(
         RememberOption(
             offer.id,
-            render_safe(_said(record, offer, effect), reveal=reveal),
+            render_safe(_say(record, offer, effect), reveal=reveal),
             offer.match.shape in PASSES,
             offer.match.answer is Answer.TOOL,
         )
@@ -119,7 +119,7 @@ def wishes(record: Record) -> list[str]:
     ]
 
 
-def _said(record: Record, offer: Offer, effect: Effect) -> str:
+def _say(record: Record, offer: Offer, effect: Effect) -> str:
     """Say what an offer covers, a pass by its name, and the votes that it takes."""
     lead = "a pass, 8 hours at most: " if offer.match.shape in PASSES else ""
     return lead + offer.words + _votes(record, offer.match, effect)

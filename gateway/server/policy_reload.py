@@ -30,7 +30,7 @@ async def apply_at_start(backend: Backend, path: Path) -> str | None:
     except GatewayError as error:
         if not (await backend.store.policy()).routes:
             raise
-        return _refused(path, error)
+        return _say_refusal(path, error)
     return None
 
 
@@ -40,7 +40,7 @@ async def apply_again(backend: Backend, path: Path) -> str | None:
     try:
         await apply_file(backend, path)
     except _PASSING as error:
-        return _refused(path, error)
+        return _say_refusal(path, error)
     return None
 
 
@@ -94,5 +94,5 @@ def _read(path: Path) -> tuple[str, str]:
         raise BadPolicy(f"cannot read {path}: {error}") from None
 
 
-def _refused(path: Path, error: Exception) -> str:
+def _say_refusal(path: Path, error: Exception) -> str:
     return f"the policy file {path} was not applied, what was in force stays: {error}"

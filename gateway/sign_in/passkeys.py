@@ -92,7 +92,7 @@ class PersonPasskeys:
             challenge=challenge,
             handle=self._handle(holder.name),
             name=holder.name,
-            known=_ids(known),
+            known=_read_ids(known),
         )
 
     async def add(self, session: str, credential: JsonObject, *, device: str) -> None:
@@ -107,7 +107,7 @@ class PersonPasskeys:
             await self._logins.note_refusal("new passkey", holder.name, str(error))
             raise
         passkey = KeptPasskey(
-            id=_written(made.id),
+            id=_write(made.id),
             key=made.key,
             words=device,
             made=self._clock.now_ms(),
@@ -122,7 +122,7 @@ class PersonPasskeys:
             await self._kept.forget(kept)
             await self._logins.note_refusal("new passkey", holder.name, "it is another person's")
             raise Conflict("this passkey is another person's; make one on a device of your own")
-        await self._kept.note("passkey_added", data=_told(passkey, by=holder.name))
+        await self._kept.note("passkey_added", data=_describe(passkey, by=holder.name))
 
     async def remove(self, session: str, passkey: str) -> bool:
         """Forget a passkey of the session's own person; return whether there was one."""
@@ -130,7 +130,7 @@ class PersonPasskeys:
         found = next((one for one in await self._load(holder) if one.id == passkey), None)
         if found is None or not await self._kept.forget(found):
             return False
-        data = _told(found, by=holder.name)
+        data = _describe(found, by=holder.name)
         await self._kept.note("passkey_removed", data=data, urgent=True)
         return True
 
@@ -151,7 +151,7 @@ class PersonPasskeys:
         challenge = await self._attempts.take(_SIGNING_IN, browser)
         if challenge is None:
             await self._refuse(address, "no challenge of this browser waits", counts=True)
-        name = await self._find_name(_text(credential, "response", "userHandle"))
+        name = await self._find_name(_read_text(credential, "response", "userHandle"))
         passkey = await self._find_passkey(name, credential)
         if passkey is None:
             await self._refuse(address, "no passkey of anybody's", counts=True)
@@ -169,7 +169,7 @@ class PersonPasskeys:
         await self._attempts.remember(_PROVING, f"{session}\0{about}", nonce)
         challenge = challenge_of(nonce, about)
         return await asyncio.to_thread(
-            offer_assertion, site, challenge=challenge, known=_ids(known)
+            offer_assertion, site, challenge=challenge, known=_read_ids(known)
         )
 
     async def check_proof(self, session: str, about: str, credential: JsonObject) -> Proof:
@@ -210,10 +210,10 @@ class PersonPasskeys:
     async def _find_name(self, handle: str) -> str:
         """Return the name whose passkeys say this of their person; "" for nobody's."""
         names = (await self._kept.stand()).list_names()
-        return next((one for one in names if _written(self._handle(one)) == handle), "")
+        return next((one for one in names if _write(self._handle(one)) == handle), "")
 
     async def _find_passkey(self, name: str, credential: JsonObject) -> KeptPasskey | None:
-        wanted = _text(credential, "id")
+        wanted = _read_text(credential, "id")
         if not name or not wanted:
             return None
         found = await self._kept.load(await self._kept.stand(), name)
@@ -229,22 +229,22 @@ def challenge_of(nonce: bytes, about: str) -> bytes:
     return hashlib.sha256(b"agw passkey proof\0" + nonce + b"\0" + about.encode()).digest()
 
 
-def _told(passkey: KeptPasskey, *, by: str) -> JsonObject:
+def _describe(passkey: KeptPasskey, *, by: str) -> JsonObject:
     """Return what the audit says of a passkey."""
     name = passkey.holder.name
     return {"person": name, "by": by, "on": passkey.words, "passkey": passkey.id[:12]}
 
 
-def _ids(passkeys: Sequence[KeptPasskey]) -> list[bytes]:
+def _read_ids(passkeys: Sequence[KeptPasskey]) -> list[bytes]:
     return [urlsafe_b64decode(one.id + "=" * (-len(one.id) % 4)) for one in passkeys]
 
 
-def _written(value: bytes) -> str:
+def _write(value: bytes) -> str:
     """Return bytes as browsers write them."""
     return urlsafe_b64encode(value).decode().rstrip("=")
 
 
-def _text(found: object, *path: str) -> str:
+def _read_text(found: object, *path: str) -> str:
     """Return a text in what a browser sent; "" where there is none."""
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None

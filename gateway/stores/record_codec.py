@@ -310,14 +310,14 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         votes=tuple(build(Vote, vote) for vote in _load(fields, "votes") or ()),
         decision=_decision_of(request_id, fields),
         note=fields.get("note", ""),
-        report=_built(Report, fields, "report"),
+        report=_build(Report, fields, "report"),
         nonces=tuple(fields.get("nonces", "").split()),
         erased="erased" in fields,
         queues=tuple(fields.get("queues", "").split()),
         tier=int(fields.get("tier", 0)),
         tier_at=int(fields.get("tier_at", 0)),
         reminders=int(fields.get("reminders", 0)),
-        claim=_built(Claim, fields, "claim"),
+        claim=_build(Claim, fields, "claim"),
         canary="canary" in fields,
         numbered=NUMBER_FIELD in fields,
         guesses=int(fields.get("guesses", 0)),
@@ -355,7 +355,7 @@ def _load(fields: dict[str, str], name: str) -> Any:
     return json.loads(fields[name]) if name in fields else None
 
 
-def _built(cls: type[T], fields: dict[str, str], name: str) -> T | None:
+def _build(cls: type[T], fields: dict[str, str], name: str) -> T | None:
     values: JsonObject | None = _load(fields, name)
     return None if values is None else build(cls, values)
 

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cli.shell import Shell
 from tests.frame.tree import ROOT
 
@@ -128,3 +130,43 @@ def test_a_check_says_the_values_that_hold(up: Shell, tmp_path: Path) -> None:
     up.run("apply", str(path))
     path.write_text(GOOD.format(60).replace("timeout = 60", ""), encoding="utf-8")
     assert "timeout: 60 -> 900" in re.sub(r"\.0\b", "", up.run("apply", str(path), "--check"))
+
+
+PASSKEY = """
+[[people]]
+name = "ana"
+identities = ["token:ana"]
+
+[[routes]]
+name = "default"
+approvers = ["ana"]
+
+[routes.risk.high]
+step_up = [{ways}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("ways", "env", "says"),
+    [
+        ('"passkey"', {"GATEWAY_PUBLIC_URL": ""}, "Passkeys need GATEWAY_PUBLIC_URL"),
+        ('"passkey"', {"GATEWAY_PUBLIC_URL": "http://box.lan"}, "Passkeys need HTTPS"),
+        (
+            '"passkey"',
+            {"GATEWAY_PUBLIC_URL": "https://box.lan", "GATEWAY_ADAPTERS": '["discord"]'},
+            "does not name web",
+        ),
+        ('"passkey"', {"GATEWAY_PUBLIC_URL": "https://box.lan"}, ""),
+        ('"passkey", "person"', {"GATEWAY_PUBLIC_URL": ""}, ""),
+    ],
+)
+def test_a_passkey_that_nobody_can_use_is_said(
+    up: Shell, tmp_path: Path, ways: str, env: dict[str, str], says: str
+) -> None:
+    """Where it is the only way, and not where people can use one, or there is another way."""
+    file = tmp_path / "policy.toml"
+    file.write_text(PASSKEY.format(ways=ways))
+    up.run("approver", "add", "ana")
+    told = up.run("apply", str(file), "--check", env={k: v for k, v in env.items() if v})
+    warned = "nobody could approve high risk on route default, which takes a passkey" in told
+    assert (warned, says in told) == (bool(says), True)

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings, Worker
 from gateway.domain.policy_document import Route
-from gateway.domain.records import MessageRef
+from gateway.domain.records import AuditEvent, MessageRef
 from gateway.domain.tasks import cancel_and_wait
 from gateway.ports.cards import Card
 from gateway.ports.outgoing import CopyState, Task
@@ -240,3 +242,30 @@ async def test_what_changed_with_no_event_is_looked_at_again_at_once(world: Worl
     finally:
         await cancel_and_wait(task)
         await worker.finish()
+
+
+async def break_off() -> AsyncIterator[AuditEvent]:
+    """Yield nothing, and fail."""
+    for event in list[AuditEvent]():
+        yield event
+    raise RuntimeError("a bug in what is listened to")
+
+
+@asynccontextmanager
+async def broken() -> AsyncIterator[AsyncIterator[AuditEvent]]:
+    """Listen to what fails."""
+    yield break_off()
+
+
+async def test_a_worker_that_hears_nothing_any_more_ends(world: World) -> None:
+    """Whoever runs it begins anew: a deaf one would look at its queue now and then, and seem
+    well."""
+
+    async def look(_: str) -> None:
+        return None
+
+    worker = Worker("rec", RedisOutbox(world.store), look, broken)
+    with pytest.raises(ExceptionGroup) as ended:
+        async with asyncio.timeout(40):
+            await worker.run()
+    assert ended.group_contains(RuntimeError)

@@ -224,5 +224,5 @@ async def test_what_is_not_whole_on_the_card_is_not_approved_with_the_others(sta
     await stage.seen(lambda: labels(message) == [*ONE, "Review…", "Deny", "More…", *ONE])
     forged = {"custom_id": f"{head}:1.2.1"}
     done = await press(stage, stage.server.ann, message, "Deny", 0, forged)
-    assert "ot all of them" in await told_privately(done)
+    assert "all of them can be read" in await told_privately(done)
     assert await states(stage, records) == [Status.PENDING] * 3

@@ -261,3 +261,9 @@ def test_a_whole_disk_or_home_as_the_folder_is_a_finding(folder: str) -> None:
     assert words not in findings(asked("read_file", arguments={"path": "a"}, context=there))
     inside = Context(cwd=f"{folder.rstrip('/')}/shop")
     assert not [one for one in findings(command("make clean", context=inside)) if "works" in one]
+
+
+def test_a_finding_is_short_whatever_it_names() -> None:
+    """A path of emoji is written in escapes, of which a card would show nothing else."""
+    found = findings(command("cat " + "\U0001f600" * 200 + "/.env"))
+    assert found and all(len(one) < 250 for one in found)

@@ -257,7 +257,7 @@ class BatchSuite(FrameworkSuite):
         assert (await agent.gate.core.requests.page(Query())).items == ()
 
 
-class PausingSuite(BatchSuite):
+class ElsewhereSuite(FrameworkSuite):
     """And what goes on in another process."""
 
     async def test_a_killed_run_goes_on_in_another_process(self, agent: Agent) -> None:
@@ -267,13 +267,16 @@ class PausingSuite(BatchSuite):
         assert (paused.end, paused.told, paused.deleted) == ("done", [], [])
         records = await agent.wait_for_requests(3)
         kept = agent.read_kept()
-        for record, said in zip(records, _MIXED, strict=True):
+        [group] = {one.request.group for one in records}
+        assert group is not None
+        answers, last = (_MIXED, "d.txt") if self.edits else (_UNEDITED, "c.txt")
+        for record, said in zip(records, answers, strict=True):
             assert (await agent.gate.decided(record.id, **said)).status == 200
-        _assert_mixed(await agent.run(PAUSING, *calls))
+        _assert_mixed(await agent.run(PAUSING, *calls), last)
         (agent.folder / "a.txt").touch()
         agent.keep(kept)
         again = await agent.run(PAUSING, *calls)
-        assert again.deleted == ["d.txt"]
+        assert again.deleted == [last]
         assert await agent.count_requests() == 3
 
     async def test_what_waits_stays_paused(self, agent: Agent) -> None:
@@ -306,16 +309,26 @@ class PausingSuite(BatchSuite):
         assert (await agent.gate.core.requests.page(Query())).items == ()
 
 
-class KeptStateSuite(PausingSuite):
-    """And where what a paused run is kept in is one file of ours."""
+class PausingSuite(ElsewhereSuite, BatchSuite):
+    """And both: one block of the page waits, another one goes on in another process."""
+
+
+class KeptStateSuite(ElsewhereSuite):
+    """And where what a paused run is kept in can be written to."""
+
+    def change(self, agent: Agent, old: str, new: str) -> None:
+        """Write something else into what is kept of a run."""
+        kept = agent.folder / "paused.json"
+        content = kept.read_text()
+        assert old in content
+        kept.write_text(content.replace(old, new))
 
     async def test_what_was_kept_decides_nothing(self, agent: Agent) -> None:
         """State that names another file is another call, of which nobody was asked yet."""
         await agent.run(PAUSING, call("a.txt"))
         [record] = await agent.wait_for_requests(1)
         assert (await agent.gate.decided(record.id)).status == 200
-        kept = agent.folder / "paused.json"
-        kept.write_text(kept.read_text().replace("a.txt", "b.txt"))
+        self.change(agent, "a.txt", "b.txt")
         assert (await agent.run(PAUSING)).deleted == []
         [other] = await agent.wait_for_requests(1)
         assert other.request.arguments == {"path": "b.txt"}
@@ -337,11 +350,12 @@ _MIXED: tuple[dict[str, Any], ...] = (
     {"action": "deny", "message": "keep it"},
     {"action": "edit", "arguments": {"path": "d.txt"}},
 )
+_UNEDITED = (*_MIXED[:2], {"action": "approve"})
 
 
-def _assert_mixed(ending: Ending) -> None:
+def _assert_mixed(ending: Ending, last: str = "d.txt") -> None:
     """Each call of the batch has its own answer, in whichever order the model is told."""
-    assert (ending.end, ending.deleted) == ("done", ["a.txt", "d.txt"])
+    assert (ending.end, ending.deleted) == ("done", ["a.txt", last])
     told = "\n".join(ending.told)
-    assert "deleted a.txt" in told and "deleted d.txt" in told
+    assert "deleted a.txt" in told and f"deleted {last}" in told
     assert "delete_file was not run: denied by ann: keep it" in told

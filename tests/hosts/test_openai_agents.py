@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hosts.framework_suite import PAUSING, Agent, FrameworkSuite, KeptStateSuite, call
+from tests.hosts.framework_suite import (
+    PAUSING,
+    Agent,
+    FrameworkSuite,
+    KeptStateSuite,
+    PausingSuite,
+    call,
+)
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 
 
-class TestOpenAiAgents(KeptStateSuite):
+class TestOpenAiAgents(KeptStateSuite, PausingSuite):
     """Gated tools, within the run and paused."""
 
     name = "openai_agents"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.api.replica import Replica
 from tests.hosts.conftest import Answer, environment, run
-from tests.hosts.framework_suite import KeptStateSuite
+from tests.hosts.framework_suite import KeptStateSuite, PausingSuite
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 
@@ -58,7 +58,7 @@ except Exception as error:
 """
 
 
-class TestPydanticAi(KeptStateSuite):
+class TestPydanticAi(KeptStateSuite, PausingSuite):
     """Deferred tools, within the run and paused."""
 
     name = "pydantic_ai"

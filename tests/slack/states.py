@@ -8,6 +8,7 @@ from typing import Any
 from adapters.slack import card_blocks as blocks
 from adapters.slack import edits, modals
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FullText
+from adapters.slack.group_cards import build_group_message
 from adapters.slack.groups import GROUP_CHARS, build_group
 from adapters.slack.home_tab import build_home
 from adapters.slack.payloads import ModalMetadata
@@ -36,7 +37,7 @@ from gateway.models import (
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.ports.cards import card_of, full_view
 from gateway.ports.edits import edit_fields
-from gateway.ports.group_cards import group_card_of
+from gateway.ports.group_cards import group_card_of, posted_group_of
 from gateway.ports.remember_options import scopes_of
 from tests.danger import WIDEST
 
@@ -253,6 +254,22 @@ def known_as(record: Record, digits: str) -> Record:
     return replace(record, request=replace(record.request, id=digits * 16))
 
 
+def _end_one(record: Record) -> Record:
+    return replace(
+        ended(record, Status.APPROVED, Reason.PERSON, "bob"),
+        report=REPORTED,
+    )
+
+
+GROUP_COPY = "g" + "0" * 21
+GROUP_CARDS: dict[str, tuple[Record, ...]] = {
+    "group-card": GROUP,
+    "group-card-one-ended": (GROUP[0], _end_one(GROUP[1]), *GROUP[2:]),
+    "group-card-changed": (*GROUP[:1], known_as(PAYMENT, "3a"), known_as(LONG, "4b")),
+    "group-card-ended": tuple(map(_end_one, GROUP)),
+}
+
+
 def messages() -> dict[str, tuple[str, list[Json]]]:
     """Return text and blocks of every card."""
     made = {}
@@ -262,6 +279,9 @@ def messages() -> dict[str, tuple[str, list[Json]]]:
         made[name] = blocks.build_message(card, COPY, full)
     long = card_of(LONG, lines=CARD_LINES, chars=CARD_CHARS)
     made["pending-long-no-file"] = blocks.build_message(long, COPY, FullText.MISSING)
+    for name, records in GROUP_CARDS.items():
+        drawn = [(one, card_of(one, lines=CARD_LINES, chars=CARD_CHARS)) for one in records]
+        made[name] = build_group_message(posted_group_of(drawn), GROUP_COPY, lambda _: "")
     return made
 
 

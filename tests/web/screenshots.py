@@ -74,7 +74,11 @@ class Camera:
                 else:
                     await self.page.evaluate("scrollTo(0, 0)")
                     tall = await self.page.evaluate("document.body.getBoundingClientRect().bottom")
-                    picture = cropped(await self.page.picture(max(int(tall), 600)), most)
+                    # What stays at the end of the screen stands at the end of the picture.
+                    high = min(max(int(tall), 600), most)
+                    await self.page.size((size[0], high), dark=dark, still=True)
+                    await self.page.until("!document.querySelector('.settling')")
+                    picture = cropped(await self.page.picture(), most)
                 self.taken[shape, dark][name] = picture
         await self.page.size(PHONE, still=True)
 

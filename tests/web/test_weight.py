@@ -26,6 +26,13 @@ def test_all_scripts_together_are_small() -> None:
         assert gzip.decompress(one.packed) == one.body
 
 
+def test_no_script_has_a_template_within_a_template() -> None:
+    """The minifier takes the inner one for code, and blanks of its text away."""
+    for path in sorted((ROOT / "adapters" / "web" / "static").glob("*.js")):
+        text = path.read_text(encoding="utf-8")
+        assert not re.findall(r"`[^`]*\$\{[^}`]*`", text), path.name
+
+
 def imported(name: str, found: set[str]) -> Iterator[str]:
     """Yield a script and all that it cannot begin without."""
     if name in found:

@@ -62,7 +62,8 @@ async function refused({ detail, reasons = {} }) {
   const count = problems.size;
   await load().catch(() => null);
   draw();
-  tell(count ? `Nothing was decided: ${count === 1 ? "one request" : `${count} requests`} stood in the way. The others are still ticked.` : detail, true);
+  const many = count === 1 ? "one request" : `${count} requests`;
+  tell(count ? `Nothing was decided: ${many} stood in the way. The others are still ticked.` : detail, true);
   list.querySelector(".card .problem")?.closest(".card").focus();
 }
 

@@ -30,7 +30,7 @@ export function body(item, view) {
 }
 
 function head(item) {
-  const named = item.head.map(([text, name]) => (name ? make("code", {}, ...line(text)) : make("span", {}, ...line(text))));
+  const named = item.head.map(([text, name]) => make(name ? "code" : "span", {}, ...line(text)));
   return make("h2", { class: "head", id: `title-${item.id}` }, ...named);
 }
 
@@ -81,9 +81,10 @@ function above(item) {
 }
 
 function below(item) {
-  const pending = item.status === "pending", told = item.above, findings = item.findings.slice(pending ? told.findings.length : 0).map((text) => finding(text, item));
-  if (!pending) return findings;
-  const made = [...findings, ...reasons(item.reasons.slice(told.reasons.length), item, "")];
+  const list = (texts) => texts.map((text) => finding(text, item));
+  if (item.status !== "pending") return list(item.findings);
+  const { findings, reasons: why } = item.above;
+  const made = [...list(item.findings.slice(findings.length)), ...reasons(item.reasons.slice(why.length), item, "")];
   if (item.claim) {
     const who = item.claim.mine ? "You said that you are looking at it." : `${item.claim.by} is looking at it.`;
     made.push(make("p", { class: "claimed" }, who));

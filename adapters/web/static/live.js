@@ -50,7 +50,8 @@ async function once(ready, changed, news) {
 export function connect(up, why) {
   const offline = document.getElementById("offline");
   offline.hidden = up;
-  if (!up) offline.textContent = `${why ? `Not connected: ${why}.` : "Not connected."} What you see may be old, so nothing can be decided here until the connection is back.`;
+  const because = why ? `: ${why}` : "";
+  if (!up) offline.textContent = `Not connected${because}. What you see may be old, so nothing can be decided here until the connection is back.`;
 }
 
 async function* messages(body) {

@@ -299,9 +299,6 @@ function field(item, view, { id, text, kind, choices, required, secret }, key) {
 
 // ------------------------------------------------------------------ a step-up
 
-const LABEL = "The number that is shown where the agent waits";
-const OPTIONAL = "Without it, somebody else must approve this, too.";
-
 // Returns the field, and what it adds to an answer. `asks` says whether it may stay empty.
 function number(item, view, asks) {
   const field = kept(view, "number", make("input", { type: "text", inputmode: "numeric", maxlength: "3", autocomplete: "off", class: "number", "data-of": item.id }));
@@ -311,7 +308,7 @@ function number(item, view, asks) {
     view.draft.text.number = ""; // a wrong one does not stand there again
     return text ? { number: text } : {};
   };
-  return { element: labelled(LABEL, field.element, asks?.optional ? OPTIONAL : null), typed };
+  return { element: labelled("The number that is shown where the agent waits", field.element, asks?.optional ? "Without it, somebody else must approve this, too." : null), typed };
 }
 
 // ------------------------------------------------------------------ what nobody declared

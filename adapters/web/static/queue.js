@@ -14,9 +14,9 @@ let further = () => null;
 const ends = new IntersectionObserver(([seen]) => seen.isIntersecting && further(), { rootMargin: "200px" });
 
 const NOTHING = {
-  mine: ["Nothing waits for you", "When an agent asks, its request appears here by itself."],
+  mine: ["Nothing waits for you", "When an agent asks, its request appears here."],
   others: ["Nothing waits for others", "What you have approved, or may not decide, stands here."],
-  all: ["Nothing waits", "When an agent asks, its request appears here by itself."],
+  all: ["Nothing waits", "When an agent asks, its request appears here."],
 };
 
 export const has = (id) => rows.has(id);
@@ -42,7 +42,8 @@ export function mark(id) {
 
 export async function load(after = null) {
   const mine = ++loads;
-  const answer = await api(`queue?side=${side}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
+  const from = after ? `&after=${after}` : "";
+  const answer = await api(`queue?side=${side}${from}`);
   if (mine !== loads) return;
   if (!answer.ok) throw new Error(answer.value.detail);
   if (answer.at) setClock(answer.at + 500);

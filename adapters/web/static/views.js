@@ -59,9 +59,9 @@ export function findForm(view, go) {
     const filled = [...new FormData(form)].filter(([, value]) => value.trim());
     go(`/inbox?${new URLSearchParams(filled)}`);
   });
-  const many = Object.keys(fields).length;
+  const many = Object.keys(fields).length, by = many === 1 ? "one field" : `${many} fields`;
   return make("details", { class: "find", open: many > 0 },
-    make("summary", {}, many ? `Search, by ${many === 1 ? "one field" : `${many} fields`}` : "Search"), form);
+    make("summary", {}, many ? `Search, by ${by}` : "Search"), form);
 }
 
 // How much was found, and among how many: no search looks at everything.
@@ -139,7 +139,8 @@ export function grantCards(rows, say, again) {
 function grantCard(row, say, again) {
   const name = ` what ${row.made_by} remembered for ${row.agent}`;
   const facts = row.facts.flatMap(([label, text]) => [make("dt", {}, label), make("dd", {}, ...line(text))]);
-  const ends = row.ended ? `${row.outcome}, ${clock(row.ended_at)}, ${row.uses}` : `${row.until ? `until ${clock(row.until)}` : "until revoked"}, ${row.uses}`;
+  const until = row.until ? `until ${clock(row.until)}` : "until revoked";
+  const ends = row.ended ? `${row.outcome}, ${clock(row.ended_at)}, ${row.uses}` : `${until}, ${row.uses}`;
   const more = make("div", { class: "quiet", "aria-live": "polite" });
   const controls = row.ended ? [] : [make("div", { class: "acts" },
     make("button", { type: "button", class: "plain", onclick: (event) => reach(row, more, event.target) }, "How far it reaches"),

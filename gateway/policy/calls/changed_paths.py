@@ -48,7 +48,7 @@ _INPUT = ("<", "<<", "<<<", "<<-", "<&")
 def find_changed_paths(text: str) -> tuple[str, ...]:
     """Return the paths, as they are written, that a command may change: what it redirects to, the
     operands of programs that change files, and where it goes before it does more than read."""
-    return tuple(_changed(text[:_MOST_TEXT], _MOST_NESTED))
+    return tuple(_find_changed(text[:_MOST_TEXT], _MOST_NESTED))
 
 
 @lru_cache(maxsize=1024)
@@ -113,13 +113,13 @@ def _commands(text: str, depth: int) -> Iterator[tuple[str, ...]]:
                     yield from _commands(word, depth - 1)
 
 
-def _changed(text: str, depth: int) -> Iterator[str]:
+def _find_changed(text: str, depth: int) -> Iterator[str]:
     source = text.encode(errors="replace")
     root = parse_shell(source)
     commands = []
     for node in _all_nodes(root):
         if node.type == "file_redirect":
-            yield from _redirected(node, source)
+            yield from _find_redirected(node, source)
         elif node.type == "command":
             commands.append([_text(one, source) for one in _word_nodes(node)])
     idle = all(_name(words[0]) in _IDLE for words in commands if words)
@@ -130,7 +130,7 @@ def _changed(text: str, depth: int) -> Iterator[str]:
         if depth and any(_name(word) in _SHELLS for word in words):
             for word in words:
                 if " " in word:
-                    yield from _changed(word, depth - 1)
+                    yield from _find_changed(word, depth - 1)
 
 
 def _operands(words: list[str]) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _operands(words: list[str]) -> Iterator[str]:
             return
 
 
-def _redirected(node: ShellNode, source: bytes) -> Iterator[str]:
+def _find_redirected(node: ShellNode, source: bytes) -> Iterator[str]:
     operator = next((_text(one, source) for one in node.children if not one.is_named), "")
     target = node.child_by_field_name("destination")
     if target is None or operator in _INPUT or target.type == "number":

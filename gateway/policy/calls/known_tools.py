@@ -123,7 +123,7 @@ def _read_row(row: dict[str, Any]) -> KnownTool:
         kind=Kind(row["kind"]),
         harmless=row.get("harmless", False),
         arguments=arguments,
-        containers=frozenset(part for address in arguments for part in _leading(address)),
+        containers=frozenset(part for address in arguments for part in _addresses_above(address)),
         fingerprint=sha256_hex(canonical(row))[:32],
     )
 
@@ -136,7 +136,7 @@ def _read_argument(text: str) -> KnownArgument:
     return KnownArgument(Role(role), named, optional)
 
 
-def _leading(address: str) -> list[str]:
+def _addresses_above(address: str) -> list[str]:
     """Return the addresses above one: `a`, `a[]` of `a[].b`."""
     marks = [
         at for at in range(1, len(address)) if address[at] == "." or address[at : at + 2] == "[]"

@@ -349,7 +349,7 @@ class _Walk:
             command = any(
                 said is not None and said.role in COMMANDS
                 for key in plain
-                for said in (self._declared("", at.of_key(key), None),)
+                for said in (self._declared_role("", at.of_key(key), None),)
             )
         typed = "isinput" in names and any(
             _is_on(members[key]) for key, name in plain.items() if name == "isinput"
@@ -391,7 +391,7 @@ class _Walk:
     ) -> _Given:
         by_name = role_of_name(key, value, beside)
         lifted = held is not None and held.role in _FLOORS
-        given = None if lifted else self._declared(key, where, by_name)
+        given = None if lifted else self._declared_role(key, where, by_name)
         if given is None and held is not None:
             given = held
         if given is None and (role := self._narrow.get(plain_name(where.address))) is not None:
@@ -408,7 +408,7 @@ class _Walk:
             return _Given(Role.INPUT, RoleSource.NAME, "what stands beside says that it is typed")
         return given or _NOBODY_SAYS
 
-    def _declared(self, key: str, where: _Where, by_name: Role | None) -> _Given | None:
+    def _declared_role(self, key: str, where: _Where, by_name: Role | None) -> _Given | None:
         for one in self._operator:
             if by_name in _FLOORS:
                 break  # what an operator says does not lift these

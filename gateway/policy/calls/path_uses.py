@@ -72,7 +72,7 @@ def plain_path(text: str) -> str | None:
     text = _without_scheme(text)
     if text[:5].lower() == "file:":
         return None
-    decoded = _decoded(text)
+    decoded = _decode(text)
     return text if decoded == text or decoded.split("/") == text.split("/") else None
 
 
@@ -81,7 +81,7 @@ def _find_delicate(text: str, base: str | None) -> str | None:
         return "it is too long to be read"
     text = _without_scheme(text)
     found = delicate(text, base)
-    decoded = _decoded(text)
+    decoded = _decode(text)
     return found or (delicate(decoded, base) if decoded != text else None)
 
 
@@ -93,6 +93,6 @@ def _without_scheme(text: str) -> str:
     return text
 
 
-def _decoded(text: str) -> str:
+def _decode(text: str) -> str:
     decoded = unquote(text) if "%" in text else text
     return decoded if decoded.isascii() else unicodedata.normalize("NFKC", decoded)

@@ -238,7 +238,7 @@ def delicate(path: str, cwd: str | None = None, *, written: bool = True) -> str 
     what may be read is left out, though it runs or steers an agent later. Case counts for nothing,
     because on some disks it does not.
     """
-    parts = _named(path, cwd)
+    parts = _parts_of(path, cwd)
     if _is_unknown(parts):
         return None
     why = _known_delicate(parts)
@@ -253,12 +253,12 @@ def delicate(path: str, cwd: str | None = None, *, written: bool = True) -> str 
 
 def delicate_word(word: str, cwd: str | None = None, *, written: bool = True) -> str | None:
     """Return why a word of a text is asked about: it may be no path, so it counts by its name."""
-    parts = _named(word, cwd)
+    parts = _parts_of(word, cwd)
     why = _known_delicate(parts)
     return why or ("what stands there runs later" if written and _steers(parts) else None)
 
 
-def _named(path: str, cwd: str | None) -> list[str]:
+def _parts_of(path: str, cwd: str | None) -> list[str]:
     whole = path if cwd is None or path.startswith("/") else f"{cwd}/{path}"
     parts = whole.replace("\\", "/").casefold().split("/")
     return _outside_copies([part for part in parts if part.strip(".")])
@@ -290,7 +290,7 @@ def _is_secret(parts: list[str]) -> bool:
         return True
     if "etc" in folders and name in ("passwd", "shadow"):
         return True
-    if _NAMED_SECRET & set(folders) and _ending(name) not in _SOURCE_ENDINGS:
+    if _NAMED_SECRET & set(folders) and _suffix_of(name) not in _SOURCE_ENDINGS:
         return True
     secret = _matches_name(name, _SECRET_NAMES) or _tells_of_secrets(name)
     return secret and not _matches_name(name, _HARMLESS_NAMES)
@@ -299,7 +299,7 @@ def _is_secret(parts: list[str]) -> bool:
 def _tells_of_secrets(name: str) -> bool:
     if not _NOTED_WORDS.search(name):
         return False
-    ending, words = _ending(name), set(_WORD.findall(name))
+    ending, words = _suffix_of(name), set(_WORD.findall(name))
     if ending in _SOURCE_ENDINGS:
         return False
     if words & _SECRET_WORDS and (ending in _DATA_ENDINGS or not ending):
@@ -307,7 +307,7 @@ def _tells_of_secrets(name: str) -> bool:
     return bool(words & _SECRET_DATA_WORDS) and ending in _DATA_ENDINGS
 
 
-def _ending(name: str) -> str:
+def _suffix_of(name: str) -> str:
     return name.rpartition(".")[2] if "." in name else ""
 
 

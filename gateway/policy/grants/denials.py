@@ -189,7 +189,7 @@ def over_readings(touches: Touches, judge: Callable[[Touches], MatchResult]) -> 
     is under some readings alone."""
     found = [judge(touches), *(over_readings(one, judge) for one in touches.nested)]
     for one in touches.readings:
-        found.append(_agreed([
+        found.append(_agree([
             most([over_readings(inner, judge) for inner in way.nested]) for way in one.ways
         ]))  # fmt: skip
     return most(found)
@@ -209,7 +209,7 @@ def _judge_all(
 
     found = [of_call(touches), of_reading(touches)]
     for one in touches.readings:
-        found.append(_agreed([of_reading(way) for way in one.ways if not _is_idle(way)]))
+        found.append(_agree([of_reading(way) for way in one.ways if not _is_idle(way)]))
     if any(one.kind in _HIDING for one in touches.doubts):
         found.append(MatchResult.UNSURE)
     return most(found)
@@ -225,7 +225,7 @@ def _is_idle(way: Reading) -> bool:
     return bool((unproven and way.programs[0].words is None) or dashed)
 
 
-def _agreed(found: list[MatchResult]) -> MatchResult:
+def _agree(found: list[MatchResult]) -> MatchResult:
     """Return what all readings say, unsure where they differ."""
     each = set(found) or {MatchResult.NO}
     return each.pop() if len(each) == 1 else MatchResult.UNSURE

@@ -250,7 +250,7 @@ def _folders(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
     if is_systems_folder(folder):
         return
     rule = Rule(name=_name(leaf.address), kind=RuleKind.FOLDER, value=folder, type=leaf.type.value)
-    varying = _varying(Answer.FOLDER, touches, leaf)
+    varying = _varying_names(Answer.FOLDER, touches, leaf)
     given = f", with any {varying}" if varying else ""
     text = f"{record.request.tool} on anything in {folder}{given}"
     behind = f"{_on_host(record)}, by its name; links are not followed here"
@@ -259,7 +259,7 @@ def _folders(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
 
 def _texts(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
     """Offer a message to the same people with another text, or what was declared to be data."""
-    varying = _varying(Answer.TEXT, touches)
+    varying = _varying_names(Answer.TEXT, touches)
     if varying and why_fixed(Answer.TEXT, record, touches) is None:
         text = f"{record.request.tool} with any {varying}"
         yield _pattern(record, touches, Answer.TEXT, text, behind=_behind(record, touches))
@@ -334,7 +334,7 @@ def _pattern(
     return _Said(text, _say_values(fixed, ", always with "), behind), match
 
 
-def _varying(answer: Answer, touches: Touches, besides: Leaf | None = None) -> str:
+def _varying_names(answer: Answer, touches: Touches, besides: Leaf | None = None) -> str:
     """Return the names of what may be different each time, but for the leaf that is said anyway."""
     names = {
         leaves[0].name

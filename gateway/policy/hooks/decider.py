@@ -46,15 +46,15 @@ class HookLink:
             changed, answer, by, risks = await self._host.before_tool(call, about)
             unchanged = answer.action is HookAction.MODIFY and changed.same_as(call)
             if answer.action is not HookAction.CONTINUE and not unchanged:
-                return _raising(_to_verdict(call, changed, answer, by), risks)
+                return _raise_risk(_to_verdict(call, changed, answer, by), risks)
         answers = await self._host.approve_tool(call, about)
         risks += tuple((name, one.risk) for name, one in answers if one.risk)
         refused = next((one for one in answers if not one[1].approved), None)
         if refused is not None:
-            return _raising(_verdict(DENY, refused[0], refused[1].reason), risks)
+            return _raise_risk(_verdict(DENY, refused[0], refused[1].reason), risks)
         allows = bool(answers) and self._host.allows()
         names = ", ".join(name for name, _ in answers)
-        return _raising(_verdict(ALLOW if allows else CONTINUE, names, ""), risks)
+        return _raise_risk(_verdict(ALLOW if allows else CONTINUE, names, ""), risks)
 
 
 def links(host: HookHost) -> list[HookLink]:
@@ -93,7 +93,7 @@ def meta_of(request: ApprovalRequest) -> JsonObject:
     }
 
 
-def _raising(verdict: Verdict, risks: Iterable[tuple[str, Risk]]) -> Verdict:
+def _raise_risk(verdict: Verdict, risks: Iterable[tuple[str, Risk]]) -> Verdict:
     """Return a verdict that raises the risk as the hooks did, each in its own name."""
     raised = (
         RaisedRisk(decider=HookLink.name, by=f"hook {name}", level=one.level, reasons=one.reasons)
