@@ -251,7 +251,7 @@ def _build_scopes(card: Card, record: Record, action: Action, *, reveal: bool) -
             "id": one.id,
             "words": build_line(one.words.segments),
             "pass": one.session_pass,
-            "host": one.by_host,
+            "ends": None if one.by_host else True,  # by a place and a time of ours
         }
         for one in scopes_of(record, action, reveal=reveal, passes=True)
     ]

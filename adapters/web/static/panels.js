@@ -195,20 +195,20 @@ function remember(item, view) {
   const effect = chosen(text, "effect", effects);
   const scopes = item.remember[effect].map(({ id, words }) => [id, line(words)]);
   const scope = chosen(text, `scope-${effect}`, scopes);
-  const { pass, host } = item.remember[effect].find((one) => one.id === scope);
-  const places = pass ? WHERE.slice(0, 1) : WHERE;
+  const { pass, ends } = item.remember[effect].find((one) => one.id === scope);
+  const places = WHERE.slice(0, pass ? 1 : 2);
   const where = chosen(text, "where", places);
   const lifetimes = Object.entries(pass ? view.passLifetimes : view.lifetimes);
   const lifetime = chosen(text, "lifetime", lifetimes);
-  const group = (key, legend, options) => radios(item, view, key, legend, options);
+  const group = (...asked) => radios(item, view, ...asked);
   const send = () => view.acts.decide(item, { action: effect, remember: { offer: scope, everywhere: where === "everywhere", lifetime } });
-  const reach = effect === "approve" ? view.acts.reach(item, scope) : "";
+  const reach = effect === "approve" && view.acts.reach(item, scope);
   return make("div", { class: "stack" },
-    effects.length > 1 ? group("effect", "From now on", effects) : make("p", {}, `From now on: ${effects[0][1].toLowerCase()}`),
+    effects.length > 1 ? group("effect", "From now on", effects) : make("p", {}, `From now on: ${effect}`),
     group(`scope-${effect}`, "What it covers", scopes),
     reach ? make("p", { class: "quiet" }, reach) : null,
-    host ? null : group("where", "Where", places),
-    host ? null : group("lifetime", "How long", lifetimes),
+    ends && group("where", "Where", places),
+    ends && group("lifetime", "How long", lifetimes),
     button(view, `${effect === "approve" ? "Approve" : "Deny"} and remember`, { key: "send-remember", class: effect, run: send }));
 }
 
