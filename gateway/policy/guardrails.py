@@ -26,8 +26,8 @@ from gateway.policy.calls.paths import (
     is_everything,
     lies_outside,
 )
+from gateway.policy.calls.signs import look_destructive
 from gateway.policy.calls.switches import destroys, is_on
-from gateway.policy.calls.tables import rows
 from gateway.policy.calls.touches import PathEffect, Touches, touches_of
 
 _MOST_TEXT = 20_000
@@ -38,10 +38,6 @@ _CHANGING = frozenset({PathEffect.DELETE, PathEffect.WRITE})
 _ROOT = frozenset({"root", "0"})
 _ALARM = RaisedRisk(decider=GUARDRAILS, by="the guardrails", level=RiskLevel.HIGH)
 
-_SIGNS = tuple(
-    (says, tuple(hints.split()), re.compile(pattern, re.IGNORECASE))
-    for says, hints, pattern in (row.split(" => ", 2) for row in rows("signs.txt"))
-)
 _WORDS = re.compile(r"[^\s\"'`;|&<>()=,\[\]{}]+")
 
 
@@ -106,10 +102,8 @@ def _in_texts(call: Touches) -> Iterator[Sign]:
         if len(text) > _MOST_TEXT:
             yield Sign("is too long to be looked through", place)
         shown = text[:_MOST_TEXT]
-        lower = shown.lower()
-        for says, hints, sign in _SIGNS:
-            if any(hint in lower for hint in hints) and sign.search(shown):
-                yield Sign(says, place)
+        for says in look_destructive(shown):
+            yield Sign(says, place)
         for word in _WORDS.findall(shown):
             yield from _secret(word, place)
 

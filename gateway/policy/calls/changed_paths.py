@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from gateway.policy.calls.programs import DELETING, LISTING, MOVING, READING
 from gateway.policy.calls.shell_words import ShellNode, parse_shell
+from gateway.policy.calls.signs import look_destructive
 
 _MOST_TEXT = 20_000
 _MOST_NESTED = 3
@@ -59,9 +60,11 @@ def list_commands(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def rank_command(words: tuple[str, ...]) -> int:
-    """Return how much a command should be looked at: 0 for one that deletes, then those with the
-    rights of another user, that reach other machines, that run what they are handed, that change
-    files, that are not known; the last for one that only reads."""
+    """Return how much a command should be looked at: 0 for one that deletes, or looks destructive
+    in other words, then those with the rights of another user, that reach other machines, that run
+    what they are handed, that change files, that are not known; last comes what only reads."""
+    if any(look_destructive(" ".join(words))):
+        return 0
     name = _name(words[0])
     kinds = (DELETING | _WIPING, _OTHER_USERS, _REACHING, _SHELLS | _RUNNING, _WRITING)
     known = next((at for at, kind in enumerate(kinds) if name in kind), len(kinds))
@@ -95,8 +98,8 @@ def is_led(words: tuple[str, ...]) -> bool:
 
 
 def is_idle(words: tuple[str, ...]) -> bool:
-    """Whether a command only goes to a folder, or says something."""
-    return _name(words[0]) in _GOING | {"echo", "printf", "true"}
+    """Whether a command only goes to a folder, says something, or sets options of its shell."""
+    return _name(words[0]) in _GOING | {"echo", "printf", "set", "true"}
 
 
 def _commands(text: str, depth: int) -> Iterator[tuple[str, ...]]:
