@@ -11,9 +11,10 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fcntl import ioctl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,13 +96,25 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(up: Shell) -> Iterator[Terminal]:
-    """Yield a terminal beside a running gateway; whoever runs the test may answer there."""
-    made = Terminal(up)
-    yield made
-    if made.code is None:
-        os.kill(made.pid, signal.SIGKILL)
-        made.ended()
+def open_terminal(up: Shell) -> Iterator[Callable[..., Terminal]]:
+    """Yield what opens a terminal beside a running gateway. None outlives its test."""
+    made: list[Terminal] = []
+
+    def open_one(**more: Any) -> Terminal:
+        made.append(Terminal(up, **more))
+        return made[-1]
+
+    yield open_one
+    for one in made:
+        if one.code is None:
+            os.kill(one.pid, signal.SIGKILL)
+            one.ended()
+
+
+@pytest.fixture
+def terminal(open_terminal: Callable[..., Terminal]) -> Terminal:
+    """Return a terminal in which whoever runs the test may answer."""
+    return open_terminal()
 
 
 def test_the_owner_answers_out_of_the_box(up: Shell, terminal: Terminal) -> None:
@@ -116,10 +129,12 @@ def test_the_owner_answers_out_of_the_box(up: Shell, terminal: Terminal) -> None
     assert terminal.ended() == 0
 
 
-def test_who_answers_is_known_by_the_system_not_by_variables(up: Shell) -> None:
+def test_who_answers_is_known_by_the_system_not_by_variables(
+    up: Shell, open_terminal: Callable[..., Terminal]
+) -> None:
     """Whoever sets LOGNAME answers as themselves all the same: here as the owner."""
     names = dict.fromkeys(("LOGNAME", "USER", "LNAME", "USERNAME"), "somebody")
-    terminal = Terminal(up, names)
+    terminal = open_terminal(env=names)
     asking = up.popen("ask", "shell", "--", "make", "deploy")
     terminal.sees("make deploy")
     terminal.type("y")
@@ -144,10 +159,12 @@ def test_a_closed_window_decides_nothing(up: Shell, terminal: Terminal) -> None:
     assert asking.returncode == 0
 
 
-def test_a_window_is_closed_where_hangups_are_ignored(up: Shell) -> None:
+def test_a_window_is_closed_where_hangups_are_ignored(
+    up: Shell, open_terminal: Callable[..., Terminal]
+) -> None:
     """Started as with nohup, or with a policy file that SIGHUP reads again: without its window it
     ends all the same, decides nothing, and does not go on reading where nobody types."""
-    terminal = Terminal(up, hangup=signal.SIG_IGN)
+    terminal = open_terminal(hangup=signal.SIG_IGN)
     terminal.sees("Nothing waits")
     asking = up.popen("ask", "shell", "--", "make")
     terminal.sees("Approval needed")
@@ -157,14 +174,16 @@ def test_a_window_is_closed_where_hangups_are_ignored(up: Shell) -> None:
     assert asking.poll() is None
 
 
-def test_a_killed_terminal_decides_nothing(up: Shell, terminal: Terminal) -> None:
+def test_a_killed_terminal_decides_nothing(
+    up: Shell, terminal: Terminal, open_terminal: Callable[..., Terminal]
+) -> None:
     """`kill -9`, and another terminal takes over."""
     terminal.sees("Nothing waits")
     asking = up.popen("ask", "shell", "--", "make")
     terminal.sees("Approval needed")
     os.kill(terminal.pid, signal.SIGKILL)
     terminal.ended()
-    other = Terminal(up)
+    other = open_terminal()
     other.sees("Approval needed")
     other.type("y")
     asking.communicate(timeout=30)
