@@ -15,7 +15,7 @@ from gateway.wire.identifiers import AGENT_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paused(Wire):
+class PausedAgent(Wire):
     """An agent that asks nobody `until` then (milliseconds since the epoch), and the budget by
     which people's denials paused it."""
 
@@ -28,7 +28,7 @@ class Paused(Wire):
 class PausedAgents(Wire):
     """The agents that ask nobody for now, by name."""
 
-    items: tuple[Paused, ...]
+    items: tuple[PausedAgent, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ async def list_paused(call: ApiCall) -> web.Response:
     """List the agents that ask nobody after many denials, with their budgets."""
     operator = call.core.operator
     items = [
-        Paused(agent=one.agent, until=one.until, budget=await operator.budget_of(one.agent))
+        PausedAgent(agent=one.agent, until=one.until, budget=await operator.budget_of(one.agent))
         for one in await operator.list_paused()
     ]
     return reply(PausedAgents(items=tuple(items)))

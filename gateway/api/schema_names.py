@@ -71,7 +71,7 @@ SCHEMA_NAMES: dict[type, str] = {
     chain.Opinion: "Opinion",
     models.Option: "Option",
     models.Origin: "Origin",
-    paused_agents.Paused: "Paused",
+    paused_agents.PausedAgent: "PausedAgent",
     paused_agents.PausedAgents: "PausedAgents",
     statistics.PeriodReport: "PeriodReport",
     messages.Prepare: "Prepare",

@@ -19,11 +19,17 @@ def hash_files(paths: Iterable[str]) -> dict[str, str]:
     """
     files: dict[str, str] = {}
     for path in paths:
-        # Not `abspath`, which resolves `..` in the text, before links.
-        whole = os.path.join(os.getcwd(), path)
+        whole = _drop_dots(os.path.join(os.getcwd(), path))
         real = os.path.realpath(whole)
         files[whole] = files[real] = _content(real)
     return files
+
+
+def _drop_dots(path: str) -> str:
+    """Return a whole path without its `.` parts, so that it is listed once where no link is on the
+    way. Unlike `abspath` it leaves `..`, which leads elsewhere behind a link."""
+    parts = (part for part in path.split(os.sep) if part not in ("", os.curdir))
+    return os.sep + os.sep.join(parts)
 
 
 def check_files(files: Mapping[str, str]) -> None:

@@ -168,12 +168,13 @@ def test_a_line_shows_all_that_would_run(up: Shell, agent: HttpPool) -> None:
     """Payload, changed environment and files too; where they do not fit, the line is not enough."""
     payload, env = {"cmd": "rm -rf /"}, {"LD_PRELOAD": "x.so"}
     files = {"/srv/x.sh": "f" * 64}
+    told = f'{{"/srv/x.sh": "{"f" * 16}…"}}'
     plan = {"tool": "plan", "arguments": {"confirm": "tidy up"}, "payload": payload}
     seen = submit(agent, new_id(), **plan)
     assert json.dumps(payload) in up.run("pending")
     assert json.dumps(payload) in up.run("approve", f"{seen}@1")
     submit(agent, new_id(), tool="shell", arguments={}, context={"env": env, "files": files})
-    assert f"{json.dumps(env)}  files {json.dumps(files)}" in up.run("pending")
+    assert f"{json.dumps(env)}  files {told}" in up.run("pending")
     plan["arguments"] = {"confirm": "tidy up", "why": "because " * 25}
     cut, short = submit(agent, new_id(), **plan), ask(agent, new_id(), command="ls")
     for words in ([cut], [f"{cut}@1", short]):

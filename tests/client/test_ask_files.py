@@ -54,6 +54,17 @@ def test_bound_files_are_asked_about_as_the_sdk_does(run: Any, script: Path) -> 
     assert files[str(script.resolve())] == hashlib.sha256(b"same words").hexdigest()
 
 
+def test_a_file_in_this_folder_is_listed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As shells want it, with `./` before it; only a link on the way makes two of it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.sh").write_text("words")
+    assert list(hash_files(["./x.sh", ".//./x.sh", "x.sh"])) == [str(tmp_path / "x.sh")]
+    (tmp_path / "link").symlink_to(".")
+    assert len(hash_files(["link/../x.sh"])) == 2
+
+
 def test_a_file_that_changed_meanwhile_exits_with_5_and_is_named(
     run: Any, script: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -191,5 +191,5 @@ async def test_what_came_of_it_is_written_on_the_card(stage: Stage) -> None:
     await stage.ended(record)
     report = Report(execution=Execution.FAILED, duration_ms=1500, detail="**exit** 2")
     await stage.approvals.report(record.id, report, over_http())
-    text = await stage.shows(card, "ran, and failed")
+    text = await stage.shows(card, r"failed after 1\.5 s")
     assert "**exit**" not in text
