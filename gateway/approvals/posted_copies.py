@@ -14,6 +14,7 @@ from gateway.wire.codec import JsonObject
 
 _MOST_PLACES = 10_000  # kept in mind
 _MOST_WORDS = 500
+_TRIES = 8
 
 
 Stood = Callable[[str, MessageRef], bool]
@@ -55,12 +56,20 @@ class PostedCopies:
         return led.members if led is not None and led.nonce == nonce else ()
 
     async def adopt(self, subject_id: str, nonce: str, ref: MessageRef) -> None:
-        """Write down where a copy stands that was posted just before a crash."""
-        for copy in (await self._outbox.copies(subject_id)).values():
-            if copy.nonce == nonce and not copy.outcome and copy.ref is None:
+        """Write down where a copy stands that was posted just before a crash.
+
+        Whoever posted it may write down at the same time that nobody knows: then this comes after.
+        """
+        for _ in range(_TRIES):
+            copies = (await self._outbox.copies(subject_id)).values()
+            lost = [one for one in copies if one.nonce == nonce and not one.outcome]
+            lost = [one for one in lost if one.ref is None]
+            for copy in lost:
                 posted = replace(copy, state=CopyState.POSTED, ref=ref, revision=0)
                 await self._outbox.put_copy(subject_id, posted, before=copy)
                 await self._outbox.mark(ref.adapter, subject_id)
+            if not lost:
+                return
 
     async def doubt(self, record: Record, stood: Stood, away: str, elsewhere: str) -> None:
         """Have the copies of a request that stood there looked at, as they may be gone.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from gateway.approvals.posted_copies import PostedCopies
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.delivery.outbox_worker import Timings
 from gateway.delivery.reminders_and_escalation import GRACE_SECONDS
@@ -13,7 +15,8 @@ from gateway.domain.policy_document import Escalation
 from gateway.domain.records import MessageRef
 from gateway.models import Status
 from gateway.ports.cards import Card
-from gateway.ports.outgoing import DeliveryUncertain, RetryLater
+from gateway.ports.outgoing import Copy, CopyState, DeliveryUncertain, RetryLater
+from gateway.stores.outbox import RedisOutbox
 from tests.delivery.test_outbox import Office, route
 from tests.world import World, click
 
@@ -132,3 +135,29 @@ async def test_a_place_that_also_wants_to_know_gets_a_card_and_a_notice(world: W
     assert office.adapter.shown("rec:a").word == "Approved"
     assert [notice.target for notice, _ in office.adapter.notices] == ["rec:a"]
     assert await office.due() == 0
+
+
+class _Beside(RedisOutbox):
+    """Writes to a copy just after it was read, as whoever posts it does."""
+
+    why = "no answer"
+
+    async def copies(self, request_id: str) -> dict[str, Copy]:
+        found = await super().copies(request_id)
+        for copy in found.values() if self.why else ():
+            await self.put_copy(request_id, replace(copy, why=self.why), before=copy)
+        self.why = ""
+        return found
+
+
+async def test_a_card_is_adopted_whatever_is_written_beside_the_click(world: World) -> None:
+    """The first click after a crash says where a card stands; that it is not known, written down at
+    the same time, does not undo this."""
+    outbox = _Beside(world.store)
+    record = await world.submit()
+    copy = Copy(target="recording:c", nonce="n", state=CopyState.INTENDED, at=0)
+    assert await outbox.put_copy(record.id, copy, before=None)
+    ref = MessageRef(adapter="recording", channel="c", message="1")
+    await PostedCopies(world.store, outbox).adopt(record.id, "n", ref)
+    (kept,) = (await outbox.copies(record.id)).values()
+    assert (kept.ref, kept.state, kept.why) == (ref, CopyState.POSTED, "no answer")
