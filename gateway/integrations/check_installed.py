@@ -259,7 +259,7 @@ def _end(gateway: HttpConnection, url: str, request_id: str, revision: int) -> s
             body = {"revision": revision, "action": "deny", "message": _DENIED}
             with HttpConnection(url, token) as desk:
                 desk.call("POST", f"/v1/requests/{request_id}/decide", body)
-            return "denied by you"
+            return "denied by this check"
     withdrawal = {"reason": "cancelled_by_agent", "message": _DENIED}
     gateway.call("POST", f"/v1/requests/{request_id}/cancel", withdrawal)
     return "withdrawn"

@@ -102,7 +102,8 @@ def _run(options: argparse.Namespace) -> int:
         _say_credential(plan, options.agent)
     if plan.after:
         _say(plan.after)
-    _say(f"Then see that it gates: gateway install {plan.host} --check")
+    where = f" --scope {options.scope}" if options.scope else ""
+    _say(f"Then see that it gates: gateway install {plan.host}{where} --check")
     return 0
 
 

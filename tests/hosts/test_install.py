@@ -345,7 +345,7 @@ async def test_the_check_proves_that_a_call_is_held_and_denied(
     monkeypatch.setenv("GATEWAY_APPROVER_TOKEN", ANN_TOKEN)
     code, said = await checked(run, host, gate, monkeypatch)
     assert code == 0, said
-    assert "a harmless call was held, denied by you, and blocked" in said
+    assert "a harmless call was held, denied by this check, and blocked" in said
     (record,) = (await gate.core.requests.page(Query(final=True))).items
     assert record.decision is not None
     assert record.decision.reason is Reason.PERSON
