@@ -23,8 +23,7 @@ from gateway.models import KIND_WORDS, Action, DeciderKind, Kind, RiskLevel, Sta
 from gateway.wire.codec import build
 from gateway.wire.outcome_text import join_names, sentence
 
-_HASH_CHARS = 16
-_LINE_CHARS = 200  # of what would run, in one line
+_LINE_CHARS = 300  # of what would run, in one line
 _LABEL_CHARS = 20
 # Parts of the full form: the label, and the path in the record. First what would run.
 _RUNS = (
@@ -131,7 +130,7 @@ def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
         "": record["arguments"],
         "  payload ": request.get("payload"),
         "  changed environment ": context.get("env"),
-        "  files ": _shorten_hashes(context.get("files")),
+        "  files ": context.get("files"),
         "  in the folder ": context.get("cwd"),
         "  on the host ": context.get("host"),
     }
@@ -146,16 +145,6 @@ def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
         if len(seen) > _LINE_CHARS:
             return f"{seen[:_LINE_CHARS]}…", False
     return seen, True
-
-
-def _shorten_hashes(files: dict[str, str] | None) -> dict[str, str] | None:
-    """Return bound files with the beginning of each hash: nobody reads the whole of one."""
-    return files and {path: _start_of_hash(content) for path, content in files.items()}
-
-
-def _start_of_hash(content: str) -> str:
-    """Return a hash as a line shows it."""
-    return content if len(content) <= _HASH_CHARS else f"{content[:_HASH_CHARS]}…"
 
 
 def format_request(record: dict[str, Any]) -> str:

@@ -454,9 +454,9 @@ async def test_a_failure_is_tried_again_with_the_same_words(
                 await moment()
             await settled(desk, left=1)
             await put_off(desk, attempts)
-            clock.ahead += pause - 1.5
+            clock.ahead += pause - 4.5
             assert not await notices.find_due(clock.now_ms(), 9), "not before its time"
-            clock.ahead += 1.6
+            clock.ahead += 4.6
         await until(lambda: len(place.notices) == 3)
         await settled(desk)
     bodies = [body for _, body in place.got if b"request.resolved" in body]

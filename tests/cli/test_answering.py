@@ -168,14 +168,13 @@ def test_a_line_shows_all_that_would_run(up: Shell, agent: HttpPool) -> None:
     """Payload, changed environment and files too; where they do not fit, the line is not enough."""
     payload, env = {"cmd": "rm -rf /"}, {"LD_PRELOAD": "x.so"}
     files = {"/srv/x.sh": "f" * 64}
-    told = f'{{"/srv/x.sh": "{"f" * 16}…"}}'
     plan = {"tool": "plan", "arguments": {"confirm": "tidy up"}, "payload": payload}
     seen = submit(agent, new_id(), **plan)
     assert json.dumps(payload) in up.run("pending")
     assert json.dumps(payload) in up.run("approve", f"{seen}@1")
     submit(agent, new_id(), tool="shell", arguments={}, context={"env": env, "files": files})
-    assert f"{json.dumps(env)}  files {told}" in up.run("pending")
-    plan["arguments"] = {"confirm": "tidy up", "why": "because " * 25}
+    assert f"{json.dumps(env)}  files {json.dumps(files)}" in up.run("pending")
+    plan["arguments"] = {"confirm": "tidy up", "why": "because " * 40}
     cut, short = submit(agent, new_id(), **plan), ask(agent, new_id(), command="ls")
     for words in ([cut], [f"{cut}@1", short]):
         refused = up.run("approve", *words, code=2)
@@ -253,10 +252,10 @@ def test_lists_come_in_pages(up: Shell, agent: HttpPool) -> None:
 def test_secrets_are_shown_to_who_asks_for_them(up: Shell, agent: HttpPool) -> None:
     """Masked in lists and answers, and cut only then: half a secret would not look like one."""
     secret = "hunter2-hunter2"
-    asked = ask(agent, new_id(), command=f"{'x' * 170} password={secret}", tail="y" * 4000)
+    asked = ask(agent, new_id(), command=f"{'x' * 270} password={secret}", tail="y" * 4000)
     said = [up.run("pending"), up.run("show", asked[:8]), up.run("show", asked, "--json")]
     assert ["secret of" in one for one in said] == [False, True, True]
-    assert len(said[0]) < 400
+    assert len(said[0]) < 500
     assert secret in up.run("show", asked[:8], "--reveal")
     said += [up.run("approve", asked, "--yes"), up.run("history", "--json")]
     said += [up.run("audit", "tail")]

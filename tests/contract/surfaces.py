@@ -80,7 +80,7 @@ def _read_slack_blocks(made: list[Json], reader: Reader) -> Read:
             sections.append((label, after["elements"][0]["text"]))
         elif label.startswith("⏳ "):
             facts["tool"] = label.rsplit(" · ", 1)[0].split(" · ", 1)[1]
-        elif label.startswith("Agent "):
+        elif label.startswith("Agent ") and not said[0].get("style", {}).get("code"):  # no tool's
             facts |= _slack_facts(said)
         elif label.startswith("Not shown here: ") or label.endswith(" more: not shown here"):
             return Read(None, offers)
