@@ -17,7 +17,7 @@ from gateway.ports.group_cards import GroupCard
 from gateway.ports.outgoing import CopyGone, CopyState, shows_group
 from tests.delivery.test_outbox import Office, route
 from tests.recording import RecordingAdapter
-from tests.world import World, click
+from tests.world import World, ascending_ids, click
 
 
 @dataclass
@@ -74,8 +74,8 @@ def board(office: Office) -> Board:
 async def batch(world: World, count: int = 3, word: str = "ls") -> list[Record]:
     """Ask for so much as one group."""
     return [
-        await world.submit(group="g", arguments={"command": f"{word} {number}"})
-        for number in range(count)
+        await world.submit(id=one, group="g", arguments={"command": f"{word} {number}"})
+        for number, one in enumerate(ascending_ids(count))
     ]
 
 

@@ -18,7 +18,7 @@ from tests.discord.person import Person
 from tests.discord.stage import Stage, private_text, told_privately
 from tests.discord.town import Json
 from tests.waiting import moment
-from tests.world import click
+from tests.world import ascending_ids, click
 
 CALLS: tuple[dict[str, Any], ...] = (
     {"kind": Kind.FILE_CHANGE, "tool": "write_file", "arguments": {"path": "a", "content": "1"}},
@@ -31,7 +31,12 @@ HIGH = Risk(level=RiskLevel.HIGH)
 
 async def batch(stage: Stage, *calls: dict[str, Any]) -> list[Record]:
     """Ask for all of it as one group."""
-    return [await stage.ask(**call, group="turn-7") for call in calls or CALLS]
+    wanted = calls or CALLS
+    ids = ascending_ids(len(wanted))
+    return [
+        await stage.ask(**{"id": one, **call}, group="turn-7")
+        for one, call in zip(ids, wanted, strict=True)
+    ]
 
 
 async def copy_of(stage: Stage, record: Record) -> Copy | None:

@@ -17,7 +17,7 @@ from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
 from tests.slack.office import HIGH, ROUTE, Office, at_work, form, labels, shown, told
 from tests.waiting import moment
-from tests.world import World, click, over_http
+from tests.world import World, ascending_ids, click, over_http
 
 CALLS: tuple[dict[str, Any], ...] = (
     {"kind": Kind.FILE_CHANGE, "tool": "write_file", "arguments": {"path": "a", "content": "1"}},
@@ -30,7 +30,12 @@ ALL = ["Approve all 3", "Deny all 3"]
 
 async def batch(office: Office, *calls: dict[str, Any], group: str = "turn-7") -> list[Record]:
     """Ask for all of it as one group, one after the other."""
-    return [await office.ask(**call, group=group) for call in calls or CALLS]
+    wanted = calls or CALLS
+    ids = ascending_ids(len(wanted))
+    return [
+        await office.ask(**{"id": one, **call}, group=group)
+        for one, call in zip(ids, wanted, strict=True)
+    ]
 
 
 async def carded(office: Office, *calls: dict[str, Any]) -> tuple[list[Record], Message]:
