@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from gateway.domain.redaction import mask
@@ -82,10 +83,20 @@ class _ExceptionFormatter(logging.Formatter):
     """Says in one line that a server is away: its traceback is the same each time, and long."""
 
     def formatException(self, ei: _SysExcInfoType) -> str:
-        """Return the traceback, or type and text of the error of a connection."""
-        if isinstance(ei[1], AWAY):
-            return f"{type(ei[1]).__name__}: {ei[1]}"
+        """Return the traceback, or type and text of the error of a connection; of the first, where
+        tasks of one group failed by nothing else."""
+        found = list(_list_errors(ei[1]))
+        if found and all(isinstance(one, AWAY) for one in found):
+            return f"{type(found[0]).__name__}: {found[0]}"
         return super().formatException(ei)
+
+
+def _list_errors(error: BaseException | None) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _list_errors(one)
+    elif error is not None:
+        yield error
 
 
 class LineFormatter(_ExceptionFormatter):

@@ -124,11 +124,26 @@ def test_an_error_in_json_keeps_its_traceback() -> None:
     assert "ValueError: odd" in json.loads(line)["exception"]
 
 
+@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("formatter", [LineFormatter(), JsonFormatter()])
-def test_a_server_that_is_away_takes_no_traceback(formatter: logging.Formatter) -> None:
-    """20 s without Redis wrote 267 lines, of which 255 were of four tracebacks."""
+def test_a_server_that_is_away_takes_no_traceback(
+    formatter: logging.Formatter, grouped: bool
+) -> None:
+    """20 s without Redis wrote 267 lines, of which 255 were of four tracebacks; also where tasks of
+    one group failed by it."""
     log = Log(formatter)
-    log.write(logging.ERROR, "sweep failed", error=redis.exceptions.ConnectionError("refused"))
+    error: Exception = redis.exceptions.ConnectionError("refused")
+    if grouped:
+        error = ExceptionGroup("tasks", [error, ExceptionGroup("more", [OSError("reset")])])
+    log.write(logging.ERROR, "sweep failed", error=error)
     assert "Traceback" not in log.text.getvalue()
     assert "ConnectionError: refused" in log.text.getvalue()
     assert len(log.text.getvalue().splitlines()) <= 2
+
+
+def test_a_mistake_beside_a_server_that_is_away_keeps_its_traceback() -> None:
+    """In one group, too: only the whole of it says nothing new."""
+    log = Log(LineFormatter())
+    away = redis.exceptions.ConnectionError("refused")
+    log.write(logging.ERROR, "failed", error=ExceptionGroup("tasks", [away, ValueError("odd")]))
+    assert "ValueError: odd" in log.text.getvalue()
