@@ -14,7 +14,8 @@ from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
 from gateway.wire.codec import JsonObject
 
-_KEPT_SECONDS = 40 * 24 * 3600
+_UNHELD_SECONDS = 3600
+_HELD_SECONDS = 40 * 24 * 3600
 """Longer than the longest life of a request and the week that the protocol asks for after it."""
 _VERIFYING_MS = 30_000
 """Longer than a receiver may take to answer."""
@@ -26,22 +27,22 @@ class RedisProtocolNotes:
     """Notes beside the requests of one namespace; each is written once."""
 
     def __init__(self, store: RedisStore) -> None:
-        self._redis, self._keys = store.redis, store.keys
+        self._redis, self._keys, self._together = store.redis, store.keys, store.together
 
-    async def keep(self, request_id: str, name: str, value: str) -> tuple[str, bool]:
-        """Note something once; return what is noted, which may be of an earlier call, and whether
-        this call noted it."""
+    async def keep(self, request_id: str, name: str, value: str) -> str:
+        """Note something once, for an hour unless it is held; return what is noted, which may be of
+        an earlier call."""
         key = self._keys.of("aap", "request", request_id)
-        new = bool(await self._redis.hsetnx(key, name, value))
-        await self._redis.expire(key, _KEPT_SECONDS)
-        kept: str | None = await self._redis.hget(key, name)
-        if kept is None:
-            raise NotFound("no such request")
-        return kept, new
+        _, _, kept = await self._together(
+            ("HSETNX", key, name, value),
+            ("EXPIRE", key, str(_UNHELD_SECONDS), "NX"),
+            ("HGET", key, name),
+        )
+        return str(kept)
 
-    async def forget(self, request_id: str) -> None:
-        """Forget all that is noted of a request."""
-        await self._redis.delete(self._keys.of("aap", "request", request_id))
+    async def hold(self, request_id: str) -> None:
+        """Hold what is noted of a request for as long as anybody may ask about it."""
+        await self._redis.expire(self._keys.of("aap", "request", request_id), _HELD_SECONDS)
 
     async def load(self, request_id: str) -> dict[str, str]:
         """Return all that is noted, nothing for a request of another way in."""

@@ -16,6 +16,7 @@ from aiohttp import ClientSession
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Budget, Mode, PolicyDocument, Route
 from gateway.domain.records import Person
+from gateway.errors import OverBudget
 from gateway.models import RiskLevel
 from gateway.server.app import run_gateway
 from gateway.server.settings import Settings
@@ -232,19 +233,39 @@ async def test_what_was_asked_in_another_way_is_out_of_reach(gate: Replica) -> N
     assert after == before
 
 
-async def test_what_is_refused_leaves_nothing(gate: Replica) -> None:
+async def test_what_is_refused_is_soon_forgotten(gate: Replica) -> None:
     """Else an agent over its budget would fill the store; a repeated call of what was taken in
     keeps it, whatever becomes of the call."""
     budgets = (Budget(waiting=1),)
     await gate.store.apply(replace(POLICY, generation=1, budgets=budgets), by="test")
     gate.core.writer.forget_policy()
     created = await create(gate)
-    notes = gate.store.keys.of("aap", "request", "*")
     for number in range(3):
         refused = await create(gate, key={"Idempotency-Key": str(number)})
         assert refusal(refused)[:2] == (429, "rate_limit")
-    assert len([one async for one in gate.store.redis.scan_iter(match=notes)]) == 1
     assert (await create(gate)).json == created.json == (await act(gate, "GET", created)).json
+    notes = gate.store.keys.of("aap", "request", "*")
+    kept = [await gate.store.redis.ttl(one) async for one in gate.store.redis.scan_iter(notes)]
+    assert [seconds <= 3600 for seconds in sorted(kept)] == [True, True, True, False]
+
+
+async def test_a_call_that_is_refused_forgets_nothing_of_one_beside_it(
+    gate: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sent twice at once, and there is room for the second only: what that asked is known."""
+    taken: list[Any] = []
+    submit = gate.core.approvals.submit
+
+    async def refuse_first(*given: Any, **more: Any) -> Any:
+        if taken:
+            return await submit(*given, **more)
+        taken.append(None)
+        taken.append(await create(gate))
+        raise OverBudget("too much of this agent waits")
+
+    monkeypatch.setattr(gate.core.approvals, "submit", refuse_first)
+    assert (await create(gate)).status == 429
+    assert (await act(gate, "GET", taken[1])).json == taken[1].json
 
 
 @pytest.mark.parametrize(

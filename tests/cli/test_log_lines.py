@@ -134,7 +134,8 @@ def test_a_server_that_is_away_takes_no_traceback(
     log = Log(formatter)
     error: Exception = redis.exceptions.ConnectionError("refused")
     if grouped:
-        error = ExceptionGroup("tasks", [error, ExceptionGroup("more", [ConnectionResetError("reset")])])
+        more = ExceptionGroup("more", [ConnectionResetError("reset")])
+        error = ExceptionGroup("tasks", [error, more])
     log.write(logging.ERROR, "sweep failed", error=error)
     assert "Traceback" not in log.text.getvalue()
     assert "ConnectionError: refused" in log.text.getvalue()

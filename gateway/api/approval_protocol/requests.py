@@ -28,7 +28,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.protocol_instances import format_time
 from gateway.domain.records import Record
 from gateway.domain.tasks import check_wanted
-from gateway.errors import Conflict, GatewayError, InvalidRequest, NotFound, Used
+from gateway.errors import Conflict, InvalidRequest, NotFound, Used
 from gateway.models import (
     ApprovalRequest,
     Execution,
@@ -44,7 +44,7 @@ from gateway.wire.codec import JsonObject, plain
 from gateway.wire.identifiers import SESSION_NAME
 
 FRAMEWORK = "agent-approval-protocol"
-_CONFLICT, _SERVER_ERRORS = 409, 500
+_CONFLICT = 409
 _NO_DIGEST = "0" * 64
 _OWN = frozenset({"call_id", "resume"})
 """Members of a context that say nothing about the call: the client's own marks."""
@@ -53,12 +53,12 @@ _OWN = frozenset({"call_id", "resume"})
 class ProtocolNotes(Protocol):
     """What is kept beside a request: its submission, when it was consumed, its outcome."""
 
-    async def keep(self, request_id: str, name: str, value: str) -> tuple[str, bool]:
-        """Note something once; return what is noted, which may be of an earlier call, and whether
-        this call noted it."""
+    async def keep(self, request_id: str, name: str, value: str) -> str:
+        """Note something once, for an hour unless it is held; return what is noted, which may be of
+        an earlier call."""
 
-    async def forget(self, request_id: str) -> None:
-        """Forget all that is noted of a request."""
+    async def hold(self, request_id: str) -> None:
+        """Hold what is noted of a request for as long as anybody may ask about it."""
 
     async def load(self, request_id: str) -> dict[str, str]:
         """Return all that is noted, nothing for a request of another way in."""
@@ -76,16 +76,11 @@ class ProtocolRequests:
         submission: Submission = call.body
         request = _request_of(call.caller.name, idempotency_key(call.request), submission)
         told = canonical(plain(submission)).decode()
-        noted, first = await self._notes.keep(request.id, "submission", told)
-        if noted != told:
+        if await self._notes.keep(request.id, "submission", told) != told:
             raise _refuse("idempotency_conflict", "the key was used for another request")
         origin = call.origin("submit")
-        try:
-            record, new = await call.core.approvals.submit(request, origin, detached=True)
-        except GatewayError as error:
-            if first and error.status < _SERVER_ERRORS:  # nobody was asked, for certain
-                await self._notes.forget(request.id)
-            raise
+        record, new = await call.core.approvals.submit(request, origin, detached=True)
+        await self._notes.hold(request.id)  # what is refused is forgotten by itself
         return await self._answer(record, status=201 if new else 200)
 
     async def look(self, call: ApiCall) -> web.Response:
@@ -134,7 +129,7 @@ class ProtocolRequests:
             raise _refuse("not_consumed", "nobody was handed this approval")
         now = self._clock.now_ms()
         told = json.dumps({**plain(said), "reported_at": format_time(now)})
-        kept = json.loads((await self._notes.keep(record.id, "outcome", told))[0])
+        kept = json.loads(await self._notes.keep(record.id, "outcome", told))
         if (kept["status"], kept.get("note")) != (said.status, said.note):
             raise _refuse("outcome_conflict", "another outcome was reported before")
         report = Report(execution=Execution(said.status), detail=said.note or "")
@@ -174,9 +169,9 @@ class ProtocolRequests:
     async def _consumption(self, record: Record, notes: dict[str, str]) -> JsonObject:
         """Return when the approval was handed out, noted now where a crash kept that from being
         noted then, and what was reported of it."""
-        if (at := notes.get("consumed")) is None:
-            now = format_time(self._clock.now_ms())
-            at, _ = await self._notes.keep(record.id, "consumed", now)
+        at = notes.get("consumed") or await self._notes.keep(
+            record.id, "consumed", format_time(self._clock.now_ms())
+        )
         outcome = {"outcome": json.loads(notes["outcome"])} if "outcome" in notes else {}
         return {"consumed_at": at, **outcome}
 
