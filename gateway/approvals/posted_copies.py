@@ -62,14 +62,13 @@ class PostedCopies:
         """
         for _ in range(_TRIES):
             copies = (await self._outbox.copies(subject_id)).values()
-            lost = [one for one in copies if one.nonce == nonce and not one.outcome]
-            lost = [one for one in lost if one.ref is None]
-            for copy in lost:
-                posted = replace(copy, state=CopyState.POSTED, ref=ref, revision=0)
-                await self._outbox.put_copy(subject_id, posted, before=copy)
-                await self._outbox.mark(ref.adapter, subject_id)
-            if not lost:
+            mine = (one for one in copies if one.nonce == nonce and not one.outcome)
+            lost = next((one for one in mine if one.ref is None), None)
+            if lost is None:
                 return
+            posted = replace(lost, state=CopyState.POSTED, ref=ref, revision=0)
+            await self._outbox.put_copy(subject_id, posted, before=lost)
+            await self._outbox.mark(ref.adapter, subject_id)
 
     async def doubt(self, record: Record, stood: Stood, away: str, elsewhere: str) -> None:
         """Have the copies of a request that stood there looked at, as they may be gone.

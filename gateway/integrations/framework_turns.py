@@ -20,7 +20,6 @@ from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate
 _MOMENT = 0.25
 """How many seconds the first call of a turn waits for those beside it."""
 
-
 AT_ONCE = 0
 """How many calls a turn has of which that is not known, but that all of them start at once."""
 
@@ -117,7 +116,7 @@ class _Batch:
 
     calls: list[FrameworkCall] = field(default_factory=list)
     full: asyncio.Event = field(default_factory=asyncio.Event)
-    asking: asyncio.Future[list[Outcome]] = field(default_factory=asyncio.Future)
+    asking: asyncio.Future[list[Outcome]] = field(init=False)
     waiting: int = 0
 
     async def wait_for_outcomes(self) -> list[Outcome]:

@@ -26,7 +26,7 @@ from gateway.policy.calls.paths import (
     is_everything,
     lies_outside,
 )
-from gateway.policy.calls.signs import look_destructive
+from gateway.policy.calls.signs import find_destructive
 from gateway.policy.calls.switches import destroys, is_on
 from gateway.policy.calls.touches import PathEffect, Touches, touches_of
 
@@ -102,7 +102,7 @@ def _in_texts(call: Touches) -> Iterator[Sign]:
         if len(text) > _MOST_TEXT:
             yield Sign("is too long to be looked through", place)
         shown = text[:_MOST_TEXT]
-        for says in look_destructive(shown):
+        for says in find_destructive(shown):
             yield Sign(says, place)
         for word in _WORDS.findall(shown):
             yield from _secret(word, place)

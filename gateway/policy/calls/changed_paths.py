@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from gateway.policy.calls.programs import DELETING, LISTING, MOVING, READING
 from gateway.policy.calls.shell_words import ShellNode, parse_shell
-from gateway.policy.calls.signs import look_destructive
+from gateway.policy.calls.signs import find_destructive
 
 _MOST_TEXT = 20_000
 _MOST_NESTED = 3
@@ -63,7 +63,7 @@ def rank_command(words: tuple[str, ...]) -> int:
     """Return how much a command should be looked at: 0 for one that deletes, or looks destructive
     in other words, then those with the rights of another user, that reach other machines, that run
     what they are handed, that change files, that are not known; last comes what only reads."""
-    if any(look_destructive(" ".join(words))):
+    if any(find_destructive(" ".join(words))):
         return 0
     name = _name(words[0])
     kinds = (DELETING | _WIPING, _OTHER_USERS, _REACHING, _SHELLS | _RUNNING, _WRITING)

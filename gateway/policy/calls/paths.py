@@ -16,6 +16,8 @@ from itertools import pairwise
 from gateway.domain.safe_text import make_visible
 
 MAX_PATH = 4096
+_FOLDERS_OF_HOMES = frozenset({"home", "users"})
+_DEPTH_OF_HOME = 2
 _LONGEST_NAME = 255  # no file has a longer one
 
 # ~1 is how Windows spells a long name in short; a colon names a stream or a drive there.
@@ -196,10 +198,6 @@ def lies_outside(word: str, home: tuple[str, ...], cwd: str | None) -> bool:
         return False
     path = posixpath.normpath(posixpath.join(cwd or "/", sure))
     return tuple(filter(None, path.split("/")))[: len(home)] != home
-
-
-_FOLDERS_OF_HOMES = frozenset({"home", "users"})
-_DEPTH_OF_HOME = 2
 
 
 def is_root(folder: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""What looks destructive in a text that runs, by its words; the table is `signs.txt`."""
+"""Finds what looks destructive in a text that runs, by its words; the table is `signs.txt`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIGNS = tuple(
 )
 
 
-def look_destructive(text: str) -> Iterator[str]:
+def find_destructive(text: str) -> Iterator[str]:
     """Yield what a text does that looks destructive, each in a few words."""
     lower = text.lower()
     for says, hints, sign in _SIGNS:
