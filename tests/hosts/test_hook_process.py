@@ -93,7 +93,7 @@ def hook(
     monkeypatch.setenv("GATEWAY_TOKEN", "token")
     monkeypatch.setenv("GATEWAY_PUBLIC_KEY", SIGNER.public_key)
     monkeypatch.setenv("GATEWAY_DATA_DIR", str(tmp_path))
-    monkeypatch.setenv("GATEWAY_CONNECT_TIMEOUT", "0.2")
+    monkeypatch.setenv("GATEWAY_CONNECT_TIMEOUT", "10")
     monkeypatch.setattr(one_request, "_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(one_request, "_GRACE_SECONDS", 0.05)
     monkeypatch.setattr(hook_process, "_CLOSE_SECONDS", 0.05)
