@@ -141,6 +141,19 @@ class Page:
     async def press(self, label: str, within: str = "document") -> None:
         """Click the middle of the button, link or label with this text; what stands behind More… of
         its card is brought into sight first."""
+        async with asyncio.timeout(_PATIENCE):
+            while not await self._hits(label, within):
+                continue
+
+    async def press_twice(self, label: str) -> None:
+        """Press what asks once more, and confirm; a tap beside the second takes the first back."""
+        async with asyncio.timeout(_PATIENCE):
+            while not await self._hits(f"Really {label[0].lower()}{label[1:]}"):
+                await self._hits(label)
+
+    async def _hits(self, label: str, within: str = "document") -> bool:
+        """Tap what has this text; whether it was hit: what moved between the aim and the tap was
+        not, as under a finger."""
         find = (
             f"[...{within}.querySelectorAll('button, a, label')]"
             f".find((one) => one.textContent.trim() === {json.dumps(label)} && !one.disabled"
@@ -156,12 +169,11 @@ class Page:
             " const box = one.getBoundingClientRect();"
             " return [box.x + box.width / 2, box.y + box.height / 2] })()"
         )
-        # What moved between the aim and the tap was not hit, as under a finger: aim again.
-        hit = False
-        while not hit:
-            x, y = await self.until(aim)
-            await self.tap(x, y)
-            hit = await self._try("window.hit") is not False
+        place = await self._try(aim)
+        if place is None:
+            return False
+        await self.tap(*place)
+        return await self._try("window.hit") is not False
 
     async def tap(self, x: float, y: float) -> None:
         """Click a point of the screen."""

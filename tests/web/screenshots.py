@@ -316,8 +316,7 @@ async def remembering(box: Inbox, camera: Camera) -> None:
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
     await page.until("document.querySelector('.grants')")
     await camera.take("remembered")
-    await page.press("Revoke what ann remembered for deployer")
-    await page.press("Really revoke what ann remembered for deployer")
+    await page.press_twice("Revoke what ann remembered for deployer")
     await page.until("document.querySelector('.empty')")
     await page.evaluate("document.querySelector('[data-view=pending]').click()")
 

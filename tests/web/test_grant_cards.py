@@ -50,11 +50,9 @@ async def test_a_sessions_grants_and_all_of_them_are_taken_back_together(
     await remembered(box, session="other")
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
     await page.until(f"{GRANTS} === 3")
-    await page.press("Revoke the session's 2: deployer, default")
-    await page.press("Really revoke the session's 2: deployer, default")
+    await page.press_twice("Revoke the session's 2: deployer, default")
     await page.until(f"{GRANTS} === 1")
-    await page.press("Revoke all 1 that you may")
-    await page.press("Really revoke all 1 that you may")
+    await page.press_twice("Revoke all 1 that you may")
     await page.until(f"{GRANTS} === 0")
     assert await box.gateway.core.grants.all() == []
 
@@ -130,8 +128,7 @@ async def _switched(box: Inbox, page: Page, other: Page) -> None:
     assert await other.evaluate("document.querySelector('#stop button') === null")
     await page.until(f"document.querySelector('[data-id=\"{waiting.id}\"].denied')")
     assert (await box.ask(**COMMAND)).status is Status.DENIED
-    await page.press("Allow again")
-    await page.press("Really allow again")
+    await page.press_twice("Allow again")
     for tab in (page, other):
         await tab.until("document.getElementById('stop').hidden")
     assert (await box.ask(**COMMAND)).status is Status.PENDING

@@ -275,8 +275,7 @@ async def test_sessions_are_listed_and_ended(box: Inbox, page: Page) -> None:
     record = await box.ask(**COMMAND, session="night-run")
     await page.press("Sessions")
     await page.until("document.querySelector('.sessions').textContent.includes('night-run')")
-    await page.press("End the session night-run of deployer")
-    await page.press("Really end the session night-run of deployer")
+    await page.press_twice("End the session night-run of deployer")
     await page.until("document.querySelector('.empty')")
     assert (await box.get(record)).status is Status.CANCELLED
 
@@ -295,8 +294,7 @@ async def test_a_paused_agent_may_be_let_ask_again(box: Inbox, page: Page) -> No
     assert refused.decision is not None and refused.decision.reason is Reason.BREAKER
     await page.press("Sessions")
     await page.until("document.querySelector('.sessions').textContent.includes('asks nobody')")
-    await page.press("Let it ask for deployer")
-    await page.press("Really let it ask for deployer")
+    await page.press_twice("Let it ask for deployer")
     await page.until("!document.querySelector('.sessions').textContent.includes('asks nobody')")
     await page.press("History")
     await page.until(f"{card(refused)}?.textContent.includes('Denied unasked')")
@@ -436,8 +434,7 @@ async def test_a_decision_is_remembered_and_taken_back(box: Inbox, page: Page) -
     assert other.status is Status.PENDING
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
     await page.until("document.querySelector('.grants').textContent.includes('used once')")
-    await page.press("Revoke what ann remembered for deployer")
-    await page.press("Really revoke what ann remembered for deployer")
+    await page.press_twice("Revoke what ann remembered for deployer")
     await page.until(
         "document.querySelector('.grant.ended').textContent.includes('revoked, by ann')"
     )
@@ -468,8 +465,7 @@ async def test_a_pass_is_given_in_the_inbox(box: Inbox, page: Page) -> None:
     shown = "document.querySelector('.grants').textContent"
     await page.until(f"{shown}.includes('used 1 of 5 times')")
     assert await page.evaluate(f"{shown}.includes('Session let through')")
-    await page.press(f"Revoke what ann remembered for {AGENT}")
-    await page.press(f"Really revoke what ann remembered for {AGENT}")
+    await page.press_twice(f"Revoke what ann remembered for {AGENT}")
     await page.until(
         "document.querySelector('.grant.ended').textContent.includes('revoked, by ann')"
     )
