@@ -13,6 +13,7 @@ import re
 import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -156,6 +157,7 @@ _STRETCHES = (
 # shapes that may need very much, by their beginnings.
 _REACH, _LONG_REACH = 400, 10_100
 _LONG_SIGNS = ("eyJ", "-----BEGIN ")
+_SHORT = 1_000  # characters: 4,096 such texts are kept, at most some four megabytes
 _DIGEST_CHARS = 8
 _Spelling = Callable[[str], str]
 _SpanOf = Callable[[re.Match[str]], tuple[int, int]]
@@ -300,7 +302,15 @@ def start_of(text: str, most: int) -> str:
 
 def secrets_in(text: str) -> Iterator[tuple[int, int]]:
     """Return where each secret in a text begins and ends, in order."""
+    if len(text) <= _SHORT:
+        return iter(_secrets_in_short(text))
     return _merge(_find_secrets(text, len(text), _span))
+
+
+@lru_cache(maxsize=4096)
+def _secrets_in_short(text: str) -> tuple[tuple[int, int], ...]:
+    """Each surface, and each redraw of a card, looks at the same short texts again."""
+    return tuple(_merge(_find_secrets(text, len(text), _span)))
 
 
 def _find_secrets(text: str, end: int, span: _SpanOf) -> Iterator[tuple[int, int]]:

@@ -23,7 +23,7 @@ QUESTION = {
 async def prompted(gate: Replica, asked: Any, answering: Any = None) -> Any:
     """Return the answer to a prompt, which somebody answers meanwhile."""
     transport = HttpTransport(gate.url, AGENT_TOKEN, "agent1")
-    async with AsyncClient(transport, say=None, connect_timeout=0.1) as client:
+    async with AsyncClient(transport, say=None, connect_timeout=30.0) as client:
         running = asyncio.create_task(answer_permission_prompt(client, asked, cwd="/srv"))
         if answering is not None:
             await answering

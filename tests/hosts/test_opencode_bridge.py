@@ -109,7 +109,7 @@ async def stub() -> AsyncIterator[OpenCodeStub]:
 async def bridged(gate: Replica, host: OpenCodeStub) -> AsyncIterator[OpenCodeBridge]:
     """Run a bridge that follows the stub's events."""
     transport = HttpTransport(gate.url, AGENT_TOKEN, "agent1")
-    async with AsyncClient(transport, say=None, connect_timeout=0.2) as client:
+    async with AsyncClient(transport, say=None, connect_timeout=30.0) as client:
         bridge = OpenCodeBridge(client, OpenCodeApi(host.url, None))
         following = asyncio.create_task(bridge.follow())
         try:
