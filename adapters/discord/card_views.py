@@ -26,6 +26,7 @@ from adapters.discord.markup import (
     quote,
 )
 from gateway.models import Action, RiskLevel, Status
+from gateway.ports import BECAUSE as DENY_BECAUSE
 from gateway.ports import DENIALS, HIDDEN, LABEL_CHARS, Card, Control, FullView, Style, Visible
 
 NOBODY = discord.AllowedMentions.none()
@@ -140,8 +141,8 @@ def render_ended(card: Card, *, silent: bool = False) -> Iterator[str]:
     if silent:
         return
     yield budget.take(render_head(card).removeprefix("### "))
-    if card.changed_by is not None:
-        changed = escape_with_mentions(card.changed_by.text, _CHANGED_BY, card.people)
+    if card.changed_aside is not None:
+        changed = escape_with_mentions(card.changed_aside.text, _CHANGED_BY, card.people)
         yield budget.take(f"-# {changed}")
     if card.note is not None:
         yield f"-# For the record: {escape_line(card.note.text, budget.room(300))}"
@@ -514,7 +515,7 @@ def build_more_view(card: Card, button: DiscordButton, *, group: int = 1) -> Mes
     container.add_item(ui.TextDisplay(render_head(card)))
     for row in _arrange_in_rows(buttons):
         container.add_item(row)
-    container.add_item(ui.TextDisplay("-# Deny at once, because:"))
+    container.add_item(ui.TextDisplay(f"-# {DENY_BECAUSE} …"))
     for row in _arrange_in_rows(because):
         container.add_item(row)
     return MessageContent(_build_view(container))
@@ -577,13 +578,13 @@ def _build_full_rows(card: Card, button: DiscordButton, seen: bool) -> list[ui.A
             continue
         if control.number and control.action is Action.APPROVE:
             wanted = base.with_verb(NUMBER)
-            label = f"{control.label}…"
+            label = f"{control.yes}…"
             buttons.append(
                 ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
             )
             continue
         more = CONFIRMED if control.confirm else ""
-        label = f"{control.label}: I have read it" if control.confirm else control.label
+        label = f"{control.yes}: I have read it" if control.confirm else control.label
         wanted = base.with_verb(control.action.value, more=more)
         buttons.append(
             ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)

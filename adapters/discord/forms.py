@@ -24,6 +24,7 @@ from gateway.ports import (
     join_reason,
     parse_json,
 )
+from gateway.ports import BECAUSE as DENY_BECAUSE
 
 LONGEST_INPUT = 4000
 _MOST_FIELDS = 5
@@ -97,7 +98,7 @@ def _build_reasons() -> ui.Label[Any]:
     """Return the reasons that take one tap."""
     options = [discord.RadioGroupOption(label=why, value=why) for why in DENIALS]
     chips: ui.RadioGroup[Any] = ui.RadioGroup(custom_id=BECAUSE, options=options, required=False)
-    return ui.Label(text="Because", component=chips)
+    return ui.Label(text=DENY_BECAUSE, component=chips)
 
 
 def _build_next_menu() -> ui.Label[Any]:

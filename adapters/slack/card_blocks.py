@@ -258,8 +258,8 @@ def _build_ended(card: Card, copy: str, named: str) -> list[Json]:
     """Return a card that ended: how, and the head. The rest is behind Details."""
     budget = TextBudget(MOST_UNITS)
     blocks = [rich("ended", [line(*render_end(card, budget, named))]), render_head(card, budget)]
-    if card.changed_by is not None:
-        changed = budget.take(one_line(card.changed_by.text), _WORDS_UNITS)
+    if card.changed_aside is not None:
+        changed = budget.take(one_line(card.changed_aside.text), _WORDS_UNITS)
         blocks.append(context(plain(changed)))
     if card.note is not None:
         note = budget.take(one_line(card.note.text), _OUTCOME_UNITS)
@@ -450,7 +450,7 @@ def _build_button(control: Control, value: str, *, whole: bool) -> Json:
         return button("Review…", Act.DETAILS, value, style=style)
     if control.number:
         return button(f"{control.label}…", Act.NUMBER, value, style=style)
-    confirm = (control.confirm, control.label)
+    confirm = (control.confirm, control.yes)
     return button(control.label, Act.APPROVE_SURE, value, style=style, confirm=confirm)
 
 

@@ -114,8 +114,7 @@ class SlackCommands:
         identity = await self._rights.identify_caller(workspace, did.actor)
         made = await self._desk.links.make(identity)
         says = f"This signs you in to the inbox as {made.name}: once, in {made.minutes} minutes."
-        press = link("Sign in to the inbox", Act.OPEN, made.url)
-        await reply.tell(says, blocks=[context(plain(says)), row("login", press)])
+        await reply.tell(says, blocks=build_login_reply(says, made.url))
 
     async def _list_grants(
         self, workspace: Workspace, did: Interaction, reply: PrivateReply
@@ -185,6 +184,11 @@ class SlackCommands:
         return await self._worklist.find(
             await self._rights.identify_caller(workspace, did.actor), name
         )
+
+
+def build_login_reply(says: str, url: str) -> list[Json]:
+    """Return the blocks of a link that signs in."""
+    return [context(plain(says)), row("login", link("Sign in to the inbox", Act.OPEN, url))]
 
 
 def build_request_entry(record: Record, *, buttons: bool = True) -> list[Json]:

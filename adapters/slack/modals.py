@@ -40,6 +40,7 @@ from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
 from gateway.ports import (
     ANOTHER_PLAN,
+    BECAUSE,
     DENIALS,
     HIDDEN,
     LIFETIME_WORDS,
@@ -157,7 +158,7 @@ def build_deny(card: Card, form: ModalMetadata) -> Json:
     ]
     blocks = [
         *_build_summary(card),
-        context(plain("Deny at once, because:")),
+        context(plain(f"{BECAUSE} …")),
         row("because", *chips),
         build_input(_REASON, "Reason, for the agent", build_text_input(), optional=True),
         build_input(_NEXT, "What then", _build_choice_with_default("radio_buttons", ways)),
@@ -252,7 +253,7 @@ def build_number(card: Card, form: ModalMetadata, control: Control) -> Json:
     if control.optional:
         field["hint"] = plain(NUMBER_OPTIONAL)
     asked = [*_build_summary(card), context(plain(control.confirm or "")), field]
-    return build_modal("Approve", asked, form=form, kind=NUMBER, submit="Approve")
+    return build_modal("Approve", asked, form=form, kind=NUMBER, submit=control.yes)
 
 
 def build_respond(card: Card, form: ModalMetadata) -> Json:

@@ -96,7 +96,7 @@ class TerminalApp(App[None]):
     .asking VerticalScroll { height: auto; max-height: 20; }
     .reading { width: 96%; height: 96%; padding: 0 1; border: round $primary;
                background: $surface; }
-    Words, Form, Reading, Remembering { align: center middle; }
+    WordsScreen, FormScreen, FullTextScreen, RememberScreen { align: center middle; }
     """
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [

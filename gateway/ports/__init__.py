@@ -152,6 +152,7 @@ from gateway.ports.remember_options import (
 from gateway.ports.standing import standing_of
 from gateway.ports.words import (
     ANOTHER_PLAN,
+    BECAUSE,
     DENIALS,
     LIFT,
     NUMBER_LABEL,
@@ -167,6 +168,7 @@ from gateway.wire.identifiers import REQUEST_ID
 
 __all__ = [
     "ANOTHER_PLAN",
+    "BECAUSE",
     "CHAT_LINK_SECONDS",
     "DENIALS",
     "FAIL",

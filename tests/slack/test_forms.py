@@ -74,10 +74,13 @@ async def test_a_reason_takes_one_tap(office: Office) -> None:
     await form(bob, "deny")
     assert "rm -rf build" in office.modal_says(bob)
     bob.fill("Reason, for the agent", "use staging")
-    await bob.click_modal("Wrong target")
+    await bob.click_modal("It is the wrong target")
     done = await office.ended(record)
     assert done.decision is not None
-    assert (done.status, done.decision.message) == (Status.DENIED, "Wrong target. use staging")
+    assert (done.status, done.decision.message) == (
+        Status.DENIED,
+        "It is the wrong target. use staging",
+    )
     assert done.decision.reason is Reason.PERSON
 
 
