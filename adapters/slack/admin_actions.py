@@ -97,7 +97,9 @@ def build_revoke_session(grant: Grant) -> list[Json]:
     if grant.session is None:
         return []
     value = f"{grant.agent} {grant.session}"
-    return [button("Revoke the session's", Act.REVOKE_SESSION, value, confirm=(_SESSION, "Revoke"))]
+    return [
+        button("Revoke all of its session", Act.REVOKE_SESSION, value, confirm=(_SESSION, "Revoke"))
+    ]
 
 
 def _build_row(press: Json) -> Json:

@@ -31,13 +31,14 @@ from adapters.slack.card_blocks import (
     render_head,
     render_head_elements,
     render_notification,
+    render_risk,
     rich,
     row,
     section,
     words,
 )
 from adapters.slack.payloads import NO_COPY, Act, Json, SlackButton
-from gateway.models import Action, RiskLevel
+from gateway.models import Action
 from gateway.ports import Card, GroupCard, is_simple, named_facts, plain_head
 
 MOST_BLOCKS = 50
@@ -115,10 +116,9 @@ def render_item(
         parts += [quote(budget.take(card.says.text, _SAYS_UNITS))]
     yield rich(f"body {number}", parts)
     yield from render_findings(card, budget)
-    told = [one_line(reason.text) for reason in card.reasons] + list(card.notices)
+    yield from render_risk(card, budget)
+    told = [*card.notices]
     told += [one_line(text) for text in (card.progress, card.claimed) if text]
-    if card.risk is RiskLevel.HIGH:
-        told.insert(0, "🔴 High risk")
     if told:
         yield context(*(plain(budget.take(one, _ITEM_UNITS)) for one in told[:8]))
     yield build_actions(card, copy, block_id=f"actions {number}")

@@ -203,6 +203,11 @@ class Card:
         return finding_sign(alarms=self.alarms)
 
     @property
+    def idle(self) -> bool:
+        """Whether it waits for no approval: nobody may give one, or nobody asks for it any more."""
+        return (self.icon, self.word) in (_BARRED, _LEFT)
+
+    @property
     def changed_aside(self) -> Visible | None:
         """Who changed it, where the first line of a card that ended does not say so."""
         told = self.ending is not None and self.ending.text.startswith(_BOTH)
@@ -255,6 +260,7 @@ _LABELS = {
     Action.DENY: ("Deny", Style.DANGER),
     Action.ABORT: ("Deny and stop", Style.DANGER),
 }
+_BARRED, _LEFT = ("⛔", "Cannot be approved"), ("💤", "Agent gone")
 _BOTH = "Changed and approved"
 _DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Answered instead of running"}
 
@@ -394,9 +400,9 @@ def _state(record: Record) -> tuple[str, str]:
 def _waiting_state(record: Record) -> tuple[str, str]:
     """Return the icon and the word of what waits: whether it can be approved, and for whom."""
     if record.approvers is not None and record.approvers.nobody:
-        return "⛔", "Cannot be approved"
+        return _BARRED
     if not record.waiting:
-        return "💤", "Agent gone"
+        return _LEFT
     return ("❓", "Question") if record.request.questions else _WORDS[Status.PENDING]
 
 
@@ -581,6 +587,8 @@ def _say_ending(record: Record, word: str) -> Visible | None:
     status = record.status.value
     said = first.removeprefix(status) if first.startswith(status) else f" · {first}"
     state, _, stopped = word.partition(", and ")
+    if record.decision and record.decision.reason is Reason.BREAKER:
+        state = "Denied"  # what follows says that nobody was asked
     if record.decision and record.decision.action is Action.EDIT:
         # Not "approved with changes by": who approved and who changed it may be two.
         state = _BOTH if _changed_alone(record) else "Approved"

@@ -78,7 +78,7 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
     for number, error in enumerate(errors):
         made[f"error-{number}"] = partial(lambda one: build_refusal(one).shown, error)
     sized = _sized(records["pending"])
-    several = (states.asked(), states.known_as(states.PAYMENT, "3a"), states.HOSTILE)
+    several = (states.FILE, states.known_as(states.PAYMENT, "3a"), states.HOSTILE)
     alone = (*states.GROUP, states.known_as(states.PAYMENT, "3a"))
     return made | {
         "silent": lambda: build_card_view(sized, COPY, silent=True),

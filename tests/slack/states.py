@@ -353,6 +353,7 @@ def views() -> dict[str, Json]:
     last = replace(form, page=len(long.pages) - 1)
     git = scopes_of(RECORDS["pending-git"], Action.APPROVE, passes=True)
     reach = {scope.id: REACH for scope in git}
+    edited = full_view(EDITED, fits=modals.page_fits)
     money = full_view(PAYMENT, fits=modals.page_fits)
     diff = '  {\n-   "command": "rm -rf build && make release"\n+   "command": "make release"\n  }'
     return {
@@ -383,7 +384,7 @@ def views() -> dict[str, Json]:
         "number": modals.build_number(whole["pending-number"], form, _approval("pending-number")),
         "details-two": modals.build_details(whole["pending-two"], money, form, refusal=""),
         "details-number": modals.build_details(whole["pending-number"], money, form, refusal=""),
-        "details-changed": modals.build_details(whole["approved-edited"], short, form, refusal=""),
+        "details-changed": modals.build_details(whole["approved-edited"], edited, form, refusal=""),
         "more-refused": modals.build_more(
             whole["pending"], form, refusal="You are not an approver here.", mine=False
         ),
@@ -397,7 +398,7 @@ def views() -> dict[str, Json]:
         "home": build_home([known_as(PAYMENT, "3a"), known_as(QUESTION, "4b"), HOSTILE], [GRANT]),
         "home-empty": build_home([], []),
         "home-stopped": build_home([asked()], [GRANT], _stopped(), stopped=True),
-        "home-grants": build_home([], GRANTS, _running()),
+        "home-grants": build_home([], GRANTS[:-1], _running()),
         "told": modals.build_notice("Approvals", "This was decided already: denied by bob."),
     }
 
@@ -413,7 +414,10 @@ def replies() -> dict[str, tuple[str, list[Json]]]:
     waiting = [asked(), known_as(PAYMENT, "3a"), known_as(LONG, "4b")]
     login = "This signs you in to the inbox as ann: once, in 10 minutes."
     made["reply-list"] = ("3 waiting", [one for r in waiting for one in build_request_entry(r)])
-    made["reply-grants"] = ("6 remembered", [b for one in GRANTS for b in build_grant_entry(one)])
+    made["reply-grants"] = (
+        "5 remembered",
+        [b for one in GRANTS[:-1] for b in build_grant_entry(one)],
+    )
     made["reply-login"] = (login, build_login_reply(login, "https://x.example/in"))
     errors = (
         Unauthorized("you are not an approver for this request"),
