@@ -62,7 +62,7 @@ async def test_arguments_are_edited_in_a_modal(stage: Stage) -> None:
     ended = await stage.ended(record)
     assert ended.decision is not None and ended.decision.action is Action.EDIT
     assert ended.decision.arguments == {"path": "/tmp/x", "force": False}
-    await stage.shows(card, "Approved with changes", "Changed by ann")
+    await stage.shows(card, "Changed and approved by ann")
 
 
 async def test_a_bad_edit_decides_nothing(stage: Stage) -> None:
