@@ -37,6 +37,7 @@ from tests.web.chromium import Page, chromium
 
 FOLDER = BUILT / "gallery"
 STATIC = Path(__file__).resolve().parents[1] / "adapters" / "web" / "static"
+TALL = (NARROW[0], 3200)  # the longest is drawn whole
 WIDTHS = {80: 820, 45: 480}  # characters, pixels
 _LOOKS = (("light", False), ("dark", True))
 _SCREEN = 844  # a phone's height
@@ -75,7 +76,7 @@ async def draw_discord(page: Page) -> None:
         for look, dark in _LOOKS:
             # Each anew: sending uses a view up.
             path = FOLDER / f"discord-{name}-{look}.png"
-            await photographed(page, make(), path, NARROW, word="", dark=dark)
+            await photographed(page, make(), path, TALL, word="", dark=dark)
     for name, modal in scenes.modals().items():
         for look, dark in _LOOKS:
             path = FOLDER / f"discord-modal-{name}-{look}.png"

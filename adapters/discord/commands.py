@@ -39,9 +39,6 @@ from gateway.ports import (
     Record,
     Worklist,
     bug,
-    headline,
-    quote_name,
-    start_of,
 )
 
 log = logging.getLogger("adapters.discord")
@@ -273,6 +270,5 @@ def build_pending_view(records: Sequence[Record]) -> MessageContent:
 
 
 def _render_line(record: Record) -> str:
-    tool = quote_name(start_of(record.request.tool, _LINE)).text
-    said = headline(record, _LINE).text
-    return clip(f"{record.id[:_SHORT]} · {tool} · {said}", _LINE)
+    said = plain_head(card_of(record, lines=1, chars=1).head)
+    return clip(f"{record.id[:_SHORT]} · {said}", _LINE)

@@ -14,7 +14,6 @@ from gateway.models import Action, FieldKind
 from gateway.ports import (
     ANOTHER_PLAN,
     DENIALS,
-    NUMBER_LABEL,
     NUMBER_OPTIONAL,
     SAY_THE_PLAN,
     Card,
@@ -67,9 +66,9 @@ def build_number_modal(control: Control, button: DiscordButton, *, about: str) -
     modal = ui.Modal(title="Approve", custom_id=button.custom_id)
     modal.add_item(ui.TextDisplay(about))
     field = build_text_field(
-        "Number",
+        "Number shown where the agent waits",
         TYPED,
-        NUMBER_OPTIONAL if control.optional else NUMBER_LABEL,
+        NUMBER_OPTIONAL if control.optional else "",
         required=not control.optional,
         style=discord.TextStyle.short,
     )

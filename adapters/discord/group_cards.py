@@ -69,13 +69,13 @@ def build_group_view(
         )
         container.add_item(build_item_row(card, base, whole=whole and not silent))
     waiting = group.waiting
-    if group.deniable and group.revisions and not silent:
+    if group.deniable and group.revisions:
         first = group.items[0]
         base = DiscordButton(
             verb=ALL, request_id=first.request_id, revision=first.revision, copy=copy
         )
         container.add_item(ui.Separator())
-        approves = group.together and shows_all(group)
+        approves = group.together and shows_all(group) and not silent
         count = len(waiting)
         container.add_item(build_all_row(count, base, group.revisions, approves=approves))
     if waiting:

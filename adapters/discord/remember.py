@@ -200,8 +200,9 @@ def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
     for grant in grants[:_LISTED]:
         ends = f"until <t:{grant.expires_at // 1000}:f>" if grant.expires_at else "until revoked"
         where = f"session {grant.session}" if grant.session else "all sessions"
+        state = "suspended: " if grant.suspended or grant.rests else ""
         lines.append(
-            f"- `{grant.id[:8]}` **{grant.effect}** {_render_words(grant.words, _COVERS)}\n"
+            f"- `{grant.id[:8]}` **{state}{grant.effect}** {_render_words(grant.words, _COVERS)}\n"
             f"-# {escape_line(f'{grant.agent}, {where}', 120)} · {ends} · {uses_of(grant)} · "
             f"{escape_with_mentions(backing_of(grant), 160, people_of(grant))}"
         )

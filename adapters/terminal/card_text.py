@@ -114,7 +114,7 @@ def _render_footer(card: Card, now_ms: int) -> str:
 
 def _render_outcome(card: Card) -> Iterator[RenderableType]:
     if card.outcome is not None:
-        yield _indent(render_text(card.outcome, "bold"))
+        yield _indent(render_text(card.ending or card.outcome, "bold"))
     if card.result is not None:
         yield _indent(render_text(card.result))
 

@@ -160,6 +160,7 @@ from gateway.ports.words import (
     SAY_THE_PLAN,
     KillSwitch,
     join_reason,
+    say_names,
 )
 from gateway.ports.worklist import Worklist
 from gateway.wire.canonical_json import parse as parse_json
@@ -325,6 +326,7 @@ __all__ = [
     "report_doubt",
     "report_failure",
     "report_ok",
+    "say_names",
     "scopes_of",
     "shows_group",
     "standing_of",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -33,6 +34,15 @@ def say_name(name: str) -> str:
     if _GROUPS.fullmatch(name):
         return f"somebody of a {name.partition(':')[0].title()} {_GROUP[name[0]]}"
     return "somebody in Slack" if _MEMBERS.fullmatch(name) else name
+
+
+def say_names(text: str, people: Collection[str]) -> str:
+    """Return a sentence of ours with names of `people`, which has those as people read them that
+    are identities of a platform. Whatever else stands in it stays."""
+    for one in sorted(people, key=len, reverse=True):
+        if (said := say_name(one)) != one:
+            text = text.replace(one, said)
+    return text
 
 
 def join_reason(tapped: str, typed: str) -> str:
