@@ -39,6 +39,8 @@ from gateway.ports import (
     Record,
     Worklist,
     bug,
+    card_of,
+    plain_head,
 )
 
 log = logging.getLogger("adapters.discord")

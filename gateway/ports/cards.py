@@ -650,7 +650,7 @@ def _control(action: Action, record: Record, head: Head, standing: Standing) -> 
     found = "".join(f" {sign} {one.text}." for one in warnings(record))
     asked = _READ_ALL if high else _READ
     approves = action in (Action.APPROVE, Action.EDIT)
-    share = _say_share(standing) if confirms and approves else ""
+    share = _say_share(standing, voids=action is Action.EDIT) if confirms and approves else ""
     return Control(
         action=action,
         label=label,
@@ -663,11 +663,12 @@ def _control(action: Action, record: Record, head: Head, standing: Standing) -> 
     )
 
 
-def _say_share(standing: Standing) -> str:
-    """Say of an approval that it is one of several; "" where it is enough."""
+def _say_share(standing: Standing, *, voids: bool) -> str:
+    """Say of an approval that it is one of several; "" where it is enough. One that `voids` those
+    before counts anew."""
     if standing.quorum <= 1 or standing.nobody:
         return ""
-    return f"{len(standing.approved) + 1} of {standing.quorum}"
+    return f"{1 if voids else len(standing.approved) + 1} of {standing.quorum}"
 
 
 def _say_more(share: str) -> str:
