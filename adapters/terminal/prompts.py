@@ -24,6 +24,7 @@ from gateway.ports import (
     Remember,
     RememberOption,
     remember_as,
+    start_of,
 )
 
 YES = "yes"
