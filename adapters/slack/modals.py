@@ -342,7 +342,9 @@ def _render_end(card: Card) -> Iterator[Json]:
     yield context(*(plain(one) for one in said))
     if card.changed_by is not None and card.changed:
         changed = exact(fit(render_diff(card), PAGE_UNITS))
-        yield rich("changed", [label(one_line(card.changed_by.text)), changed])
+        told = card.changed_aside  # else the line above says who
+        who = one_line(told.text) if told is not None else "What was changed"
+        yield rich("changed", [label(who), changed])
 
 
 def _render_first(card: Card, full: FullView) -> Iterator[Json]:
