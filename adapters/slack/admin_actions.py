@@ -98,7 +98,7 @@ def build_revoke_session(grant: Grant) -> list[Json]:
         return []
     value = f"{grant.agent} {grant.session}"
     return [
-        button("Revoke all of its session", Act.REVOKE_SESSION, value, confirm=(_SESSION, "Revoke"))
+        button("Revoke its whole session", Act.REVOKE_SESSION, value, confirm=(_SESSION, "Revoke"))
     ]
 
 

@@ -214,7 +214,7 @@ async def test_what_moderation_refuses_is_shown_without_it(stage: Stage) -> None
     once, and each can be reviewed."""
     stage.server.channel.blocked_words = ("make",)
     records, message = await carded(stage)
-    assert labels(message) == ["Review…", "Deny", "More…"] * 3
+    assert labels(message) == ["Review…", "Deny", "More…"] * 3 + ["Deny all 3"]
     assert await states(stage, records) == [Status.PENDING] * 3
 
 
