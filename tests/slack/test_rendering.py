@@ -118,6 +118,7 @@ def test_09_markup_of_agents_is_never_parsed() -> None:
                 "💤 Agent gone · ends at <!date^",
                 "⛔ Cannot be approved · ends at <!date^",
                 "Until <!date^",
+                "Until revoked",
                 "⏳ The first of them waits until <!date^",
                 "<!date^",
             )
