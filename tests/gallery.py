@@ -17,31 +17,28 @@ from typing import Any
 
 from aiohttp import web
 from rich.console import Console
-from rich.terminal_theme import MONOKAI
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI
 
-from adapters.discord import card_views
-from adapters.discord.card_views import MessageContent, build_card_view, build_more_view
-from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.group_cards import build_group_view
-from adapters.discord.groups import GROUP_CHARS, build_group, list_drawn
 from adapters.terminal.card_text import render_card
 from adapters.terminal.screen import CARD_CHARS, CARD_LINES
 from adapters.web.card_json import Viewer, add_viewer, build_row, build_whole
 from gateway.domain.records import Approvers, Record
 from gateway.domain.step_up import StepUp
 from gateway.ports.cards import card_of
-from gateway.ports.group_cards import group_card_of, posted_group_of
 from gateway.ports.remember_options import LIFETIME_WORDS, PASS_LIFETIME_WORDS
 from gateway.ports.words import ANOTHER_PLAN, DENIALS
+from tests.discord import modal_page, scenes
 from tests.discord.pictures import NARROW, photographed
 from tests.picture_files import BUILT
 from tests.slack import render, states
 from tests.slack.pictures import PHONE, shot
+from tests.terminal.scenes import drawn_screen, terminal_scenes
 from tests.web.chromium import Page, chromium
 
 FOLDER = BUILT / "gallery"
 STATIC = Path(__file__).resolve().parents[1] / "adapters" / "web" / "static"
-COLUMNS, TERMINAL = 80, 820  # characters, pixels
+TALL = (NARROW[0], 3200)  # the longest is drawn whole
+WIDTHS = {80: 820, 45: 480}  # characters, pixels
 _LOOKS = (("light", False), ("dark", True))
 _SCREEN = 844  # a phone's height
 _PANELS = ("reason", "edit", "respond", "abort", "remember")
@@ -65,6 +62,7 @@ document.title = "drawn";
 async def draw_slack(page: Page) -> None:
     """Draw every card, modal and the Home tab."""
     pages = {name: render.message(*one) for name, one in states.messages().items()}
+    pages |= {name: render.message(*one) for name, one in states.replies().items()}
     pages |= {f"modal-{name}": render.modal(view) for name, view in states.views().items()}
     for name, html in pages.items():
         for look, dark in _LOOKS:
@@ -74,55 +72,35 @@ async def draw_slack(page: Page) -> None:
 
 async def draw_discord(page: Page) -> None:
     """Draw every card, what is behind More…, and a group."""
-    for name, make in _discord_scenes().items():
+    for name, make in scenes.messages().items():
         for look, dark in _LOOKS:
             # Each anew: sending uses a view up.
             path = FOLDER / f"discord-{name}-{look}.png"
-            await photographed(page, make(), path, NARROW, word="", dark=dark)
-
-
-def _discord_scenes() -> dict[str, Any]:
-    made: dict[str, Any] = {
-        name: lambda record=record: _discord_card(record) for name, record in states.RECORDS.items()
-    }
-    pending = states.RECORDS["pending"]
-    button = DiscordButton(verb="more", request_id=pending.id, revision=1, copy="0" * 22)
-    made["more"] = lambda: build_more_view(_discord_sized(pending), button, group=3)
-    made["group"] = lambda: _discord_group(states.GROUP, button)
-    made["group-alone"] = lambda: _discord_group(
-        (*states.GROUP, states.known_as(states.PAYMENT, "3a")), button
-    )
-    for name, records in states.GROUP_CARDS.items():
-        made[name] = lambda records=records: build_group_view(
-            posted_group_of([(one, _discord_sized(one)) for one in records]), states.GROUP_COPY
-        )
-    return made
-
-
-def _discord_sized(record: Record) -> Any:
-    return card_of(record, lines=card_views.CARD_LINES, chars=card_views.CARD_CHARS)
-
-
-def _discord_card(record: Record) -> MessageContent:
-    return build_card_view(_discord_sized(record), "0" * 22)
-
-
-def _discord_group(records: tuple[Record, ...], button: DiscordButton) -> MessageContent:
-    group = group_card_of(records, chars=GROUP_CHARS, each=1500)
-    shown = list_drawn(group)
-    together = group.together and len(shown) == len(group.items)
-    return build_group(group, shown, button, "k" * 11, together=together)
+            await photographed(page, make(), path, TALL, word="", dark=dark)
+    for name, modal in scenes.modals().items():
+        for look, dark in _LOOKS:
+            path = FOLDER / f"discord-modal-{name}-{look}.png"
+            await shot(page, modal_page.draw(modal, dark=dark), path, PHONE, dark=dark)
 
 
 async def draw_terminal(page: Page) -> None:
-    """Draw every card as Rich writes it, in the dark colours of a terminal."""
+    """Draw every card as Rich writes it, wide and narrow, and every screen as Textual does."""
     for name, record in states.RECORDS.items():
-        console = Console(file=io.StringIO(), record=True, width=COLUMNS)
         card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
-        console.print(render_card(card, now_ms=states.MADE))
-        html = console.export_html(inline_styles=True, theme=MONOKAI)
-        html = html.replace("<head>", "<head><title>Slack</title>", 1)
-        await shot(page, html, FOLDER / f"terminal-{name}-dark.png", TERMINAL)
+        for columns, pixels in WIDTHS.items():
+            for look, theme in (("light", DEFAULT_TERMINAL_THEME), ("dark", MONOKAI)):
+                console = Console(file=io.StringIO(), record=True, width=columns)
+                console.print(render_card(card, now_ms=states.MADE))
+                html = console.export_html(inline_styles=True, theme=theme)
+                html = html.replace("<head>", "<head><title>Slack</title>", 1)
+                path = FOLDER / f"terminal-{name}-{columns}-{look}.png"
+                await shot(page, html, path, pixels)
+    for name, make in terminal_scenes().items():
+        for columns, pixels in WIDTHS.items():
+            svg = await drawn_screen(make(), columns)
+            html = f"<!doctype html><title>Slack</title><body style='margin:0'>{svg}"
+            path = FOLDER / f"terminal-screen-{name}-{columns}-dark.png"
+            await shot(page, html, path, pixels)
 
 
 async def draw_inbox(page: Page) -> None:

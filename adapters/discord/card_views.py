@@ -26,7 +26,18 @@ from adapters.discord.markup import (
     quote,
 )
 from gateway.models import Action, RiskLevel, Status
-from gateway.ports import DENIALS, HIDDEN, LABEL_CHARS, Card, Control, FullView, Style, Visible
+from gateway.ports import BECAUSE as DENY_BECAUSE
+from gateway.ports import (
+    DENIALS,
+    HIDDEN,
+    LABEL_CHARS,
+    Card,
+    Control,
+    FullView,
+    Style,
+    Visible,
+    say_names,
+)
 
 NOBODY = discord.AllowedMentions.none()
 """Whom an edit may notify. discord.py leaves that out of edits, whatever the client's default."""
@@ -133,15 +144,16 @@ def _build_ended(card: Card, copy: str, called: str, *, silent: bool = False) ->
     return MessageContent(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
 
 
-def render_ended(card: Card, *, silent: bool = False) -> Iterator[str]:
-    """Yield how it ended, the head, and what else must be told, each in a line."""
+def render_ended(card: Card, *, silent: bool = False, changes: bool = True) -> Iterator[str]:
+    """Yield how it ended, the head, and what else must be told, each in a line: who made the
+    `changes`, and the note."""
     budget = _TextBudget()
     yield budget.take(_render_outcome(card, budget))
     if silent:
         return
     yield budget.take(render_head(card).removeprefix("### "))
-    if card.changed_by is not None:
-        changed = escape_with_mentions(card.changed_by.text, _CHANGED_BY, card.people)
+    if changes and card.changed_aside is not None:
+        changed = escape_with_mentions(card.changed_aside.text, _CHANGED_BY, card.people)
         yield budget.take(f"-# {changed}")
     if card.note is not None:
         yield f"-# For the record: {escape_line(card.note.text, budget.room(300))}"
@@ -170,7 +182,7 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     size = budget.take(_render_size_notice(card, complete=complete, silent=silent))
     return _Drawn(
         ended=ended,
-        runs=(head, blocks, size, changed, fields),
+        runs=(head if card.asks else "", blocks, size, changed, fields),
         about=(risk, found, notices, because, who, says, preview),
         foot=foot,
         complete=complete,
@@ -204,9 +216,10 @@ def build_full_view(
     whole = shows_whole(view)
     text, _ = fence(view.pages[page].text, "text", PAGE_UNITS)
     more = not last and any(one.action is Action.APPROVE for one in card.controls)
+    ended = tuple(render_ended(card)) if card.final else ()
     said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
     told = (
-        *(render_ended(card) if card.final else (render_head(card),)),
+        *(ended if card.final else (render_head(card), _render_brief_risk(card))),
         render_findings(card, 250),
         _render_facts(card, _ALL_FACTS)[0],
         _render_because(card, _BECAUSE),
@@ -224,7 +237,9 @@ def build_full_view(
         file = "⚠️ It is too large for Discord. Read and decide it in the inbox."
     if card.hides:
         file = f"⚠️ {HIDDEN}\n{file}"
-    head += _render_last_changes(card, (*head, text, file))
+    if changed := _render_last_changes(card, (*head, text, file)):
+        head = [one for one in head if one not in ended] + changed
+        head[:0] = render_ended(card, changes=False)
     rows = [] if card.final or not fits else _build_full_rows(card, button, whole and last)
     if len(view.pages) > 1:
         rows.append(_build_page_row(button, page, len(view.pages)))
@@ -344,6 +359,15 @@ def _render_risk(card: Card, budget: _TextBudget) -> str:
     return f"{_RISKS[card.risk]} risk{said}"
 
 
+def _render_brief_risk(card: Card) -> str:
+    """Return for a page with little room that the risk is high, and why nobody may approve."""
+    reasons = escape_line("; ".join(one.text for one in card.reasons), 100) if card.reasons else ""
+    high = f"🔴 High risk{': ' if reasons else ''}{reasons}"
+    told = [high] if card.risk is RiskLevel.HIGH else []
+    told += [f"⚠️ {escape_line(one, 120)}" for one in card.notices[:1] if card.idle]
+    return "\n".join(told)
+
+
 def render_findings(card: Card, room: int) -> str:
     """Return the guardrail findings, one line each."""
     lines: list[str] = []
@@ -455,6 +479,7 @@ def _render_outcome(card: Card, budget: _TextBudget) -> str:
 
 def _say_ending(card: Card, ending: Visible, budget: _TextBudget) -> str:
     said = ending.text if card.ending else f"{card.word} · {ending.text}"
+    said = say_names(said, card.people)
     return escape_with_mentions(said, budget.room(500), card.people)
 
 
@@ -514,7 +539,7 @@ def build_more_view(card: Card, button: DiscordButton, *, group: int = 1) -> Mes
     container.add_item(ui.TextDisplay(render_head(card)))
     for row in _arrange_in_rows(buttons):
         container.add_item(row)
-    container.add_item(ui.TextDisplay("-# Deny at once, because:"))
+    container.add_item(ui.TextDisplay(f"-# {DENY_BECAUSE} …"))
     for row in _arrange_in_rows(because):
         container.add_item(row)
     return MessageContent(_build_view(container))
@@ -577,13 +602,13 @@ def _build_full_rows(card: Card, button: DiscordButton, seen: bool) -> list[ui.A
             continue
         if control.number and control.action is Action.APPROVE:
             wanted = base.with_verb(NUMBER)
-            label = f"{control.label}…"
+            label = f"{control.yes}…"
             buttons.append(
                 ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
             )
             continue
         more = CONFIRMED if control.confirm else ""
-        label = f"{control.label}: I have read it" if control.confirm else control.label
+        label = f"{control.yes}: I have read it" if control.confirm else control.label
         wanted = base.with_verb(control.action.value, more=more)
         buttons.append(
             ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)

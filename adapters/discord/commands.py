@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
@@ -38,9 +39,8 @@ from gateway.ports import (
     Record,
     Worklist,
     bug,
-    headline,
-    quote_name,
-    start_of,
+    card_of,
+    plain_head,
 )
 
 log = logging.getLogger("adapters.discord")
@@ -189,22 +189,7 @@ class DiscordCommands:
         records = await self._find_waiting(interaction, _LISTED)
         if not records:
             return build_private_reply("✅ Nothing waits for you.")
-        lines = ["### What waits for you"]
-        for record in records:
-            ends = f"<t:{record.deadline // 1000}:R>"
-            lines.append(f"- {escape_line(self._render_line(record), 150)} · expires {ends}")
-        menu: ui.Select[Any] = ui.Select(
-            custom_id=OPEN,
-            placeholder="Read one",
-            options=[
-                discord.SelectOption(label=self._render_line(record), value=record.id)
-                for record in records
-            ],
-        )
-        view = ui.LayoutView(timeout=None)
-        view.add_item(ui.TextDisplay("\n".join(lines)[:3900])).add_item(ui.ActionRow(menu))
-        view.stop()
-        return InteractionReply(MessageContent(view))
+        return InteractionReply(build_pending_view(records))
 
     async def _make_login_link(self, interaction: discord.Interaction) -> InteractionReply:
         """Return a button that only the caller sees."""
@@ -243,7 +228,7 @@ class DiscordCommands:
         if data.get("name") == "revoke":
             return await self._remembering.find_choices(interaction)
         records = await self._find_waiting(interaction, _OFFERED)
-        return [(record.id, self._render_line(record)) for record in records]
+        return [(record.id, _render_line(record)) for record in records]
 
     # --- look-ups -------------------------------------------------------------------------------
 
@@ -266,7 +251,26 @@ class DiscordCommands:
         await refuse_stranger(self._desk, interaction, record)
         return record
 
-    def _render_line(self, record: Record) -> str:
-        tool = quote_name(start_of(record.request.tool, _LINE)).text
-        said = headline(record, _LINE).text
-        return clip(f"{record.id[:_SHORT]} · {tool} · {said}", _LINE)
+
+def build_pending_view(records: Sequence[Record]) -> MessageContent:
+    """Return a list of what waits, with a menu to read one of them."""
+    lines = ["### What waits for you"]
+    for record in records:
+        ends = f"<t:{record.deadline // 1000}:R>"
+        lines.append(f"- {escape_line(_render_line(record), 150)} · expires {ends}")
+    menu: ui.Select[Any] = ui.Select(
+        custom_id=OPEN,
+        placeholder="Read one",
+        options=[
+            discord.SelectOption(label=_render_line(record), value=record.id) for record in records
+        ],
+    )
+    view = ui.LayoutView(timeout=None)
+    view.add_item(ui.TextDisplay("\n".join(lines)[:3900])).add_item(ui.ActionRow(menu))
+    view.stop()
+    return MessageContent(view)
+
+
+def _render_line(record: Record) -> str:
+    said = plain_head(card_of(record, lines=1, chars=1).head)
+    return clip(f"{record.id[:_SHORT]} · {said}", _LINE)

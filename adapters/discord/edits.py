@@ -68,22 +68,7 @@ class EditMessages:
         typed: Typed = {}
         if button.more.startswith(_KEPT):
             typed = await self._read_kept(button.more.removeprefix(_KEPT))
-        fields = edit_fields(record)
-        more = AS_JSON
-        if isinstance(typed, str):
-            parts = [ui.TextDisplay(render_head(card)), _build_json_field(typed)]
-        elif button.more == AS_JSON or not fields:
-            parts = [ui.TextDisplay(render_head(card)), _build_json_field(card.editable)]
-        else:
-            parts, more = _build_parts(card, fields, dict(typed)), ""
-        modal = ui.Modal(
-            title="Approve with changes",
-            custom_id=button.with_verb(Action.EDIT.value, more=more).custom_id,
-        )
-        for part in parts:
-            modal.add_item(part)
-        modal.stop()  # submissions are read raw; discord.py need not keep it
-        return modal
+        return build_edit_modal(record, card, button, typed)
 
     async def show_changes(
         self, record: Record, button: DiscordButton, interaction: discord.Interaction
@@ -117,6 +102,26 @@ class EditMessages:
 def is_sure(button: DiscordButton) -> bool:
     """Whether the changes were shown as high risk."""
     return button.more.endswith(_SURE)
+
+
+def build_edit_modal(record: Record, card: Card, button: DiscordButton, typed: Typed) -> ui.Modal:
+    """Return the modal of an edit, with what was `typed` before. Raises Unfit."""
+    fields = edit_fields(record)
+    more = AS_JSON
+    if isinstance(typed, str):
+        parts = [ui.TextDisplay(render_head(card)), _build_json_field(typed)]
+    elif button.more == AS_JSON or not fields:
+        parts = [ui.TextDisplay(render_head(card)), _build_json_field(card.editable)]
+    else:
+        parts, more = _build_parts(card, fields, dict(typed)), ""
+    modal = ui.Modal(
+        title="Approve with changes",
+        custom_id=button.with_verb(Action.EDIT.value, more=more).custom_id,
+    )
+    for part in parts:
+        modal.add_item(part)
+    modal.stop()  # submissions are read raw; discord.py need not keep it
+    return modal
 
 
 def build_changes(

@@ -14,7 +14,6 @@ from gateway.models import Action, FieldKind
 from gateway.ports import (
     ANOTHER_PLAN,
     DENIALS,
-    NUMBER_LABEL,
     NUMBER_OPTIONAL,
     SAY_THE_PLAN,
     Card,
@@ -24,6 +23,7 @@ from gateway.ports import (
     join_reason,
     parse_json,
 )
+from gateway.ports import BECAUSE as DENY_BECAUSE
 
 LONGEST_INPUT = 4000
 _MOST_FIELDS = 5
@@ -66,9 +66,9 @@ def build_number_modal(control: Control, button: DiscordButton, *, about: str) -
     modal = ui.Modal(title="Approve", custom_id=button.custom_id)
     modal.add_item(ui.TextDisplay(about))
     field = build_text_field(
-        "Number",
+        "Number shown where the agent waits",
         TYPED,
-        NUMBER_OPTIONAL if control.optional else NUMBER_LABEL,
+        NUMBER_OPTIONAL if control.optional else "",
         required=not control.optional,
         style=discord.TextStyle.short,
     )
@@ -97,7 +97,7 @@ def _build_reasons() -> ui.Label[Any]:
     """Return the reasons that take one tap."""
     options = [discord.RadioGroupOption(label=why, value=why) for why in DENIALS]
     chips: ui.RadioGroup[Any] = ui.RadioGroup(custom_id=BECAUSE, options=options, required=False)
-    return ui.Label(text="Because", component=chips)
+    return ui.Label(text=DENY_BECAUSE, component=chips)
 
 
 def _build_next_menu() -> ui.Label[Any]:

@@ -99,7 +99,7 @@ class KillSwitchActions:
         person = await self._desk.requests.person(read_identity(interaction))
         if person is None or not person.admin:
             raise Unauthorized("only an admin may use the kill switch")
-        return InteractionReply(_build_switch_view(await self._desk.operator.kill_switch()))
+        return InteractionReply(build_switch_view(await self._desk.operator.kill_switch()))
 
     async def turn(
         self, interaction: discord.Interaction, button: DiscordButton
@@ -109,10 +109,11 @@ class KillSwitchActions:
         on = button.verb == STOP
         await self._desk.operator.stop_all(read_identity(interaction), on=on)
         switch = await self._desk.operator.kill_switch()
-        return InteractionReply(_build_switch_view(switch), replaces=True)
+        return InteractionReply(build_switch_view(switch), replaces=True)
 
 
-def _build_switch_view(switch: KillSwitch) -> MessageContent:
+def build_switch_view(switch: KillSwitch) -> MessageContent:
+    """Return the state of the kill switch, with the button to change it."""
     on = switch.on
     verb, label = (ALLOW, "Allow again") if on else (STOP, "Stop everything")
     style = discord.ButtonStyle.secondary if on else discord.ButtonStyle.danger

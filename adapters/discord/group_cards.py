@@ -1,8 +1,8 @@
 """The layout of several requests of one group: in one posted message, and each in a private one.
 
 Pure. In a posted message each keeps its place. One that ended is a line; one that finds no room any
-more, since it was changed, is read in its full view. All at once is offered where all that wait are
-whole here.
+more, since it was changed, is read in its full view. All may be approved at once where all that
+wait are whole here, and always be denied at once.
 """
 
 from __future__ import annotations
@@ -69,13 +69,15 @@ def build_group_view(
         )
         container.add_item(build_item_row(card, base, whole=whole and not silent))
     waiting = group.waiting
-    if group.together and group.revisions and shows_all(group) and not silent:
+    if group.deniable and group.revisions:
         first = group.items[0]
         base = DiscordButton(
             verb=ALL, request_id=first.request_id, revision=first.revision, copy=copy
         )
         container.add_item(ui.Separator())
-        container.add_item(build_all_row(len(waiting), base, group.revisions))
+        approves = group.together and shows_all(group) and not silent
+        count = len(waiting)
+        container.add_item(build_all_row(count, base, group.revisions, approves=approves))
     if waiting:
         at = min(card.deadline for card in waiting) // 1000
         container.add_item(ui.TextDisplay(f"-# ⏳ The first expires <t:{at}:R> (<t:{at}:f>)"))
@@ -135,12 +137,17 @@ def build_item_row(card: Card, base: DiscordButton, *, whole: bool) -> ui.Action
     return row
 
 
-def build_all_row(count: int, base: DiscordButton, more: str) -> ui.ActionRow[Any]:
-    """Return the buttons that answer all of a group at once."""
+def build_all_row(
+    count: int, base: DiscordButton, more: str, *, approves: bool, hidden: bool = False
+) -> ui.ActionRow[Any]:
+    """Return the buttons that answer all of a group at once; not all may be approved so. With
+    `hidden` there are others that are not shown."""
     row: ui.ActionRow[Any] = ui.ActionRow()
     every, none = base.with_verb(ALL, more=more), base.with_verb(NONE, more=more)
-    row.add_item(_button(f"Approve all {count}", every, discord.ButtonStyle.success))
-    row.add_item(_button(f"Deny all {count}", none, discord.ButtonStyle.danger))
+    if approves:
+        row.add_item(_button(f"Approve all {count}", every, discord.ButtonStyle.success))
+    label = f"Deny {'these' if hidden else 'all'} {count}"
+    row.add_item(_button(label, none, discord.ButtonStyle.danger))
     return row
 
 

@@ -98,7 +98,7 @@ class GroupMessages:
         if text is None:
             raise Conflict("this was left open for too long; open it again")
         kept: dict[str, Any] = json.loads(text)
-        if not kept["all"]:
+        if not kept["all"] and button.verb == ALL:
             raise InvalidRequest("not all of them can be read here: answer each")
         try:
             done = await self._decide_all(interaction, button, kept["seen"])
@@ -117,7 +117,8 @@ class GroupMessages:
         if not records or ref is None:
             raise NotFound("this is not the card of a group")
         seen = read_revisions(button.more, [one.id for one in records])
-        if not seen or not shows_all(await self._draw(records)):
+        whole = button.verb == NONE or shows_all(await self._draw(records))
+        if not seen or not whole:
             raise InvalidRequest("not all of them can be read here: answer each")
         where = {"copy": button.copy, "ref": ref}
         try:
@@ -201,12 +202,13 @@ def build_group(
     hidden = group.more + len(group.items) - len(shown)
     if hidden:
         container.add_item(ui.TextDisplay(f"-# {hidden} more do not fit here: open each alone."))
-    if together:
+    if len(shown) > 1:
         container.add_item(ui.Separator())
-        container.add_item(build_all_row(len(shown), button, key))
-    elif len(shown) > 1:
-        text = "-# Each is answered alone: not all may be approved at once."
-        container.add_item(ui.TextDisplay(text))
+        every = build_all_row(len(shown), button, key, approves=together, hidden=bool(hidden))
+        container.add_item(every)
+        if not together:
+            text = "-# Not all may be approved at once: approve each alone."
+            container.add_item(ui.TextDisplay(text))
     view = ui.LayoutView(timeout=None)
     view.add_item(container)
     view.stop()

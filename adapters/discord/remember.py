@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import discord
@@ -66,22 +66,11 @@ class RememberDialog:
         record = await self._reading.get_permitted(interaction, button.request_id)
         button = self._reading.name_card(interaction, button)
         offered = await self._list_scopes(interaction, record, Action.APPROVE)
-        lines = ["### 🧠 What should be remembered?"]
-        for number, scope in enumerate(offered, 1):
-            reach = await self._desk.requests.reach(record.id, scope.id)
-            lines.append(f"**{number}.** {escape_line(scope.words.text, _COVERS)}")
-            lines.append(f"-# {escape_line(reach, _REACH)}")
-        row: ui.ActionRow[Any] = ui.ActionRow()
-        for action, (label, style) in _VERBS.items():
-            if scopes_of(record, action):
-                wanted = button.with_verb(KEEP, more=action.value)
-                row.add_item(ui.Button(label=f"{label}…", style=style, custom_id=wanted.custom_id))
-        if not row.children:
+        actions = [action for action in _VERBS if scopes_of(record, action)]
+        if not actions:
             raise Conflict("there is nothing that could be remembered about this request")
-        view = ui.LayoutView(timeout=None)
-        view.add_item(ui.TextDisplay("\n".join(lines)[:_DIALOG])).add_item(row)
-        view.stop()
-        return InteractionReply(MessageContent(view))
+        reach = {one.id: await self._desk.requests.reach(record.id, one.id) for one in offered}
+        return InteractionReply(build_options_view(offered, reach, actions, button))
 
     async def build_modal(
         self, interaction: discord.Interaction, record: Record, button: DiscordButton
@@ -91,17 +80,7 @@ class RememberDialog:
         scopes = await self._list_scopes(interaction, record, action)
         if not scopes:
             raise Conflict("there is nothing that could be remembered about this request")
-        modal = ui.Modal(title=_VERBS[action][0], custom_id=button.custom_id)
-        words = [(scope.id, clip(scope.words.text, 100)) for scope in scopes]
-        modal.add_item(_build_menu("What", _SCOPE, words))
-        session = clip(f"only in the session {record.request.session}", 100)
-        places = [(_SESSION, session), (_EVERYWHERE, "in all sessions of this agent")]
-        modal.add_item(_build_menu("Where", _WHERE, places))
-        modal.add_item(_build_menu("How long", _LIFE, list(LIFETIME_WORDS.items())))
-        if action is Action.DENY:
-            modal.add_item(build_text_field("Reason", REASON, "The agent is told. May be empty."))
-        modal.stop()
-        return modal
+        return build_remember_modal(action, scopes, record.request.session, button)
 
     async def _list_scopes(
         self, interaction: discord.Interaction, record: Record, action: Action
@@ -175,14 +154,55 @@ class RememberDialog:
         return [(value, clip(words, _CHOICE)) for value, words in found]
 
 
+def build_options_view(
+    offered: Sequence[RememberOption],
+    reach: Mapping[str, str],
+    actions: Sequence[Action],
+    button: DiscordButton,
+) -> MessageContent:
+    """Return what could be remembered, each with its recent `reach`, and a button for each of these
+    answers."""
+    lines = ["### 🧠 What should be remembered?"]
+    for number, scope in enumerate(offered, 1):
+        lines.append(f"**{number}.** {escape_line(scope.words.text, _COVERS)}")
+        lines.append(f"-# {escape_line(reach[scope.id], _REACH)}")
+    row: ui.ActionRow[Any] = ui.ActionRow()
+    for action in actions:
+        label, style = _VERBS[action]
+        wanted = button.with_verb(KEEP, more=action.value)
+        row.add_item(ui.Button(label=f"{label}…", style=style, custom_id=wanted.custom_id))
+    view = ui.LayoutView(timeout=None)
+    view.add_item(ui.TextDisplay("\n".join(lines)[:_DIALOG])).add_item(row)
+    view.stop()
+    return MessageContent(view)
+
+
+def build_remember_modal(
+    action: Action, scopes: Sequence[RememberOption], session: str, button: DiscordButton
+) -> ui.Modal:
+    """Return the modal that asks for scope, place and lifetime."""
+    modal = ui.Modal(title=_VERBS[action][0], custom_id=button.custom_id)
+    words = [(scope.id, clip(scope.words.text, 100)) for scope in scopes]
+    modal.add_item(_build_menu("What", _SCOPE, words))
+    here = clip(f"only in the session {session}", 100)
+    places = [(_SESSION, here), (_EVERYWHERE, "in all sessions of this agent")]
+    modal.add_item(_build_menu("Where", _WHERE, places))
+    modal.add_item(_build_menu("How long", _LIFE, list(LIFETIME_WORDS.items())))
+    if action is Action.DENY:
+        modal.add_item(build_text_field("Reason", REASON, "The agent is told. May be empty."))
+    modal.stop()
+    return modal
+
+
 def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
     """Return a list of grants, newest first, as far as it fits."""
     lines = ["### 🧠 What is remembered"]
     for grant in grants[:_LISTED]:
         ends = f"until <t:{grant.expires_at // 1000}:f>" if grant.expires_at else "until revoked"
         where = f"session {grant.session}" if grant.session else "all sessions"
+        state = "suspended: " if grant.suspended or grant.rests else ""
         lines.append(
-            f"- `{grant.id[:8]}` **{grant.effect}** {_render_words(grant.words, _COVERS)}\n"
+            f"- `{grant.id[:8]}` **{state}{grant.effect}** {_render_words(grant.words, _COVERS)}\n"
             f"-# {escape_line(f'{grant.agent}, {where}', 120)} · {ends} · {uses_of(grant)} · "
             f"{escape_with_mentions(backing_of(grant), 160, people_of(grant))}"
         )

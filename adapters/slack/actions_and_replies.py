@@ -355,7 +355,8 @@ def describe_state(record: Record) -> str:
     """Return a request's outcome or progress, in a sentence."""
     card = build_whole_card(record)
     if card.outcome is not None:
-        return card.outcome.text
+        said = card.outcome.text
+        return f"{said[:1].upper()}{said[1:].rstrip('.')}."
     return card.progress or "It still waits for an answer."
 
 

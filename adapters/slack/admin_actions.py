@@ -9,7 +9,7 @@ from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, Malformed
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import Conflict, InvalidRequest
-from gateway.ports import LIFT, Desk, Grant, Identity, MessageRef, Worklist
+from gateway.ports import LIFT, Desk, Grant, Identity, KillSwitch, MessageRef, Worklist
 
 ADMIN_BUTTONS = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
 _EVERY, _OF_SESSION = "all", "session"  # may stand in place of a grant's id
@@ -68,26 +68,20 @@ class AdminActions:
         """Return the kill switch of a Home tab: its state and, for admins, its button."""
         person = await self._desk.requests.person(identity)
         admin = person is not None and person.admin
-        switch = await self._desk.operator.kill_switch()
-        blocks: list[Json] = []
-        if switch.on:
-            blocks.append(section(plain(switch.state)))
-        if admin and switch.on:
-            blocks.append(
-                _build_row(
-                    button("Allow again", Act.ALLOW_AGAIN, "-", confirm=(LIFT, "Allow again"))
-                )
-            )
-        elif admin:
-            stop = button(
-                "Stop everything",
-                Act.STOP_ALL,
-                "-",
-                style="danger",
-                confirm=(switch.stopping, "Stop"),
-            )
-            blocks.append(_build_row(stop))
+        return build_switch(await self._desk.operator.kill_switch(), admin=admin)
+
+
+def build_switch(switch: KillSwitch, *, admin: bool) -> list[Json]:
+    """Return the state of the kill switch and, for an admin, its button."""
+    blocks = [section(plain(switch.state))] if switch.on else []
+    if admin and switch.on:
+        lift = button("Allow again", Act.ALLOW_AGAIN, "-", confirm=(LIFT, "Allow again"))
+        return [*blocks, _build_row(lift)]
+    if not admin:
         return blocks
+    sure = (switch.stopping, "Stop")
+    stop = button("Stop everything", Act.STOP_ALL, "-", style="danger", confirm=sure)
+    return [*blocks, _build_row(stop)]
 
 
 def build_revoke_all(grants: Sequence[Grant]) -> list[Json]:
@@ -103,7 +97,9 @@ def build_revoke_session(grant: Grant) -> list[Json]:
     if grant.session is None:
         return []
     value = f"{grant.agent} {grant.session}"
-    return [button("Revoke the session's", Act.REVOKE_SESSION, value, confirm=(_SESSION, "Revoke"))]
+    return [
+        button("Revoke its whole session", Act.REVOKE_SESSION, value, confirm=(_SESSION, "Revoke"))
+    ]
 
 
 def _build_row(press: Json) -> Json:

@@ -8,7 +8,7 @@ mention, link or markup is acted on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -202,6 +202,7 @@ _OUTCOME_UNITS = 600
 _DIFF_UNITS = 900
 _DIGEST_CHARS = 12
 _MENTION = re.compile(r"<@([A-Z0-9]+)>")
+_USER = re.compile(r"\bslack:[A-Z0-9]+/([UW][A-Z0-9]+)")
 _STYLES = {Style.PRIMARY: "primary", Style.DANGER: "danger", Style.PLAIN: None}
 _RISKS = {RiskLevel.LOW: "Low risk", RiskLevel.MEDIUM: "Medium risk", RiskLevel.HIGH: "High risk"}
 
@@ -238,9 +239,12 @@ def build_message(
         for block in card.blocks[:MOST_PARTS]
     )
     budget = TextBudget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
-    blocks = [*_render_ending(card, budget, called), render_head(card, budget)]
-    blocks.append(_render_calls(card, budget))
-    blocks += [*_render_risk(card, budget), *render_because(card, budget)]
+    blocks = [*_render_ending(card, budget, called)]
+    if card.asks:  # else it says the same
+        blocks.append(render_head(card, budget))
+    if card.asks or card.blocks:
+        blocks.append(_render_calls(card, budget))
+    blocks += [*render_risk(card, budget), *render_because(card, budget)]
     blocks += [*render_findings(card, budget), *_render_warnings(card, full)]
     blocks.append(_render_words(card, budget))
     blocks.append(context(plain(_render_fingerprint(card))))
@@ -258,8 +262,8 @@ def _build_ended(card: Card, copy: str, named: str) -> list[Json]:
     """Return a card that ended: how, and the head. The rest is behind Details."""
     budget = TextBudget(MOST_UNITS)
     blocks = [rich("ended", [line(*render_end(card, budget, named))]), render_head(card, budget)]
-    if card.changed_by is not None:
-        changed = budget.take(one_line(card.changed_by.text), _WORDS_UNITS)
+    if card.changed_aside is not None:
+        changed = budget.take(one_line(card.changed_aside.text), _WORDS_UNITS)
         blocks.append(context(plain(changed)))
     if card.note is not None:
         note = budget.take(one_line(card.note.text), _OUTCOME_UNITS)
@@ -271,13 +275,28 @@ def _build_ended(card: Card, copy: str, named: str) -> list[Json]:
 def render_end(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:
     """Return how a card ended, when, what the agent says of it, and who decided."""
     said = card.ending.text if card.ending is not None else card.word
-    yield words(f"{card.icon} {one_line(budget.take(said, _OUTCOME_UNITS))}", bold=True)
+    shown = one_line(budget.take(said, _OUTCOME_UNITS))
+    yield from _name_users(f"{card.icon} {shown}", card.people)
     if card.decided_at is not None:
         yield from (words(", "), clock(card.decided_at))
     if card.result is not None:
         yield words(f" · {budget.take(one_line(card.result.text), _OUTCOME_UNITS)}")
-    for number, user in enumerate(_MENTION.findall(named)):
+    others = [user for user in _MENTION.findall(named) if f"/{user}" not in shown]
+    for number, user in enumerate(others):
         yield from (words(" " if number else " · "), {"type": "user", "user_id": user})
+
+
+def _name_users(text: str, people: Collection[str]) -> Iterator[Json]:
+    """Return a sentence of ours in bold, in which users whom the gateway names are mentions: those
+    that no list of people gives a name."""
+    at = 0
+    for found in _USER.finditer(text):
+        if found[0] in people:
+            yield words(text[at : found.start()], bold=True)
+            yield {"type": "user", "user_id": found[1]}
+            at = found.end()
+    if text[at:]:
+        yield words(text[at:], bold=True)
 
 
 def clock(at_ms: int) -> Json:
@@ -304,7 +323,7 @@ def render_head_elements(card: Card, budget: TextBudget) -> Iterator[Json]:
         yield {**element, "style": {"bold": True, "code": True}} if part.named else element
 
 
-def _render_risk(card: Card, budget: TextBudget) -> Iterator[Json]:
+def render_risk(card: Card, budget: TextBudget) -> Iterator[Json]:
     """Return the risk of what waits where something was found: that it is high, or why it is not
     low."""
     reasons = "; ".join(one_line(reason.text) for reason in card.reasons)
@@ -322,7 +341,7 @@ def _render_ending(card: Card, budget: TextBudget, named: str) -> Iterator[Json]
     yield header(f"{card.icon} {card.word}")
     if card.outcome is not None:
         said = budget.take(one_line(card.outcome.text), _OUTCOME_UNITS)
-        yield section(plain(said[:1].upper() + said[1:]))
+        yield section(plain(f"{said[:1].upper()}{said[1:].rstrip('.')}."))
     if card.paused is not None:
         yield context(ours(f"Until {moment(card.paused)}"))
     if card.decided_at is not None:
@@ -399,7 +418,8 @@ def render_findings(card: Card, budget: TextBudget) -> Iterator[Json]:
 def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
     notices = list(card.notices)
     if not card.complete:
-        notices.append(f"Not all of it is shown: {card.size}. Read it all before you approve.")
+        read = "" if full is FullText.MISSING else " Read it all before you approve."
+        notices.append(f"Only {card.size}.{read}")
         if full:
             notices.append(full)
     if any(field.secret for field in card.fields) and not card.final:
@@ -409,7 +429,8 @@ def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
 
 
 def _render_deadline(card: Card) -> Iterator[Json]:
-    told = [ours(f"{card.icon} {card.word} · waits until {moment(card.deadline)}")]
+    ends = "ends at" if card.idle else "waits until"
+    told = [ours(f"{card.icon} {card.word} · {ends} {moment(card.deadline)}")]
     told += [plain(one_line(text), 200) for text in (card.progress, card.claimed) if text]
     yield context(*told)
 
@@ -417,7 +438,7 @@ def _render_deadline(card: Card) -> Iterator[Json]:
 def _render_fingerprint(card: Card) -> str:
     if not card.digest:
         return "Nothing is decided on this card"
-    size = f" · {card.size}" if card.blocks else ""
+    size = f" · {card.size}" if card.blocks and card.complete else ""
     return f"{card.short_id} · sha256 {card.digest[:_DIGEST_CHARS]}{size}"
 
 
@@ -450,7 +471,7 @@ def _build_button(control: Control, value: str, *, whole: bool) -> Json:
         return button("Review…", Act.DETAILS, value, style=style)
     if control.number:
         return button(f"{control.label}…", Act.NUMBER, value, style=style)
-    confirm = (control.confirm, control.label)
+    confirm = (control.confirm, control.yes)
     return button(control.label, Act.APPROVE_SURE, value, style=style, confirm=confirm)
 
 

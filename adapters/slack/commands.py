@@ -28,6 +28,8 @@ from adapters.slack.card_blocks import (
     plain,
     quote,
     render_findings,
+    render_head_elements,
+    render_risk,
     rich,
     row,
     words,
@@ -114,8 +116,7 @@ class SlackCommands:
         identity = await self._rights.identify_caller(workspace, did.actor)
         made = await self._desk.links.make(identity)
         says = f"This signs you in to the inbox as {made.name}: once, in {made.minutes} minutes."
-        press = link("Sign in to the inbox", Act.OPEN, made.url)
-        await reply.tell(says, blocks=[context(plain(says)), row("login", press)])
+        await reply.tell(says, blocks=build_login_reply(says, made.url))
 
     async def _list_grants(
         self, workspace: Workspace, did: Interaction, reply: PrivateReply
@@ -187,12 +188,17 @@ class SlackCommands:
         )
 
 
+def build_login_reply(says: str, url: str) -> list[Json]:
+    """Return the blocks of a link that signs in."""
+    return [context(plain(says)), row("login", link("Sign in to the inbox", Act.OPEN, url))]
+
+
 def build_request_entry(record: Record, *, buttons: bool = True) -> list[Json]:
     """Return a pending request as a short entry with its buttons, or without."""
     card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
-    title = words(one_line(f"{card.title} · {card.short_id}"), bold=True)
+    title = [*render_head_elements(card, TextBudget(CONTEXT_UNITS))]
     facts = [(fact.label, fit(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts]
-    parts = [line(title), label_pairs(facts)]
+    parts = [line(*title), label_pairs(facts)]
     if card.complete and card.blocks:
         for block in card.blocks:
             parts += [label(block.label), exact(block.text.text)]
@@ -202,11 +208,12 @@ def build_request_entry(record: Record, *, buttons: bool = True) -> list[Json]:
     if not card.complete:
         notices.append("Not all of it is shown: read it under Details.")
     actions = build_actions(card, NO_COPY, block_id=f"actions {record.id}")
-    told = [plain(f"{card.risk.value} risk"), *(plain(f"⚠️ {one}") for one in notices[:8])]
+    told = [plain(card.short_id), *(plain(f"⚠️ {one}") for one in notices[:8])]
     return [
         rich(f"about {record.id}", parts),
+        *render_risk(card, TextBudget(CONTEXT_UNITS)),
         *render_findings(card, TextBudget(CONTEXT_UNITS)),
-        context(ours(f"Waits until {moment(card.deadline)}"), *told),
+        context(ours(f"{card.icon} {card.word} · until {moment(card.deadline)}"), *told),
         *([actions] if buttons else []),
     ]
 
@@ -214,7 +221,8 @@ def build_request_entry(record: Record, *, buttons: bool = True) -> list[Json]:
 def build_grant_entry(grant: Grant) -> list[Json]:
     """Return a grant as a short entry with a button that revokes it."""
     where = f"session {grant.session}" if grant.session else "everywhere"
-    lead = f"{grant.effect.value.title()} for {grant.agent}, {where}: "
+    state = "Suspended: " if grant.suspended or grant.rests else ""
+    lead = f"{state}{grant.effect.value.title()} for {grant.agent}, {where}: "
     covers = fit(one_line(render_safe(grant.words).text), _COVERS_UNITS)
     said = [words(lead, bold=True), words(covers)]
     ends = f"Until {moment(grant.expires_at)}" if grant.expires_at else "Until revoked"

@@ -1,12 +1,13 @@
 """The layout of several requests of one group: in one posted message, and each in a modal. Pure.
 
 In a message each keeps its place. One that ended is a line; one that finds no room any more, since
-it was changed, is read in its full view. All at once is offered where all that wait are whole here.
+it was changed, is read in its full view. All may be approved at once where all that wait are whole
+here, and always be denied at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,13 +31,14 @@ from adapters.slack.card_blocks import (
     render_head,
     render_head_elements,
     render_notification,
+    render_risk,
     rich,
     row,
     section,
     words,
 )
 from adapters.slack.payloads import NO_COPY, Act, Json, SlackButton
-from gateway.models import Action, RiskLevel
+from gateway.models import Action
 from gateway.ports import Card, GroupCard, is_simple, named_facts, plain_head
 
 MOST_BLOCKS = 50
@@ -74,11 +76,11 @@ def build_group_message(
             shown = card if whole else _shorten(card)
             blocks += render_item(shown, number, copy=copy, says=True)
     waiting = group.waiting
-    if group.together and group.revisions and shows_all(group):
+    if group.deniable and group.revisions:
         first = group.items[0]
         value = SlackButton(first.request_id, first.revision, copy, group.revisions).encode()
-        heads = "; ".join(plain_head(card.head) for card in waiting)
-        blocks += [{"type": "divider"}, build_all_row(len(waiting), value, heads)]
+        approves = group.together and shows_all(group)
+        blocks += [{"type": "divider"}, build_all_row(waiting, value, approves=approves)]
     if waiting:
         soonest = min(card.deadline for card in waiting)
         blocks.append(context(ours(f"⏳ The first of them waits until {moment(soonest)}")))
@@ -86,16 +88,17 @@ def build_group_message(
     return render_notification(group.summary), blocks
 
 
-def build_all_row(count: int, value: str, heads: str) -> Json:
-    """Return the buttons that answer all of a group at once."""
+def build_all_row(cards: Sequence[Card], value: str, *, approves: bool, more: bool = False) -> Json:
+    """Return the buttons that answer all of these at once; not all may be approved so. With `more`
+    there are others that are not shown."""
+    count, heads = len(cards), "; ".join(plain_head(card.head) for card in cards)
+    confirm = (heads, "Approve all")
     approve = button(
-        f"Approve all {count}",
-        Act.GROUP_APPROVE,
-        value,
-        style="primary",
-        confirm=(heads, "Approve all"),
+        f"Approve all {count}", Act.GROUP_APPROVE, value, style="primary", confirm=confirm
     )
-    return row("all", approve, button(f"Deny all {count}", Act.GROUP_DENY, value, style="danger"))
+    every = f"Deny {'these' if more else 'all'} {count}"
+    deny = button(every, Act.GROUP_DENY, value, style="danger")
+    return row("all", *((approve,) if approves else ()), deny)
 
 
 def render_item(
@@ -113,10 +116,9 @@ def render_item(
         parts += [quote(budget.take(card.says.text, _SAYS_UNITS))]
     yield rich(f"body {number}", parts)
     yield from render_findings(card, budget)
-    told = [one_line(reason.text) for reason in card.reasons] + list(card.notices)
+    yield from render_risk(card, budget)
+    told = [*card.notices]
     told += [one_line(text) for text in (card.progress, card.claimed) if text]
-    if card.risk is RiskLevel.HIGH:
-        told.insert(0, "🔴 High risk")
     if told:
         yield context(*(plain(budget.take(one, _ITEM_UNITS)) for one in told[:8]))
     yield build_actions(card, copy, block_id=f"actions {number}")

@@ -4,7 +4,7 @@ where all of them were read there."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +41,6 @@ from gateway.ports import (
     Record,
     Worklist,
     group_card_of,
-    plain_head,
     read_revisions,
 )
 
@@ -90,7 +89,7 @@ class GroupModals:
         if text is None:
             raise Conflict("this was left open for too long; open it again")
         kept: dict[str, Any] = json.loads(text)
-        if not kept["together"]:
+        if not kept["together"] and _ACTIONS[Act(did.act)] is Action.APPROVE:
             raise InvalidRequest("not all of them can be read here: answer each")
         try:
             done = await self._decide_all(workspace, did, kept["seen"])
@@ -110,12 +109,22 @@ class GroupModals:
             raise Malformed("not the card of a group")
         written = read_button(did.value).revisions
         seen = read_revisions(written, [one.id for one in records])
-        if not seen or not shows_all(await self._clicked.draw_group(records)):
-            raise InvalidRequest("not all of them can be read here: answer each")
+        await self._check_shown(did, seen, records)
         try:
             await self._decide_all(workspace, did, seen.items(), copy=form.copy, ref=did.ref)
         except BatchRefused as refused:
             raise Conflict(str(refused)) from refused
+
+    async def _check_shown(
+        self, did: Interaction, seen: Mapping[str, int], records: Sequence[Record]
+    ) -> None:
+        """Raise InvalidRequest for an approval of what is not all shown; who denies need not read
+        it."""
+        whole = _ACTIONS[Act(did.act)] is Action.DENY or shows_all(
+            await self._clicked.draw_group(records)
+        )
+        if not seen or not whole:
+            raise InvalidRequest("not all of them can be read here: answer each")
 
     async def _decide_all(
         self,
@@ -148,12 +157,13 @@ def build_group(group: GroupCard, form: ModalMetadata, told: str = "") -> Json:
         blocks += render_item(card, number)
     if group.more:
         blocks.append(context(plain(f"{group.more} more do not fit here: open each alone.")))
-    if group.together:
-        heads = "; ".join(plain_head(card.head) for card in group.items)
-        blocks.append({"type": "divider"})
-        blocks.append(build_all_row(len(group.items), form.button.encode(), heads))
-    elif len(group.items) > 1:
-        blocks.append(context(plain("Each is answered alone: not all may be approved at once.")))
+    if group.deniable:
+        value = form.button.encode()
+        more = bool(group.more)
+        all_row = build_all_row(group.waiting, value, approves=group.together, more=more)
+        blocks += [{"type": "divider"}, all_row]
+        if not group.together:
+            blocks.append(context(plain("Not all may be approved at once: approve each alone.")))
     return build_modal("Several", blocks, form=form, kind=GROUP_VIEW)
 
 

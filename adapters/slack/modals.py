@@ -30,6 +30,7 @@ from adapters.slack.card_blocks import (
     render_diff,
     render_findings,
     render_head,
+    render_risk,
     rich,
     row,
     section,
@@ -40,6 +41,7 @@ from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
 from gateway.ports import (
     ANOTHER_PLAN,
+    BECAUSE,
     DENIALS,
     HIDDEN,
     LIFETIME_WORDS,
@@ -52,6 +54,7 @@ from gateway.ports import (
     Remember,
     RememberOption,
     parse_json,
+    plain_head,
     remember_as,
 )
 
@@ -157,7 +160,7 @@ def build_deny(card: Card, form: ModalMetadata) -> Json:
     ]
     blocks = [
         *_build_summary(card),
-        context(plain("Deny at once, because:")),
+        context(plain(f"{BECAUSE} …")),
         row("because", *chips),
         build_input(_REASON, "Reason, for the agent", build_text_input(), optional=True),
         build_input(_NEXT, "What then", _build_choice_with_default("radio_buttons", ways)),
@@ -251,8 +254,9 @@ def build_number(card: Card, form: ModalMetadata, control: Control) -> Json:
     field = build_input(TEXT, NUMBER_LABEL, typed, optional=control.optional)
     if control.optional:
         field["hint"] = plain(NUMBER_OPTIONAL)
-    asked = [*_build_summary(card), context(plain(control.confirm or "")), field]
-    return build_modal("Approve", asked, form=form, kind=NUMBER, submit="Approve")
+    sentence = (control.confirm or "").removeprefix(f"{plain_head(card.head)}. ")
+    asked = [*_build_summary(card), context(plain(sentence)), field]
+    return build_modal("Approve", asked, form=form, kind=NUMBER, submit=control.yes)
 
 
 def build_respond(card: Card, form: ModalMetadata) -> Json:
@@ -329,26 +333,30 @@ def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: s
 
 def _render_end(card: Card) -> Iterator[Json]:
     """Return how it ended, who approved, what came of it, and the note, each in a line."""
-    said = [one_line(one.text) for one in (card.outcome, card.result) if one is not None]
+    ended = card.ending or card.outcome
+    said = [one_line(one.text) for one in (ended, card.result) if one is not None]
     if card.progress:
         said.append(one_line(card.progress))
     if card.note is not None:
         said.append(f"Note for the record: “{one_line(card.note.text)}”")
     yield context(*(plain(one) for one in said))
     if card.changed_by is not None and card.changed:
-        yield rich("changed", [exact(fit(render_diff(card), PAGE_UNITS))])
+        changed = exact(fit(render_diff(card), PAGE_UNITS))
+        told = card.changed_aside  # else the line above says who
+        who = one_line(told.text) if told is not None else "What was changed"
+        yield rich("changed", [label(who), changed])
 
 
 def _render_first(card: Card, full: FullView) -> Iterator[Json]:
     """Return what stands above the first page: who asks, why, what was found, what is not known."""
     facts = [(fact.label, fit(one_line(fact.text.text), 500)) for fact in card.facts]
-    facts += [("Why", fit(one_line(reason.text), 500)) for reason in card.reasons[:10]]
     parts = [label_pairs(facts)] if facts else []
     if card.says is not None:
         parts += [label("The agent's own words, unverified"), quote(fit(card.says.text, 3000))]
     yield rich("about", parts or [label("No more is known")])
-    if card.changed_by is not None:
+    if card.changed_by is not None and not card.final:
         yield context(plain(one_line(card.changed_by.text)))
+    yield from render_risk(card, TextBudget(INPUT_UNITS))
     yield from render_because(card, TextBudget(INPUT_UNITS))
     yield from render_findings(card, TextBudget(INPUT_UNITS))
     if full.undeclared is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -13,7 +14,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from gateway.models import RiskLevel, Status
-from gateway.ports import ANOTHER_PLAN, Block, Card, Change, Visible
+from gateway.ports import ANOTHER_PLAN, Block, Card, Change, Visible, say_names
 
 ESCAPE = "bold black on yellow"  # escapes stand out from the agent's own characters
 _RISK = {RiskLevel.LOW: "green", RiskLevel.MEDIUM: "yellow", RiskLevel.HIGH: "bold red"}
@@ -32,13 +33,19 @@ _NAME = "underline"
 _MINUTE, _HOUR = 60, 3600
 
 HELP = f"""\
-y  approve             n  deny, with a reason if you like
-f  read all of it      e  edit the arguments in $EDITOR
-c  copy what would run k  say that you are looking at it
-a  approve several     p  {ANOTHER_PLAN.lower()}
-r  approve and remember g list what is remembered, and revoke it
-←  the one before      →  the next request
-↑ ↓  scroll            q  leave; requests stay where they are
+y  approve
+n  deny, with a reason if you like
+p  {ANOTHER_PLAN.lower()}
+f  read all of it
+e  edit the arguments in $EDITOR
+r  approve and remember
+g  list what is remembered, and revoke it
+a  approve several
+c  copy what would run
+k  say that you are looking at it
+←  the one before, → the next
+↑  ↓  scroll
+q  leave; requests stay where they are
 
 High risk needs a confirmation. A shortened request is approved from its full text only."""
 
@@ -108,13 +115,13 @@ def render_time_left(deadline: int, now_ms: int) -> str:
 
 def _render_footer(card: Card, now_ms: int) -> str:
     left = "" if card.final else f" · {render_time_left(card.deadline, now_ms)}"
-    progress = f" · {card.progress}" if card.progress else ""
-    return f"{card.short_id} · {card.digest[:12]}{progress}{left}"
+    return f"{card.short_id} · {card.digest[:12]}{left}"
 
 
 def _render_outcome(card: Card) -> Iterator[RenderableType]:
-    if card.outcome is not None:
-        yield _indent(render_text(card.outcome, "bold"))
+    if (ending := card.ending or card.outcome) is not None:
+        named = tuple((say_names(text, card.people), escape) for text, escape in ending.segments)
+        yield _indent(render_text(replace(ending, segments=named), "bold"))
     if card.result is not None:
         yield _indent(render_text(card.result))
 
@@ -141,6 +148,8 @@ def _render_facts(card: Card) -> Iterator[RenderableType]:
             "   "
         )
     yield _indent(facts)
+    if card.progress:
+        yield Text(f"👥 {card.progress}", style="bold")
     if card.claimed:
         yield Text(f"👀 {card.claimed}", style="cyan")
 
@@ -160,7 +169,8 @@ def _render_calls(card: Card) -> Iterator[RenderableType]:
         yield _indent(_render_code(block))
     if card.changed_by is not None:
         yield Rule(style="dim")
-        yield render_text(card.changed_by, "bold")
+        told = card.changed_aside  # else the first line says who
+        yield Text("What was changed", "bold") if told is None else render_text(told, "bold")
         yield _indent(render_diff(card.changed))
 
 

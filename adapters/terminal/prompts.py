@@ -24,9 +24,11 @@ from gateway.ports import (
     Remember,
     RememberOption,
     remember_as,
+    start_of,
 )
 
 YES = "yes"
+_SHORT = 24  # characters, which is one line of a narrow terminal
 
 
 class WordsScreen(ModalScreen[str | None]):
@@ -122,7 +124,10 @@ class RememberScreen(ModalScreen[Remember | None]):
             for number, (scope, reach) in enumerate(self._scopes, 1):
                 yield Label(Text(f"{number}. ").append_text(render_text(scope.words, "bold")))
                 yield Label(Text(f"   {reach}", style="dim"))
-            scopes = [(f"{n}", scope.id) for n, (scope, _) in enumerate(self._scopes, 1)]
+            scopes = [
+                (f"{n}. {start_of(scope.words.text, _SHORT)}…", scope.id)
+                for n, (scope, _) in enumerate(self._scopes, 1)
+            ]
             places = [(f"only in the session {self._session}", ""), ("in all sessions", "all")]
             lives = [(words, name) for name, words in LIFETIME_WORDS.items()]
             for name, choices in (("what", scopes), ("where", places), ("how long", lives)):
@@ -192,7 +197,7 @@ def _build_widget(field: Field) -> Any:
     if field.kind is FieldKind.BOOLEAN:
         return Checkbox("yes")
     if field.kind is FieldKind.CHOICE:
-        return Select(choices)
+        return Select(choices, prompt="Choose one")
     if field.kind is FieldKind.CHOICES:
         return SelectionList(*choices)
     return Input(password=field.secret, type="number" if field.kind is FieldKind.NUMBER else "text")

@@ -93,10 +93,10 @@ class TerminalApp(App[None]):
     .asking { width: 90%; max-width: 90; height: auto; max-height: 90%; padding: 1 2;
               border: round $primary; background: $surface; }
     .asking Label { width: 100%; }
-    .asking VerticalScroll { height: auto; max-height: 20; }
+    .asking VerticalScroll { height: auto; max-height: 45vh; }
     .reading { width: 96%; height: 96%; padding: 0 1; border: round $primary;
                background: $surface; }
-    Words, Form, Reading, Remembering { align: center middle; }
+    WordsScreen, FormScreen, FullTextScreen, RememberScreen { align: center middle; }
     """
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [

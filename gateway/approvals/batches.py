@@ -101,9 +101,10 @@ class Batches:
         if record is None:
             raise NotFound("no such request")
         policy = await self._writer.policy()
-        if click.action is not Action.DENY and policy.step_up_of(record).asked:
+        approves = click.action is not Action.DENY
+        if approves and policy.step_up_of(record).asked:
             raise InvalidRequest("it takes a step-up, which is done alone")
-        if record.risk.level is RiskLevel.HIGH:
+        if approves and record.risk.level is RiskLevel.HIGH:
             raise InvalidRequest("it is high risk, which is decided alone")
         transition, grant, _ = await self._clicks.judge(record, click)
         if transition is None and record.canary and click.action is Action.APPROVE:

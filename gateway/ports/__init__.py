@@ -152,6 +152,7 @@ from gateway.ports.remember_options import (
 from gateway.ports.standing import standing_of
 from gateway.ports.words import (
     ANOTHER_PLAN,
+    BECAUSE,
     DENIALS,
     LIFT,
     NUMBER_LABEL,
@@ -159,6 +160,7 @@ from gateway.ports.words import (
     SAY_THE_PLAN,
     KillSwitch,
     join_reason,
+    say_names,
 )
 from gateway.ports.worklist import Worklist
 from gateway.wire.canonical_json import parse as parse_json
@@ -167,6 +169,7 @@ from gateway.wire.identifiers import REQUEST_ID
 
 __all__ = [
     "ANOTHER_PLAN",
+    "BECAUSE",
     "CHAT_LINK_SECONDS",
     "DENIALS",
     "FAIL",
@@ -323,6 +326,7 @@ __all__ = [
     "report_doubt",
     "report_failure",
     "report_ok",
+    "say_names",
     "scopes_of",
     "shows_group",
     "standing_of",

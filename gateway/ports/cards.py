@@ -49,6 +49,7 @@ from gateway.ports.paging import Fits, paginate
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.remember_options import may_remember, wishes
 from gateway.ports.standing import Standing, standing_of
+from gateway.ports.words import say_name
 from gateway.wire.outcome_text import join_names
 
 HEADLINE_CHARS = 240
@@ -70,7 +71,8 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """Something an approver can press. `confirm` is the sentence to confirm first, if any.
+    """Something an approver can press. `confirm` is the sentence to confirm first, if any, and
+    `yes` what confirms it: it says where that is one approval of several.
 
     With `number` they type there the number that is shown where the agent waits, for the click's
     `number`; with `passkey` they may use one of theirs, in the inbox. `optional` says that both may
@@ -79,6 +81,7 @@ class Control:
 
     action: Action
     label: str
+    yes: str = ""
     style: Style = Style.PLAIN
     confirm: str | None = None
     number: bool = False
@@ -200,6 +203,17 @@ class Card:
         return finding_sign(alarms=self.alarms)
 
     @property
+    def idle(self) -> bool:
+        """Whether it waits for no approval: nobody may give one, or nobody asks for it any more."""
+        return (self.icon, self.word) in (_BARRED, _LEFT)
+
+    @property
+    def changed_aside(self) -> Visible | None:
+        """Who changed it, where the first line of a card that ended does not say so."""
+        told = self.ending is not None and self.ending.text.startswith(_BOTH)
+        return None if told else self.changed_by
+
+    @property
     def final(self) -> bool:
         """Whether there is nothing to decide on it, or not any more."""
         return not self.asks or self.status is not Status.PENDING
@@ -246,6 +260,8 @@ _LABELS = {
     Action.DENY: ("Deny", Style.DANGER),
     Action.ABORT: ("Deny and stop", Style.DANGER),
 }
+_BARRED, _LEFT = ("⛔", "Cannot be approved"), ("💤", "Agent gone")
+_BOTH = "Changed and approved"
 _DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Answered instead of running"}
 
 
@@ -292,7 +308,7 @@ def card_of(
         fields=_fields(record),
         notices=(*((HIDDEN,) if hidden else ()), *_notices(record, whole, tool, standing)),
         progress=progress_of(record, standing),
-        claimed=f"{record.claim.person} is looking at it" if record.claim else "",
+        claimed=f"{say_name(record.claim.person)} is looking at it" if record.claim else "",
         created=record.created,
         deadline=record.deadline,
         digest=record.digest,
@@ -370,8 +386,8 @@ def word_of(record: Record) -> str:
 def _state(record: Record) -> tuple[str, str]:
     icon, word = _WORDS[record.status]
     decision = record.decision
-    if record.request.questions and record.status is Status.PENDING:
-        return "❓", "Question"
+    if not record.final:
+        return _waiting_state(record)
     if record.request.questions and record.status is Status.APPROVED:
         return icon, "Answered"
     if decision and decision.action is Action.ABORT:
@@ -379,6 +395,15 @@ def _state(record: Record) -> tuple[str, str]:
     if decision and decision.reason is Reason.BREAKER:
         return icon, "Denied unasked"
     return icon, _DONE.get(decision.action or Action.APPROVE, word) if decision else word
+
+
+def _waiting_state(record: Record) -> tuple[str, str]:
+    """Return the icon and the word of what waits: whether it can be approved, and for whom."""
+    if record.approvers is not None and record.approvers.nobody:
+        return _BARRED
+    if not record.waiting:
+        return _LEFT
+    return ("❓", "Question") if record.request.questions else _WORDS[Status.PENDING]
 
 
 def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
@@ -457,6 +482,14 @@ def _say_changed_by(record: Record) -> Visible | None:
     return render_safe(f"Changed by {', then by '.join(map(_name_editor, record.editors))}")
 
 
+def _changed_alone(record: Record) -> bool:
+    """Whether one person changed it, and approved that alone."""
+    editors, decision = record.editors, record.decision
+    if decision is None or len(editors) != 1 or len(record.votes) > 1:
+        return False
+    return editors[0].by.kind is DeciderKind.PERSON and editors[0].by == decision.decided_by
+
+
 def _name_editor(edit: Edit) -> str:
     if edit.by.kind is DeciderKind.PERSON:
         return edit.by.name
@@ -486,7 +519,7 @@ def _say_handed_on(record: Record) -> str:
         return ""
     return (
         f" {by.name} may not approve it as it is now, at {record.risk.level} risk: "
-        f"it waits for {join_names(may.names, 'or')}."
+        f"it waits for {join_names(tuple(dict.fromkeys(map(say_name, may.names))), 'or')}."
     )
 
 
@@ -505,13 +538,18 @@ def _notices(
         standing.notice: standing.notice,
         "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
         "Some letters pass for others; they are marked.": any(t.mixed_script for t in texts),
-        f"{masked} secret{'s' if masked > 1 else ''} masked; the inbox can reveal them.": masked,
+        _say_masked(masked): masked,
         "Nobody waits for the answer any more.": not record.waiting and not record.final,
         (edited := _say_edited(record)): edited,
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
         (steps := _say_step_up(record)): steps,
     }
     return (*(text for text, holds in notices.items() if holds), *company(record))
+
+
+def _say_masked(count: int) -> str:
+    secrets, them = ("secret", "it") if count == 1 else ("secrets", "them")
+    return f"{count} {secrets} masked; the inbox can reveal {them}."
 
 
 def _say_step_up(record: Record) -> str:
@@ -549,6 +587,11 @@ def _say_ending(record: Record, word: str) -> Visible | None:
     status = record.status.value
     said = first.removeprefix(status) if first.startswith(status) else f" · {first}"
     state, _, stopped = word.partition(", and ")
+    if record.decision and record.decision.reason is Reason.BREAKER:
+        state = "Denied"  # what follows says that nobody was asked
+    if record.decision and record.decision.action is Action.EDIT:
+        # Not "approved with changes by": who approved and who changed it may be two.
+        state = _BOTH if _changed_alone(record) else "Approved"
     if stopped:
         rest = (*rest, (f" · {stopped}", False))
     return replace(outcome, segments=((f"{state}{said}", False), *rest))
@@ -589,26 +632,44 @@ def _controls(record: Record, head: Head, standing: Standing, *, seen: bool) -> 
         return ()
     allowed = dict.fromkeys((*record.request.allowed, Action.DENY))
     return tuple(
-        _control(action, record, head)
+        _control(action, record, head, standing)
         for action in _LABELS
         if action in allowed and (seen or action not in NEEDS_ALL_SEEN) and standing.offers(action)
     )
 
 
-def _control(action: Action, record: Record, head: Head) -> Control:
+def _control(action: Action, record: Record, head: Head, standing: Standing) -> Control:
     label, style = _LABELS[action]
+    if style is Style.PRIMARY and not record.waiting:
+        style = Style.PLAIN  # it may still be answered, and nobody is in a hurry for it
     high = record.risk.level is RiskLevel.HIGH
     ways = record.approvers.step_up if record.approvers else ()
     confirms = (high or bool(ways)) and action not in (Action.DENY, Action.ABORT)
     number, passkey = (confirms and way in ways for way in (StepUp.NUMBER, StepUp.PASSKEY))
     sign = finding_sign(alarms=record.alarms)
     found = "".join(f" {sign} {one.text}." for one in warnings(record))
+    asked = _READ_ALL if high else _READ
+    approves = action in (Action.APPROVE, Action.EDIT)
+    share = _say_share(standing, voids=action is Action.EDIT) if confirms and approves else ""
     return Control(
         action=action,
         label=label,
+        yes=f"{label}, {share}" if share else label,
         style=style,
-        confirm=f"{plain_head(head)}. {_READ_ALL if high else _READ}{found}" if confirms else None,
+        confirm=f"{plain_head(head)}. {asked}{_say_more(share)}{found}" if confirms else None,
         number=number,
         passkey=passkey,
         optional=(number or passkey) and StepUp.PERSON in ways,
     )
+
+
+def _say_share(standing: Standing, *, voids: bool) -> str:
+    """Say of an approval that it is one of several; "" where it is enough. One that `voids` those
+    before counts anew."""
+    if standing.quorum <= 1 or standing.nobody:
+        return ""
+    return f"{1 if voids else len(standing.approved) + 1} of {standing.quorum}"
+
+
+def _say_more(share: str) -> str:
+    return f" Yours is approval {share}." if share else ""

@@ -56,6 +56,12 @@ class GroupCard:
         return len(waiting) > 1 and not self.more and all(map(is_simple, waiting))
 
     @property
+    def deniable(self) -> bool:
+        """Whether all that are shown and wait may be denied at once: denying takes no reading."""
+        denials = [any(one.action is Action.DENY for one in card.controls) for card in self.waiting]
+        return len(denials) > 1 and all(denials)
+
+    @property
     def newest(self) -> Card:
         """The card of what happened last on a posted one: who ended last, or else the first."""
         ended = [card for card in self.items if card.final]

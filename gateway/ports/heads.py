@@ -183,6 +183,7 @@ def _say_command(text: str, room: Room) -> list[HeadPart]:
     if simple and (_is_short(text, room) or (len(commands) <= 1 and not changed)):
         return [_ours("Runs "), _name(text, room.words, _WHOLE_CHARS)]
     rest = [one for one in commands if not list_deleted(one) or is_led(one)]
+    rest = [one for one in rest if not one[0].startswith("$(")] or rest  # what is in it is listed
     rest = sorted([one for one in rest if not is_idle(one)] or rest, key=rank_command)
     names = _drop_secrets(list(dict.fromkeys(map(_program_name, rest))), secrets)
     if deleted:

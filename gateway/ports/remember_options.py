@@ -83,10 +83,12 @@ def scopes_of(
     )
     if not ours or effect is Effect.DENY:
         return ours
-    return ours + tuple(
+    rules = tuple(
         RememberOption(offer_id, render_safe(host_rule_words(record, rule)), by_host=True)
         for offer_id, rule in host_rules_of(record).items()
     )
+    narrow = tuple(one for one in ours if not one.session_pass)
+    return narrow + rules + tuple(one for one in ours if one.session_pass)
 
 
 def may_remember(record: Record, action: Action) -> bool:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from gateway.domain.records import Approvers, Record
 from gateway.models import Action
+from gateway.ports.words import say_name
 from gateway.wire.outcome_text import join_names
 
 _MOST_NAMED = 4
+_NOBODY_ELSE = "nobody else may approve it"
 _REFUSALS = (Action.DENY, Action.ABORT)
 
 
@@ -48,19 +50,24 @@ class Standing:
         if self.mine and self.more:
             return f"You approved; {self._waits()}"
         count = f"{len(self.approved)} of {self.quorum} approvals"
-        told = f"{count}: {', '.join(self.approved)}" if self.approved else count
-        return f"{told}; {self._waits()}" if self.more and not self.nobody else told
+        told = f"{count}: {', '.join(map(say_name, self.approved))}" if self.approved else count
+        if not self.more or self.nobody or self.left is None:
+            return told
+        return f"{told}; waits for {self._say_left()}" if self.left else f"{told}; {_NOBODY_ELSE}"
 
     def _waits(self) -> str:
+        """How many are missing, who they may be; the count of those who approved is not said."""
         waits = f"waits for {self.more} more"
         if self.left is None:
             return waits
-        if not self.left:
-            return f"{waits}, and nobody else may approve it"
-        named = list(self.left[:_MOST_NAMED])
-        if others := len(self.left) - len(named):
+        return f"{waits}: {self._say_left()}" if self.left else f"{waits}, and {_NOBODY_ELSE}"
+
+    def _say_left(self) -> str:
+        left = tuple(dict.fromkeys(map(say_name, self.left or ())))
+        named = list(left[:_MOST_NAMED])
+        if others := len(left) - len(named):
             named.append(f"{others} other{'s' if others > 1 else ''}")
-        return f"{waits}: {join_names(named, 'and' if len(self.left) <= self.more else 'or')}"
+        return join_names(named, "and" if len(left) <= self.more else "or")
 
 
 def standing_of(record: Record, reader: str = "") -> Standing:

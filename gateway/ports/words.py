@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -11,9 +13,36 @@ NUMBER_LABEL = "The number that is shown where the agent waits"
 NUMBER_OPTIONAL = "Without it, somebody else must approve this, too."
 """What stands at the field for a step-up's number, and below it where it may stay empty."""
 
-DENIALS = ("Not now", "Wrong target", "Too broad", "Ask me first")
+DENIALS = (
+    "It is the wrong time",
+    "It is the wrong target",
+    "It is too broad",
+    "I want to be asked first",
+)
 """Reasons for a denial that take one tap."""
+BECAUSE = "Deny, because"
+"""What stands before those reasons."""
+_GROUPS = re.compile(r"slack:[A-Z0-9]+/S[A-Z0-9]+|discord:[0-9]+/[0-9]+")
+_GROUP = {"s": "group", "d": "role"}
+_MEMBERS = re.compile(r"slack:[A-Z0-9]+/[UW][A-Z0-9]+")
 LIFT = "Requests are asked about again. What was denied stays denied."
+
+
+def say_name(name: str) -> str:
+    """Return a person's name as people read it: of who has none, where the platform has them. A
+    user of Discord stays as written, whom Discord shows by name."""
+    if _GROUPS.fullmatch(name):
+        return f"somebody of a {name.partition(':')[0].title()} {_GROUP[name[0]]}"
+    return "somebody in Slack" if _MEMBERS.fullmatch(name) else name
+
+
+def say_names(text: str, people: Collection[str]) -> str:
+    """Return a sentence of ours with names of `people`, which has those as people read them that
+    are identities of a platform. Whatever else stands in it stays."""
+    for one in sorted(people, key=len, reverse=True):
+        if (said := say_name(one)) != one:
+            text = text.replace(one, said)
+    return text
 
 
 def join_reason(tapped: str, typed: str) -> str:

@@ -143,6 +143,13 @@ async def test_one_that_cannot_be_decided_stops_all(
     assert await world.store.load_many([one.id for one in good]) == before
 
 
+async def test_high_risk_is_denied_with_others(world: World) -> None:
+    """It is approved alone; whoever denies need not read all of it."""
+    records = [await world.submit(), await _high(world, await world.submit())]
+    done = await world.core.requests.decide_all(ticked(records, action=Action.DENY))
+    assert [one.status for one in done] == [Status.DENIED] * 2
+
+
 async def test_the_kill_switch_stops_a_batch_of_approvals(world: World) -> None:
     """The script itself looks, as for a single click; a batch of denials still goes through."""
     records = [await world.submit() for _ in range(2)]

@@ -40,12 +40,12 @@ async def test_a_removed_approvers_vote_leaves_the_card(world: World) -> None:
     assert [event.request_id for event in events if event.type == "recounted"] == [both[0].id]
     first, second = [await world.core.requests.get(one.id) for one in both]
     assert (progress(first), progress(second)) == (
-        "0 of 2 approvals; waits for 2 more: bob and eve",
-        "1 of 2 approvals: bob; waits for 1 more: eve",
+        "0 of 2 approvals; waits for bob and eve",
+        "1 of 2 approvals: bob; waits for eve",
     )
     # Cards of the revision before still take a click: what would run is the same.
     after = await world.core.requests.decide(click(both[0], identity=identity("bob")))
-    told = "1 of 2 approvals: bob; waits for 1 more: eve"
+    told = "1 of 2 approvals: bob; waits for eve"
     assert (after.status, progress(after)) == (Status.PENDING, told)
 
 

@@ -62,7 +62,7 @@ async def test_arguments_are_edited_in_a_modal(stage: Stage) -> None:
     ended = await stage.ended(record)
     assert ended.decision is not None and ended.decision.action is Action.EDIT
     assert ended.decision.arguments == {"path": "/tmp/x", "force": False}
-    await stage.shows(card, "Approved with changes", "Changed by ann")
+    await stage.shows(card, "Changed and approved by ann")
 
 
 async def test_a_bad_edit_decides_nothing(stage: Stage) -> None:
@@ -81,16 +81,19 @@ async def test_a_bad_edit_decides_nothing(stage: Stage) -> None:
 async def test_a_reason_takes_one_tap(stage: Stage) -> None:
     """Behind More… it denies at once; in the modal it can be chosen beside one's own words."""
     record, card = await stage.asked(arguments={"command": "rm -rf build"})
-    await stage.click(stage.server.bob, card, "Not now")
+    await stage.click(stage.server.bob, card, "It is the wrong time")
     ended = await stage.ended(record)
     assert ended.decision is not None
-    assert (ended.decision.reason, ended.decision.message) == (Reason.PERSON, "Not now")
+    assert (ended.decision.reason, ended.decision.message) == (
+        Reason.PERSON,
+        "It is the wrong time",
+    )
     record, card = await stage.asked(arguments={"command": "rm -rf dist"})
     opened = await stage.click(stage.server.bob, card, "Deny")
     assert "rm -rf dist" in str(opened.answer_data["components"][0])
-    await stage.server.bob.submit(opened, because="Too broad", reason="only build/")
+    await stage.server.bob.submit(opened, because="It is too broad", reason="only build/")
     ended = await stage.ended(record)
-    assert ended.decision is not None and ended.decision.message == "Too broad. only build/"
+    assert ended.decision is not None and ended.decision.message == "It is too broad. only build/"
 
 
 async def test_a_long_request_is_approved_only_from_the_full_view(stage: Stage) -> None:

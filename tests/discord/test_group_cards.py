@@ -214,7 +214,7 @@ async def test_what_moderation_refuses_is_shown_without_it(stage: Stage) -> None
     once, and each can be reviewed."""
     stage.server.channel.blocked_words = ("make",)
     records, message = await carded(stage)
-    assert labels(message) == ["Review…", "Deny", "More…"] * 3
+    assert labels(message) == ["Review…", "Deny", "More…"] * 3 + ["Deny all 3"]
     assert await states(stage, records) == [Status.PENDING] * 3
 
 
@@ -226,8 +226,12 @@ async def test_what_is_not_whole_on_the_card_is_not_approved_with_the_others(sta
     second = await stage.core.requests.get(records[1].id)
     after = replace(second, edited={"path": "b", "content": "x" * 20_000})
     assert await stage.core.requests.progress(second, after, "reminded", {})
-    await stage.seen(lambda: labels(message) == [*ONE, "Review…", "Deny", "More…", *ONE])
+    rest = ["Review…", "Deny", "More…"]
+    await stage.seen(lambda: labels(message) == [*ONE, *rest, *ONE, "Deny all 3"])
     forged = {"custom_id": f"{head}:1.2.1"}
     done = await press(stage, stage.server.ann, message, "Deny", 0, forged)
     assert "all of them can be read" in await told_privately(done)
     assert await states(stage, records) == [Status.PENDING] * 3
+    await press(stage, stage.server.ann, message, "Deny all 3")
+    await stage.seen(lambda: labels(message) == [])
+    assert await states(stage, records) == [Status.DENIED] * 3

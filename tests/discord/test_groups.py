@@ -80,12 +80,12 @@ async def test_one_of_a_group_is_answered_alone(stage: Stage) -> None:
 async def test_what_is_decided_alone_is_never_approved_with_others(
     stage: Stage, alone: dict[str, Any]
 ) -> None:
-    """High risk, what does not fit, and a mask that could act: no button for all of them, and a
-    forged press decides nothing."""
+    """High risk, what does not fit, and a mask that could act: no button approves all of them, and
+    a forged press decides nothing."""
     asked = await several(stage, alone)
     group, tap = await tapped(stage, asked[0][1], 4)
     await stage.shows(group, "4 calls of")
-    assert not [one for one in labels(group) if "all" in one]
+    assert not [one for one in labels(group) if "Approve all" in one]
     server = stage.server
     kept = base64.urlsafe_b64encode(int(tap.id).to_bytes(8, "big")).decode().rstrip("=")
     deny = buttons(group)["Deny"]["custom_id"].split(":")
@@ -117,3 +117,15 @@ async def test_a_group_that_finds_no_room_says_how_many_are_left_out(stage: Stag
     group = await opened(stage, asked[0][1], 9)
     await stage.shows(group, "4 more do not fit here")
     assert not [one for one in labels(group) if "all" in one]
+
+
+async def test_all_are_denied_at_once_also_where_one_takes_more_than_a_tap(stage: Stage) -> None:
+    """Whoever denies need not read: one of high risk goes with the others."""
+    risky = {"arguments": {"command": "drop"}, "risk": Risk(level=RiskLevel.HIGH)}
+    asked = await several(stage, risky)
+    group, _ = await tapped(stage, asked[0][1], 4)
+    await stage.shows(group, "4 calls of")
+    await stage.click(stage.server.ann, group, "Deny all 4")
+    for _, card in asked:
+        await stage.shows(card, "Denied by")
+    assert await states(stage, asked) == [Status.DENIED] * 4

@@ -7,12 +7,21 @@ from typing import Any
 
 from adapters.slack import card_blocks as blocks
 from adapters.slack import edits, modals
+from adapters.slack.actions_and_replies import describe_state, describe_what
+from adapters.slack.admin_actions import build_switch
+from adapters.slack.app import NO_REQUEST, describe_error
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FullText
+from adapters.slack.commands import HELP, build_grant_entry, build_login_reply, build_request_entry
+from adapters.slack.grant_cards import build_grant_message
 from adapters.slack.group_cards import build_group_message
 from adapters.slack.groups import GROUP_CHARS, build_group
 from adapters.slack.home_tab import build_home
 from adapters.slack.payloads import ModalMetadata
+from gateway.approvals.grouping import AgentGroup
+from gateway.delivery.digest_cards import digest_card
 from gateway.domain.records import Approvers, Claim, Record, Vote
+from gateway.domain.step_up import StepUp
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -34,14 +43,17 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.policy.grants.grant import Effect, Grant, Match, Shape
-from gateway.ports.cards import card_of, full_view
+from gateway.policy.grants.grant import Effect, End, Grant, Match, Shape
+from gateway.ports.cards import Card, Control, card_of, full_view
 from gateway.ports.edits import edit_fields
+from gateway.ports.grant_cards import grant_card_of
 from gateway.ports.group_cards import group_card_of, posted_group_of
 from gateway.ports.remember_options import scopes_of
+from gateway.ports.words import KillSwitch
 from tests.danger import WIDEST
 
 Json = dict[str, Any]
+REACH = "It would have covered 3 of the last 500 requests."
 MADE = 1_790_000_000_000
 COPY = "c0ffee" * 4
 ALL = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT)
@@ -181,6 +193,14 @@ GRANT = Grant(
     expires_at=MADE + 86_400_000,
     words="commands that begin with git log <!channel>",
 )
+GRANTS = (
+    GRANT,
+    replace(GRANT, id="3f" * 16, session="release-42", max_uses=5, used=2, made_by="bob"),
+    replace(GRANT, id="4a" * 16, effect=Effect.DENY, expires_at=None, used=112),
+    replace(GRANT, id="5b" * 16, suspended=True),
+    replace(GRANT, id="6c" * 16, notices=1, used=1),
+    replace(GRANT, id="7d" * 16, end=End(at=MADE + 60_000, why="revoked", by="ann")),
+)
 REPORTED = Report(execution=Execution.SUCCEEDED, duration_ms=1840)
 RECORDS: dict[str, Record] = {
     "pending": asked(),
@@ -216,6 +236,20 @@ RECORDS: dict[str, Record] = {
     ),
     "pending-nobody": replace(asked(), approvers=Approvers(nobody="its route names no approvers")),
     "pending-abandoned": replace(asked(), waiting=False, revision=2),
+    "pending-escalated": replace(asked(), tier=1, revision=2, alike=2),
+    "pending-two": replace(
+        PAYMENT, quorum=2, approvers=Approvers(names=("ann", "bob"), step_up=(StepUp.PERSON,))
+    ),
+    "pending-number": replace(
+        PAYMENT,
+        numbered=True,
+        guesses=1,
+        approvers=Approvers(names=("ann", "bob"), step_up=(StepUp.NUMBER, StepUp.PERSON)),
+    ),
+    "pending-passkey": replace(
+        PAYMENT, approvers=Approvers(names=("ann", "bob"), step_up=(StepUp.PASSKEY,))
+    ),
+    "question-abandoned": replace(QUESTION, waiting=False, revision=2),
     "question": QUESTION,
     "question-secret": SECRET,
     "approved": ended(asked(), Status.APPROVED, Reason.PERSON, "ann"),
@@ -226,6 +260,22 @@ RECORDS: dict[str, Record] = {
         ended(EDITED, Status.APPROVED, Reason.PERSON, "bob", action=Action.EDIT), note="as agreed"
     ),
     "approved-hook": ended(HOOKED, Status.APPROVED, Reason.PERSON, "bob", action=Action.EDIT),
+    "approved-changed-twice": ended(
+        replace(HOOKED.edited_as({"command": "make all"}, BOB), revision=3),
+        Status.APPROVED,
+        Reason.PERSON,
+        "ann",
+        action=Action.EDIT,
+    ),
+    "approved-failed": replace(
+        ended(asked(), Status.APPROVED, Reason.PERSON, "ann"),
+        report=Report(execution=Execution.FAILED, duration_ms=900, detail="exit code 2"),
+    ),
+    "approved-never-fetched": replace(
+        ended(asked(), Status.APPROVED, Reason.PERSON, "ann"),
+        report=Report(execution=Execution.NEVER_FETCHED),
+    ),
+    "approved-by-id": ended(asked(), Status.APPROVED, Reason.PERSON, "slack:T1/U7"),
     "approved-together": replace(
         ended(asked(), Status.APPROVED, Reason.PERSON, "bob"),
         quorum=2,
@@ -234,6 +284,15 @@ RECORDS: dict[str, Record] = {
     "approved-rule": ended(
         asked(), Status.APPROVED, Reason.RULE, "read-only", kind=DeciderKind.RULE
     ),
+    "responded": ended(
+        asked(), Status.APPROVED, Reason.PERSON, "bob", action=Action.RESPOND, result="use staging"
+    ),
+    "denied-rule": ended(asked(), Status.DENIED, Reason.RULE, "no-force", kind=DeciderKind.RULE),
+    "denied-breaker": ended(asked(), Status.DENIED, Reason.BREAKER, "system", action=None),
+    "denied-number": ended(PAYMENT, Status.DENIED, Reason.WRONG_NUMBER, "system", action=None),
+    "undeliverable": ended(asked(), Status.DENIED, Reason.UNDELIVERABLE, "system", action=None),
+    "superseded": ended(asked(), Status.CANCELLED, Reason.SUPERSEDED, "system", action=None),
+    "abandoned": ended(asked(), Status.CANCELLED, Reason.ABANDONED, "system", action=None),
     "denied": ended(asked(), Status.DENIED, Reason.PERSON, "bob", message="not on a Friday"),
     "denied-feedback": ended(
         asked(), Status.DENIED, Reason.FEEDBACK, "bob", message="keep the old build"
@@ -293,8 +352,9 @@ def views() -> dict[str, Json]:
     short = full_view(asked(), fits=modals.page_fits)
     last = replace(form, page=len(long.pages) - 1)
     git = scopes_of(RECORDS["pending-git"], Action.APPROVE, passes=True)
-    said = "It would have covered 3 of the last 500 requests."
-    reach = {scope.id: said for scope in git}
+    reach = {scope.id: REACH for scope in git}
+    edited = full_view(EDITED, fits=modals.page_fits)
+    money = full_view(PAYMENT, fits=modals.page_fits)
     diff = '  {\n-   "command": "rm -rf build && make release"\n+   "command": "make release"\n  }'
     return {
         "more": modals.build_more(whole["pending-git"], form, refusal="", mine=False, group=3),
@@ -321,8 +381,80 @@ def views() -> dict[str, Json]:
             whole["pending"], short, form, refusal="You are not an approver for this request."
         ),
         "details-ended": modals.build_details(whole["denied"], short, form, refusal=""),
+        "number": modals.build_number(whole["pending-number"], form, _approval("pending-number")),
+        "details-two": modals.build_details(whole["pending-two"], money, form, refusal=""),
+        "details-number": modals.build_details(whole["pending-number"], money, form, refusal=""),
+        "details-changed": modals.build_details(whole["approved-edited"], edited, form, refusal=""),
+        "more-refused": modals.build_more(
+            whole["pending"], form, refusal="You are not an approver here.", mine=False
+        ),
+        "more-mine": modals.build_more(whole["pending-votes"], form, refusal="", mine=True),
+        "edit-money": edits.build_field_form(
+            whole["pending-high-risk"], edit_fields(PAYMENT), form, {}, "amount is no number"
+        ),
+        "edit-json": edits.build_json_form(whole["pending"], form, whole["pending"].editable),
+        "told-inbox": modals.build_notice("Edit", "Edit it in the inbox.", "https://x.example/r"),
         "loading": modals.build_loading(),
         "home": build_home([known_as(PAYMENT, "3a"), known_as(QUESTION, "4b"), HOSTILE], [GRANT]),
         "home-empty": build_home([], []),
+        "home-stopped": build_home([asked()], [GRANT], _stopped(), stopped=True),
+        "home-grants": build_home([], GRANTS[:-1], _running()),
         "told": modals.build_notice("Approvals", "This was decided already: denied by bob."),
     }
+
+
+def replies() -> dict[str, tuple[str, list[Json]]]:
+    """Return every message that is no card of a request: private ones, notes in a thread, the cards
+    of what is remembered, and the card that stands for a flood."""
+    made = {
+        f"grant-{number}": build_grant_message(grant_card_of(one, asked(), reach=REACH), COPY)
+        for number, one in enumerate(GRANTS)
+    }
+    made |= {name: ("", blocks.build_message(one, COPY)[1]) for name, one in crowds().items()}
+    waiting = [asked(), known_as(PAYMENT, "3a"), known_as(LONG, "4b")]
+    login = "This signs you in to the inbox as ann: once, in 10 minutes."
+    made["reply-list"] = ("3 waiting", [one for r in waiting for one in build_request_entry(r)])
+    made["reply-grants"] = (
+        "5 remembered",
+        [b for one in GRANTS[:-1] for b in build_grant_entry(one)],
+    )
+    made["reply-login"] = (login, build_login_reply(login, "https://x.example/in"))
+    errors = (
+        Unauthorized("you are not an approver for this request"),
+        NotFound("no such request"),
+        Conflict("this was decided already: denied by bob"),
+        InvalidRequest("this is high risk: open it with /approvals show 1f1f1f1f"),
+        Unreachable("gone"),
+        ValueError("what nobody knows"),
+    )
+    said = {f"error-{number}": describe_error(one) for number, one in enumerate(errors)}
+    said |= {"help": HELP, "no-request": NO_REQUEST, "decided": describe_what(RECORDS["denied"])}
+    said |= {f"state-{n}": describe_state(RECORDS[n]) for n in ("pending-votes", "approved-ran")}
+    said["no-form"] = "Slack took too long to open the form. Press the button again."
+    made |= {f"reply-{name}": (text, blocks.build_thread_note(text)) for name, text in said.items()}
+    reminder = "<@UANN> This still waits for an answer."
+    return {**made, "note-reminder": (reminder, [blocks.section(blocks.ours(reminder))])}
+
+
+def crowds() -> dict[str, Card]:
+    """Return the cards that stand for what waits without one of its own."""
+    waiting = tuple(known_as(asked(), f"a{number}") for number in range(8))
+    flood = AgentGroup(agent="deployer", revision=3, records=waiting)
+    paused = replace(flood, paused=MADE + 600_000, denied=RECORDS["denied"])
+    gone = AgentGroup(agent="deployer", revision=9, records=())
+    inbox = "https://approvals.example/inbox"
+    made = {"crowd": flood, "crowd-paused": paused, "crowd-gone": gone}
+    return {name: digest_card(one, inbox, "/approvals list") for name, one in made.items()}
+
+
+def _approval(name: str) -> Control:
+    card = card_of(RECORDS[name], lines=10**9, chars=10**9)
+    return next(one for one in card.controls if one.action is Action.APPROVE)
+
+
+def _stopped() -> list[Json]:
+    return build_switch(KillSwitch(on=True, by="ann", at=MADE), admin=True)
+
+
+def _running() -> list[Json]:
+    return build_switch(KillSwitch(on=False, waiting=3), admin=True)

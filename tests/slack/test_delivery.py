@@ -293,7 +293,7 @@ async def test_the_requester_is_told_the_outcome(slack: Slack, world: World) -> 
         await office.ended(record)
         await slack.until(lambda: slack.workspace().channels.get("DBOB") and slack.messages("DBOB"))
         (told,) = slack.messages("DBOB")
-        assert "approved by ann" in shown(told)
+        assert "approved by ann" in shown(told).lower()
         assert "<!channel>" not in told.text
 
 

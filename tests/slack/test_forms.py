@@ -34,8 +34,7 @@ async def test_an_edit_is_checked_shown_as_a_diff_and_runs(office: Office) -> No
     assert done.decision is not None
     assert done.decision.arguments == {"command": "ls -l"}
     assert done.decision.digest != record.digest
-    await office.card_says(message, "Approved with changes")
-    assert "Changed by ann" in shown(message)
+    await office.card_says(message, "Changed and approved by ann")
 
 
 async def test_an_edit_that_is_refused_keeps_what_was_typed(office: Office) -> None:
@@ -74,10 +73,13 @@ async def test_a_reason_takes_one_tap(office: Office) -> None:
     await form(bob, "deny")
     assert "rm -rf build" in office.modal_says(bob)
     bob.fill("Reason, for the agent", "use staging")
-    await bob.click_modal("Wrong target")
+    await bob.click_modal("It is the wrong target")
     done = await office.ended(record)
     assert done.decision is not None
-    assert (done.status, done.decision.message) == (Status.DENIED, "Wrong target. use staging")
+    assert (done.status, done.decision.message) == (
+        Status.DENIED,
+        "It is the wrong target. use staging",
+    )
     assert done.decision.reason is Reason.PERSON
 
 

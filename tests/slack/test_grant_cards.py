@@ -97,7 +97,7 @@ async def test_a_sessions_grants_and_all_are_taken_back_from_home_and_by_command
         await remembered(office, arguments={"command": f"ls {number}"})
     await remembered(office, session="other")
     await home(office, "ann", "3 remembered")
-    await office.ann.click_home("Revoke the session's", 1)
+    await office.ann.click_home("Revoke its whole session", 1)
     await office.slack.until(lambda: "Revoke all" not in str(office.ann.home))
     assert [one.session for one in await office.desk.grants.newest()] == ["other"]
     await remembered(office)

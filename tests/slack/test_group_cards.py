@@ -316,7 +316,8 @@ async def test_an_edit_that_makes_one_risky_takes_the_button_for_all(office: Off
     raised = await office.world.core.requests.progress(second, after, "reminded", {})
     assert raised
     await office.slack.until(lambda: "Review…" in labels(office.ann, message))
-    assert labels(office.ann, message) == [*ONE, "Review…", "Deny…", "More…", *ONE]
+    rest = ["Review…", "Deny…", "More…"]
+    assert labels(office.ann, message) == [*ONE, *rest, *ONE, "Deny all 3"]
 
 
 async def test_what_is_not_whole_on_the_card_is_not_approved_with_the_others(
@@ -330,10 +331,14 @@ async def test_what_is_not_whole_on_the_card_is_not_approved_with_the_others(
     after = replace(second, edited={"path": "b", "content": "x" * 20_000})
     assert await office.world.core.requests.progress(second, after, "reminded", {})
     await office.slack.until(lambda: "Read it all…" in labels(office.ann, message))
-    assert labels(office.ann, message) == [*ONE, "Read it all…", "Deny…", "More…", *ONE]
+    rest = ["Read it all…", "Deny…", "More…"]
+    assert labels(office.ann, message) == [*ONE, *rest, *ONE, "Deny all 3"]
     head = button["value"].rpartition(":")[0]
     forged = {**button, "value": f"{head}:1.2.1"}
     payload = office.ann.payloads.on_message("C1", message, block, forged)
     await office.slack.deliveries.interaction(payload)
     await told(office.ann, "Not all of them")
     assert await states(office, records) == [Status.PENDING] * 3
+    await press(office, message, "Deny all 3")
+    await office.slack.until(lambda: labels(office.ann, message) == [])
+    assert await states(office, records) == [Status.DENIED] * 3

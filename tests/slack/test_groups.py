@@ -82,12 +82,12 @@ async def test_one_of_a_group_is_answered_alone(office: Office) -> None:
 async def test_what_is_decided_alone_is_never_approved_with_others(
     office: Office, alone: dict[str, Any]
 ) -> None:
-    """High risk, what does not fit, and a mask that could act: no button for all of them, and a
-    forged press decides nothing."""
+    """High risk, what does not fit, and a mask that could act: no button approves all of them, and
+    a forged press decides nothing."""
     asked = await several(office, alone)
     ann = office.ann
     await opened(office, ann, asked[0][1], 4)
-    assert not [one for one in office.modal_buttons(ann) if "all" in one]
+    assert not [one for one in office.modal_buttons(ann) if "Approve all" in one]
     block, button = ann.buttons(ann.modal.view["blocks"])[0]
     leader = f"v1:{asked[0][0].id}:{asked[0][0].revision}"
     copy = ann.buttons(asked[0][1].blocks)[0][1]["value"].rpartition(":")[2]
@@ -123,3 +123,12 @@ async def test_a_stranger_reads_no_group(office: Office) -> None:
     await office.settled()
     assert "make release" not in office.modal_says(eve)
     assert "Approved" not in shown(message)
+
+
+async def test_all_are_denied_at_once_also_where_one_takes_more_than_a_tap(office: Office) -> None:
+    """Whoever denies need not read: one of high risk goes with the others."""
+    asked = await several(office, {"arguments": {"command": "drop"}, "risk": HIGH})
+    await opened(office, office.ann, asked[0][1], 4)
+    await office.ann.click_modal("Deny all 4")
+    await office.told_in_modal(office.ann, "All 4 are denied")
+    assert await states(office, asked) == [Status.DENIED] * 4

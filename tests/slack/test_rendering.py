@@ -113,8 +113,12 @@ def test_09_markup_of_agents_is_never_parsed() -> None:
             ours = (
                 waits,
                 waits.replace("⏳ Approval needed", "❓ Question"),
-                "Waits until <!date^",
+                "⏳ Approval needed · until <!date^",
+                "❓ Question · until <!date^",
+                "💤 Agent gone · ends at <!date^",
+                "⛔ Cannot be approved · ends at <!date^",
                 "Until <!date^",
+                "Until revoked",
                 "⏳ The first of them waits until <!date^",
                 "<!date^",
             )
@@ -194,7 +198,7 @@ def test_07_a_megabyte_and_one_long_line_fit() -> None:
         assert not card.complete
         _, made = blocks.build_message(card, states.COPY)
         check_message(made, MOST_UNITS)
-        assert "Not all of it is shown" in " ".join(words(made))
+        assert "characters shown. Read it all" in " ".join(words(made))
         assert "Approve" not in [one["text"]["text"] for one in made[-1]["elements"][:-1]]
 
 

@@ -142,7 +142,7 @@ async def test_42_a_listed_entry_has_working_buttons(office: Office) -> None:
     await ann.click_modal("Approve")
     assert (await office.ended(record)).status is Status.APPROVED
     assert ann.confirmed
-    await office.slack.until(lambda: "approved by ann" in office.modal_says(ann))
+    await office.slack.until(lambda: "Approved by ann" in office.modal_says(ann))
 
 
 async def test_the_link_of_a_digest_card_is_opened_by_slack_alone(office: Office) -> None:

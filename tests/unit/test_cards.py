@@ -261,7 +261,7 @@ def test_deny_is_always_there() -> None:
 def test_a_quorum_shows_who_approved() -> None:
     """The count and the names."""
     one = record(quorum=2, votes=(Vote(person="ann", action=Action.APPROVE, at=1),))
-    assert card(one).progress == "1 of 2 approvals: ann; waits for 1 more"
+    assert card(one).progress == "1 of 2 approvals: ann"
     assert card(record()).progress == ""
 
 

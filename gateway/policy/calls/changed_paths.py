@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
+from gateway.policy.calls.backticks import spell_out
 from gateway.policy.calls.programs import DELETING, LISTING, MOVING, READING
 from gateway.policy.calls.shell_words import ShellNode, parse_shell
 from gateway.policy.calls.signs import find_destructive
@@ -103,7 +104,7 @@ def is_idle(words: tuple[str, ...]) -> bool:
 
 
 def _commands(text: str, depth: int) -> Iterator[tuple[str, ...]]:
-    source = text.encode(errors="replace")
+    source = spell_out(text).encode(errors="replace")
     nodes = [one for one in _all_nodes(parse_shell(source)) if one.type == "command"]
     for node in sorted(nodes, key=lambda one: (one.start_byte, -one.end_byte)):
         words = tuple(_text(one, source) for one in _word_nodes(node))
@@ -117,7 +118,7 @@ def _commands(text: str, depth: int) -> Iterator[tuple[str, ...]]:
 
 
 def _find_changed(text: str, depth: int) -> Iterator[str]:
-    source = text.encode(errors="replace")
+    source = spell_out(text).encode(errors="replace")
     root = parse_shell(source)
     commands = []
     for node in _all_nodes(root):

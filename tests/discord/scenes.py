@@ -1,0 +1,172 @@
+"""Every message and modal that a person can see in Discord, made of fixed requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from discord import ui
+
+from adapters.discord.card_views import (
+    CARD_CHARS,
+    CARD_LINES,
+    MessageContent,
+    build_card_view,
+    build_full_view,
+    build_more_view,
+    build_outcome_view,
+    page_fits,
+    render_about,
+)
+from adapters.discord.commands import build_pending_view
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.edits import build_changes, build_edit_modal, build_refused_edit
+from adapters.discord.forms import build_modal, build_number_modal
+from adapters.discord.grant_cards import build_grant_view, build_switch_view
+from adapters.discord.group_cards import build_group_view
+from adapters.discord.groups import GROUP_CHARS, build_group, list_drawn
+from adapters.discord.remember import build_grants_view, build_options_view, build_remember_modal
+from adapters.discord.responses import build_private_reply, build_refusal
+from gateway.domain.records import Record
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
+from gateway.models import Action
+from gateway.ports.cards import Card, card_of, full_view
+from gateway.ports.grant_cards import grant_card_of
+from gateway.ports.group_cards import GroupCard, group_card_of, posted_group_of
+from gateway.ports.remember_options import scopes_of
+from gateway.ports.words import KillSwitch
+from tests.slack import states
+
+COPY = "0" * 22
+BUTTON = DiscordButton(verb="more", request_id=states.asked().id, revision=1, copy=COPY)
+EVERYTHING = 10**9
+INBOX = "https://approvals.example/inbox"
+
+
+def messages() -> dict[str, Callable[[], MessageContent]]:
+    """Return what makes each message: each anew, since sending uses a view up."""
+    records = states.RECORDS
+    made: dict[str, Callable[[], MessageContent]] = {
+        name: partial(_card, record) for name, record in records.items()
+    }
+    for name, record in states.GROUP_CARDS.items():
+        made[name] = partial(_posted, record)
+    for name, card in states.crowds().items():
+        made[name] = partial(build_card_view, card, COPY)
+    for number, grant in enumerate(states.GRANTS):
+        card_of_grant = grant_card_of(grant, states.asked(), reach=states.REACH)
+        made[f"grant-{number}"] = partial(build_grant_view, card_of_grant, COPY)
+    long = full_view(states.LONG, fits=page_fits)
+    for number in (0, 1, len(long.pages) - 1):
+        made[f"page-{number}"] = partial(_page, states.LONG, number)
+    for name in ("pending", "pending-high-risk", "pending-two", "pending-number", "denied",
+                 "pending-nobody", "pending-votes", "approved-hook", "pending-masked"):  # fmt: skip
+        made[f"full-{name}"] = partial(_page, records[name], 0)
+    git, edited = records["pending-git"], {"command": "make release"}
+    options = scopes_of(git, Action.APPROVE, passes=True)
+    reach = {one.id: states.REACH for one in options}
+    both = (Action.APPROVE, Action.DENY)
+    errors = (
+        Unauthorized("you are not an approver for this request"),
+        NotFound("no such request"),
+        Conflict("this was decided already: denied by bob"),
+        InvalidRequest("say what the agent should plan instead"),
+        Unreachable("gone"),
+        TimeoutError(),
+    )
+    for number, error in enumerate(errors):
+        made[f"error-{number}"] = partial(lambda one: build_refusal(one).shown, error)
+    sized = _sized(records["pending"])
+    several = (states.FILE, states.known_as(states.PAYMENT, "3a"), states.HOSTILE)
+    alone = (*states.GROUP, states.known_as(states.PAYMENT, "3a"))
+    return made | {
+        "silent": lambda: build_card_view(sized, COPY, silent=True),
+        "called": lambda: build_card_view(sized, COPY, called="<@111111111111111111>"),
+        "more": lambda: build_more_view(sized, BUTTON, group=3),
+        "more-inbox": lambda: build_more_view(
+            replace(_sized(records["pending-votes"]), inbox=INBOX), BUTTON
+        ),
+        "group": lambda: _group(states.GROUP),
+        "group-alone": lambda: _group(alone),
+        "group-silent": lambda: build_group_view(_posted_group(states.GROUP), COPY, silent=True),
+        "outcome": lambda: build_outcome_view(_sized(records["denied"])),
+        "outcome-voted": lambda: build_outcome_view(
+            card_of(records["pending-votes"], lines=9, chars=99, reader="ann")
+        ),
+        "options": lambda: build_options_view(options, reach, both, BUTTON),
+        "grants": lambda: build_grants_view(states.GRANTS),
+        "pending-list": lambda: build_pending_view(several),
+        "switch-off": lambda: build_switch_view(KillSwitch(on=False, waiting=3)),
+        "switch-on": lambda: build_switch_view(KillSwitch(on=True, by="ann", at=states.MADE)),
+        "changes": lambda: build_changes(states.asked(), BUTTON, "k", edited),
+        "changes-high": lambda: build_changes(states.asked(), BUTTON, "k", edited, high=True),
+        "edit-refused": lambda: build_refused_edit(BUTTON, "k", "amount is no number"),
+        "step-up": lambda: build_private_reply("It takes a step-up: a passkey.", INBOX).shown,
+        "login": lambda: build_private_reply("This signs you in to the inbox.", INBOX).shown,
+    }
+
+
+def modals() -> dict[str, ui.Modal]:
+    """Return every modal."""
+    pending, money = states.RECORDS["pending"], states.RECORDS["pending-number"]
+    brief = card_of(pending, lines=10, chars=700)
+    about = render_about(brief)
+    number = next(one for one in _whole(money).controls if one.number)
+    git = states.RECORDS["pending-git"]
+    made = {
+        action.value: build_modal(action, brief, BUTTON, about=about)
+        for action in (Action.DENY, Action.ABORT, Action.RESPOND)
+    }
+    remember = {
+        f"remember-{action.value}": build_remember_modal(
+            action, scopes_of(git, action, passes=True), "release-42", BUTTON
+        )
+        for action in (Action.APPROVE, Action.DENY)
+    }
+    edits = {
+        name: build_edit_modal(record, _whole(record), BUTTON, {})
+        for name, record in (("edit", pending), ("edit-money", states.PAYMENT))
+    }
+    as_json = build_edit_modal(pending, _whole(pending), BUTTON, _whole(pending).editable or "")
+    return {
+        **made,
+        **remember,
+        **edits,
+        "edit-json": as_json,
+        "answer": build_modal(Action.ANSWER, _whole(states.RECORDS["question"]), BUTTON),
+        "number": build_number_modal(number, BUTTON, about=render_about(_sized(money))),
+    }
+
+
+def _sized(record: Record) -> Card:
+    return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+
+
+def _whole(record: Record) -> Card:
+    return card_of(record, lines=EVERYTHING, chars=EVERYTHING)
+
+
+def _card(record: Record) -> MessageContent:
+    return build_card_view(_sized(record), COPY)
+
+
+def _page(record: Record, page: int) -> MessageContent:
+    pages = full_view(record, fits=page_fits)
+    return build_full_view(_whole(record), pages, BUTTON, page=page)
+
+
+def _posted_group(records: tuple[Record, ...]) -> GroupCard:
+    return posted_group_of([(one, _sized(one)) for one in records])
+
+
+def _posted(records: tuple[Record, ...]) -> MessageContent:
+    group = _posted_group(records)
+    return build_group_view(group, states.GROUP_COPY)
+
+
+def _group(records: tuple[Record, ...]) -> MessageContent:
+    group = group_card_of(records, chars=GROUP_CHARS, each=CARD_CHARS)
+    shown = list_drawn(group)
+    together = group.together and len(shown) == len(group.items)
+    return build_group(group, shown, BUTTON, "k" * 11, together=together)
