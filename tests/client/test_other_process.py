@@ -43,9 +43,9 @@ SUBMIT = """
 print(client.submit(client.request("deploy", {"version": "1.4"}, context=Context())).request.id)
 """
 WAIT = """
-request_id, version = sys.argv[1:]
+request_id, version, seconds = sys.argv[1:]
 request = client.request("deploy", {"version": version}, context=Context(), id=request_id)
-told(lambda: client.wait(request, timeout=0.2).arguments)
+told(lambda: client.wait(request, timeout=float(seconds)).arguments)
 """
 CANCEL = """
 import asyncio, os
@@ -120,9 +120,9 @@ async def test_an_id_is_enough_for_who_knows_what_to_run(
 ) -> None:
     """Another process builds the request anew with the id it kept; leave is for the same alone."""
     request_id = await run(gate, SUBMIT)
-    assert await run(gate, WAIT, request_id, version) == "Pending"
+    assert await run(gate, WAIT, request_id, version, "0.2") == "Pending"
     await approve_all(gate)
-    assert await run(gate, WAIT, request_id, version) == said
+    assert await run(gate, WAIT, request_id, version, "60") == said
 
 
 async def test_a_call_that_is_cancelled_is_withdrawn_before_its_process_can_end(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from adapters.slack import card_blocks as blocks
@@ -329,6 +330,7 @@ GROUP_CARDS: dict[str, tuple[Record, ...]] = {
 }
 
 
+@cache
 def messages() -> dict[str, tuple[str, list[Json]]]:
     """Return text and blocks of every card."""
     made = {}
@@ -344,6 +346,7 @@ def messages() -> dict[str, tuple[str, list[Json]]]:
     return made
 
 
+@cache
 def views() -> dict[str, Json]:
     """Return every modal, and the Home tab."""
     form = ModalMetadata(asked().id, 1, COPY, "C1", "1790000000.000001")
