@@ -54,6 +54,7 @@ from gateway.wire.outcome_text import join_names
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
+NOBODY_WAITS = "Nobody waits for the answer any more."
 _READ = "Have you read all of it?"
 _READ_ALL = f"This is high risk. {_READ}"
 _MOST_ANSWERS = 300
@@ -505,22 +506,30 @@ def _notices(
         standing.notice: standing.notice,
         "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
         "Some letters pass for others; they are marked.": any(t.mixed_script for t in texts),
-        f"{masked} secret{'s' if masked > 1 else ''} masked; the inbox can reveal them.": masked,
-        "Nobody waits for the answer any more.": not record.waiting and not record.final,
+        _say_masked(masked): masked,
+        NOBODY_WAITS: not record.waiting and not record.final,
         (edited := _say_edited(record)): edited,
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
-        (steps := _say_step_up(record)): steps,
+        " ".join(filter(None, steps := say_step_up(record))): steps[0],
     }
     return (*(text for text, holds in notices.items() if holds), *company(record))
 
 
-def _say_step_up(record: Record) -> str:
-    """Say what an approval of a waiting request takes beside a tap; "" where that is nothing."""
+def _say_masked(count: int) -> str:
+    """Say how many secrets are masked."""
+    if count == 1:
+        return "1 secret masked; the inbox can reveal it."
+    return f"{count} secrets masked; the inbox can reveal them."
+
+
+def say_step_up(record: Record) -> tuple[str, str]:
+    """Say what an approval of a waiting request takes beside a tap, and how often a wrong number
+    was typed; "" where that is nothing."""
     may = record.approvers
     if record.final or may is None or may.nobody or not may.step_up:
-        return ""
-    tries = f" {record.guesses} of {MOST_GUESSES} wrong numbers typed." if record.guesses else ""
-    return f"Approving takes {say_ways(may.step_up)}.{tries}"
+        return "", ""
+    tries = f"{record.guesses} of {MOST_GUESSES} wrong numbers typed." if record.guesses else ""
+    return f"Approving takes {say_ways(may.step_up)}.", tries
 
 
 def progress_of(record: Record, standing: Standing) -> str:

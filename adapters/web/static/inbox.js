@@ -189,7 +189,7 @@ function connection(up, why) {
 function hand() {
   const byHand = byId("by-hand");
   byHand.hidden = !me.admin || view !== "grants";
-  if (me.admin && parts && !byHand.firstChild) byHand.append(parts.views.handForm(me.lifetimes, say));
+  if (me.admin && parts && !byHand.firstChild) byHand.append(parts.views.handForm(me, say));
   if (!me.admin) byHand.replaceChildren();
 }
 
@@ -227,8 +227,8 @@ follow({
     await sight;
     me = await signIn();
     await load();
-    const { lifetimes, pass_lifetimes: passLifetimes, roles, denials, another_plan: anotherPlan, admin } = me;
-    parts.cards.tellCards({ facts: { lifetimes, passLifetimes, roles, denials, anotherPlan, admin } });
+    const { lifetimes, usual, pass_lifetimes: passLifetimes, roles, denials, another_plan: anotherPlan, admin } = me;
+    parts.cards.tellCards({ facts: { lifetimes, usual, passLifetimes, roles, denials, anotherPlan, admin } });
     tabs.find((tab) => tab.dataset.view === "audit").hidden = !admin;
     parts.news.standing(me);
     hand();

@@ -159,7 +159,7 @@ function marks({ risk, found }) {
 }
 
 function notes(item) {
-  const told = [];
+  const told = item.idle ? [item.idle] : [];
   if (item.quorum > 1) told.push(`${item.votes.length} of ${item.quorum} approved`);
   if (item.claim) told.push(`${item.claim.by} is looking`);
   return told.map((text) => make("span", {}, text));

@@ -185,7 +185,7 @@ function many(live, say, again) {
 const KINDS = { tool: "a tool, with its arguments", command: "a shell command" };
 const EFFECTS = { allow: "Allow it", deny: "Deny it" };
 
-export function handForm(lifetimes, say) {
+export function handForm({ lifetimes, usual }, say) {
   const agent = input("agent"), tool = input("tool"), kind = select("kind", KINDS);
   const json = area("arguments", { rows: "4" }), command = area("command", { rows: "2" });
   const cwd = input("cwd"), host = input("host"), effect = select("effect", EFFECTS);
@@ -195,6 +195,7 @@ export function handForm(lifetimes, say) {
   const state = { shown: 0, press: null, nonce: null };
 
   json.value = "{}";
+  lifetime.value = usual;
   kind.addEventListener("change", () => { shell.hidden = kind.value !== "command"; call.hidden = !shell.hidden; });
   kind.dispatchEvent(new Event("change"));
   // What was offered is of the call as it stood: another letter, and it is asked anew.
