@@ -79,7 +79,9 @@ class BatchHandlers:
                 apart.append({"id": record.id, "tool": view["tool"], "why": _HIDDEN})
                 continue
             if not any(one["action"] == Action.APPROVE for one in view["controls"]):
-                apart.append({"id": record.id, "tool": view["tool"], "why": view["progress"] or _NOBODY})
+                apart.append(
+                    {"id": record.id, "tool": view["tool"], "why": view["progress"] or _NOBODY}
+                )
                 continue
             letters += len(json.dumps(view))
             if items and letters > _MOST_LETTERS:

@@ -12,6 +12,7 @@ from gateway.models import Action, RiskLevel
 from gateway.ports import (
     LIFT,
     NOBODY_WAITS,
+    REVEALS,
     UNCHANGED,
     Block,
     Card,
@@ -44,7 +45,7 @@ _MOST_LINE = 90  # characters of a finding that stands before it
 _BEGINNING, _END, _FOLDED = 70, 60, 200  # characters of a finding that begins folded
 _NOBODY_WAITS = "Nobody waits"
 _NOBODY_MAY = "Nobody may approve"
-_COMES_BACK = f"{NOBODY_WAITS} Should the agent come back for it, it gets yours."
+_COMES_BACK = f"{NOBODY_WAITS} If the agent comes back, it gets your answer."
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 HIGH_RISK, LOOK_CLOSER = "High risk", "Look closer"
@@ -268,15 +269,23 @@ def _build_notices(card: Card, record: Record) -> JsonObject:
     itself."""
     steps, tries = say_step_up(record)
     apart = " ".join(filter(None, (steps, tries)))
-    said = [_COMES_BACK if one == NOBODY_WAITS else one for one in card.notices if one != apart]
+    said = [_word_notice(one) for one in card.notices if one != apart]
     return {"notices": said, "steps": steps, "tries": tries}
+
+
+def _word_notice(notice: str) -> str:
+    """Return a notice as it reads in the inbox: who reads that is there."""
+    if notice == NOBODY_WAITS:
+        return _COMES_BACK
+    masked, elsewhere, _ = notice.partition(REVEALS)
+    return f"{masked}." if elsewhere else notice
 
 
 def _say_yes(control: Control, record: Record) -> str:
     """Return what the button says that confirms: also which of several approvals it is."""
     yes = f"Yes, {control.label.lower()}"
     at, needed = len(record.votes), record.quorum
-    if needed < 2 or at >= needed or control.action is not Action.APPROVE:
+    if needed <= 1 or at >= needed or control.action is not Action.APPROVE:
         return yes
     if needed > len(_NUMBERS):
         return f"{yes}: {at + 1} of {needed}"

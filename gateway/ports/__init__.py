@@ -57,6 +57,7 @@ from gateway.ports.blocks import (
 )
 from gateway.ports.cards import (
     NOBODY_WAITS,
+    REVEALS,
     Card,
     Control,
     Field,
@@ -187,6 +188,7 @@ __all__ = [
     "NUMBER_OPTIONAL",
     "PASS_LIFETIME_WORDS",
     "REQUEST_ID",
+    "REVEALS",
     "ROLES_ON_CARDS",
     "SAY_THE_PLAN",
     "UNCHANGED",

@@ -55,6 +55,7 @@ HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
 NOBODY_WAITS = "Nobody waits for the answer any more."
+REVEALS = "; the inbox can reveal "
 _READ = "Have you read all of it?"
 _READ_ALL = f"This is high risk. {_READ}"
 _MOST_ANSWERS = 300
@@ -518,8 +519,8 @@ def _notices(
 def _say_masked(count: int) -> str:
     """Say how many secrets are masked."""
     if count == 1:
-        return "1 secret masked; the inbox can reveal it."
-    return f"{count} secrets masked; the inbox can reveal them."
+        return f"1 secret masked{REVEALS}it."
+    return f"{count} secrets masked{REVEALS}them."
 
 
 def say_step_up(record: Record) -> tuple[str, str]:

@@ -127,6 +127,7 @@ async def test_a_stale_tap_is_explained(box: Inbox, page: Page) -> None:
     await page.send("Network.enable")
     await page.send("Network.setBlockedURLs", urls=["*?whole=1"])
     await box.decide(record, Action.DENY)
+    await page.press("Back")
     await page.press("Approve")
     await page.until(f"{card(record)}.textContent.includes('Denied by bob')")
     assert await page.evaluate(
