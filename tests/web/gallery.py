@@ -39,9 +39,10 @@ STATIC = ROOT / "adapters" / "web" / "static"
 TEMPLATES = ROOT / "adapters" / "web" / "templates"
 LOOKS = (("light", False), ("dark", True))
 _TALLEST = 4000
-_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>card</title>
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>a card</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="stylesheet" href="/static/inbox.css"><main><div id="list"></div></main>
+<link rel="stylesheet" href="/static/inbox.css">
+<main><h1 class="unseen">A card</h1><div id="list"></div></main>
 <script type="module">
 import { card } from "/static/card.js";
 import { setClock } from "/static/dom.js";
@@ -106,7 +107,7 @@ def scenes() -> dict[str, Scene]:
     made |= {
         f"{name}-opened": Scene(record=record, whole=True)
         for name, record in states.RECORDS.items()
-        if record.final
+        if name in ("approved-edited", "answered", "denied-feedback", "long-denied")
     }
     usual = {"declare": _UNKNOWN, "confirm": states.PAYMENT}
     for panel in panels():
@@ -203,24 +204,32 @@ def stepped(*ways: StepUp) -> Record:
     return states.PAYMENT.copy_with(approvers=may, numbered=numbered, quorum=quorum)
 
 
-async def draw_cards(page: Page, folder: Path) -> None:
-    """Draw every card and panel."""
+async def lay_out(page: Page, *, dark: bool | None = None) -> AsyncIterator[tuple[str, str, bool]]:
+    """Lay out each card and panel on a phone, in light and dark or one of them; yield its name, the
+    look's, and whether that is dark."""
+    looks = [(look, one) for look, one in LOOKS if dark in (None, one)]
     async with _serving() as (address, shown):
         for name, scene in scenes().items():
             shown["item"], shown["draft"] = scene.item(), scene.draft
             shown["view"] = {**_FACTS, **scene.view}
-            for look, dark in LOOKS:
-                await page.size(PHONE, dark=dark, still=True)
+            for look, one in looks:
+                await page.size(PHONE, dark=one, still=True)
                 await page.goto(address)
                 await page.until("document.title === 'drawn'")
-                high = int(await page.evaluate("document.documentElement.scrollHeight"))
-                if high > PHONE[1]:  # the answers stand at the end of what a phone shows
-                    path = folder / f"inbox-{name}-first-{look}.png"
-                    path.write_bytes(await page.picture())
-                bottom = "document.querySelector('.card').getBoundingClientRect().bottom"
-                tall = int(await page.evaluate(bottom)) + 24
-                await page.size((PHONE[0], tall), dark=dark, still=True)
-                (folder / f"inbox-{name}-{look}.png").write_bytes(await page.picture())
+                yield name, look, one
+
+
+async def draw_cards(page: Page, folder: Path) -> None:
+    """Draw every card and panel."""
+    async for name, look, dark in lay_out(page):
+        high = int(await page.evaluate("document.documentElement.scrollHeight"))
+        if high > PHONE[1]:  # the answers stand at the end of what a phone shows
+            path = folder / f"inbox-{name}-first-{look}.png"
+            path.write_bytes(await page.picture())
+        bottom = "document.querySelector('.card').getBoundingClientRect().bottom"
+        tall = min(int(await page.evaluate(bottom)) + 24, _TALLEST)
+        await page.size((PHONE[0], tall), dark=dark, still=True)
+        (folder / f"inbox-{name}-{look}.png").write_bytes(await page.picture())
 
 
 _FACTS: dict[str, Any] = {
@@ -379,9 +388,9 @@ async def _views_of(box: Inbox, camera: PhoneCamera) -> None:
         "[...document.querySelectorAll('nav [data-view]')].map((one) => one.dataset.view)"
     )
     for name in names:
-        await page.evaluate(f"document.querySelector('[data-view={name}]').click()")
+        await page.evaluate(f"document.querySelector('nav [data-view={name}]').click()")
         await page.until(
-            f"document.querySelector('[data-view={name}]').ariaPressed === 'true' &&"
+            f"document.querySelector('nav [data-view={name}]').ariaPressed === 'true' &&"
             " document.querySelector('#list .card, #list table, #list .empty, #rows .empty')"
         )
         await camera.take(f"view {name}")
