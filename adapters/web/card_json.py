@@ -376,4 +376,5 @@ def _build_optional_line(text: Visible | None) -> Line | None:
 
 def build_switch(switch: KillSwitch) -> JsonObject:
     """Return the kill switch: its state, and what pressing its button does."""
-    return {"on": switch.on, "state": switch.state, "does": LIFT if switch.on else switch.stopping}
+    does = f"Once allowed again: {LIFT[0].lower()}{LIFT[1:]}" if switch.on else switch.stopping
+    return {"on": switch.on, "state": switch.state, "does": does}

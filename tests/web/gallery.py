@@ -285,6 +285,7 @@ class PhoneCamera(screenshots.Camera):
         self.names.add(name)
         self.templates.add(await self.page.evaluate(_TEMPLATE))
         file = "inbox-page-" + re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+        await self.page.send("Emulation.setTouchEmulationEnabled", enabled=True)
         for look, dark in LOOKS:
             await self.page.size(PHONE, dark=dark, still=True)
             await self.page.until("!document.querySelector('.settling')")
@@ -295,6 +296,7 @@ class PhoneCamera(screenshots.Camera):
                 await self.page.size((PHONE[0], min(int(tall), _TALLEST)), dark=dark, still=True)
                 await self.page.until("!document.querySelector('.settling')")
             (self.folder / f"{file}-{look}.png").write_bytes(await self.page.picture())
+        await self.page.send("Emulation.setTouchEmulationEnabled", enabled=False)
         await self.page.size(PHONE, still=True)
 
 
@@ -416,7 +418,7 @@ async def _beside(box: Inbox, camera: PhoneCamera) -> None:
         "report": "document.querySelector('main table, main .empty, main p')",
         "login/back": "document.querySelector('#says.problem')",
         "login": "document.body.textContent",
-        "batch?agent=nobody": "document.querySelector('.empty .title')",
+        "batch?agent=deployer": "document.querySelector('.empty .title')",
     }.items():
         await page.goto(f"{box.gateway.url}/inbox/{path}")
         await page.until(f"document.readyState === 'complete' && {there}")

@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SMALL = (
     "[...document.querySelectorAll('.card button, .card summary, .card input, .card select')]"
-    ".filter((one) => one.checkVisibility()).map((one) => [one.closest('label, .tick') ?? one, one])"
+    ".filter((one) => one.checkVisibility())"
+    ".map((one) => [one.closest('label, .tick') ?? one, one])"
     ".map(([box, one]) => [box.getBoundingClientRect(), one.dataset.key ?? one.textContent])"
     ".filter(([box]) => Math.min(box.height, box.width) < 44 && box.width)"
     ".map(([box, name]) => `${name}: ${box.width} x ${box.height}`)"

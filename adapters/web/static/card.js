@@ -1,5 +1,5 @@
 // One request as a card, and the letters that act on it. The gateway decides what it says; this lays it out.
-import { clock, countdown, diff, line, lines, make, plain } from "./dom.js";
+import { clock, countdown, diff, line, lines, make, plain, told } from "./dom.js";
 import { button, controls, whole } from "./panels.js";
 
 const SIGN = { approved: "✓", denied: "✕", expired: "–", cancelled: "–" };
@@ -15,10 +15,12 @@ export function card(item, view) {
   });
   article.append(...body(item, view));
   if (pending) article.append(...asking(item, view));
-  if (view.draft.problem) article.append(make("p", { class: view.draft.tone ?? "problem", role: "alert" }, view.draft.problem));
+  if (view.draft.problem) article.append(make("p", { class: view.draft.tone ?? "problem", role: "alert" }, capital(view.draft.problem)));
   article.append(pending ? about(item, view) : make("div", { class: "foot" }, more(item, view), item.opened ? small(item) : null));
   return article;
 }
+
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 // What happens, what was found in a few words, what runs, the rest of what was found, who asks, what the agent says.
 export function body(item, view) {
@@ -43,10 +45,6 @@ function state(item) {
 
 // Who asks, and where it would run. While it waits, what else is known stands behind Details.
 const PLACED = ["Agent", "Tool", "Host", "Folder"];
-
-function told(facts) {
-  return make("dl", { class: "facts" }, ...facts.map(([label, text]) => make("div", {}, make("dt", {}, label), make("dd", {}, ...line(text)))));
-}
 
 function facts(item) {
   if (item.status !== "pending") return told(item.facts);
