@@ -97,7 +97,7 @@ _GIT, _UNKNOWN = (
 _SCRIPT = states.asked(
     arguments={"command": "\n".join(["set -e", *(f"step-{n} --all" for n in range(38)), "rm -r x"])}
 )
-_REFUSED = "You are not an approver for this request"
+_REFUSED = "you are not an approver for this request"
 _LOST = "Not recorded: the gateway did not answer. Try again."
 
 

@@ -1,6 +1,6 @@
 // One request as a card, and the letters that act on it. The gateway decides what it says; this lays it out.
 import { clock, countdown, diff, line, lines, make, plain, told } from "./dom.js";
-import { button, controls, whole } from "./panels.js";
+import { button, controls, problem, whole } from "./panels.js";
 
 const SIGN = { approved: "✓", denied: "✕", expired: "–", cancelled: "–" };
 
@@ -15,12 +15,10 @@ export function card(item, view) {
   });
   article.append(...body(item, view));
   if (pending) article.append(...asking(item, view));
-  if (view.draft.problem) article.append(make("p", { class: view.draft.tone ?? "problem", role: "alert" }, capital(view.draft.problem)));
+  if (!pending || item.refusal || !view.draft.panel) article.append(...problem(view));
   article.append(pending ? about(item, view) : make("div", { class: "foot" }, more(item, view), item.opened ? small(item) : null));
   return article;
 }
-
-const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 // What happens, what was found in a few words, what runs, the rest of what was found, who asks, what the agent says.
 export function body(item, view) {
@@ -54,7 +52,7 @@ function facts(item) {
 export function about(item, view) {
   const box = make("details", { class: "about" },
     make("summary", { "data-key": "about" }, "Details"), told(item.facts.filter(([label]) => !PLACED.includes(label))), small(item));
-  return make("div", { class: "foot" }, box, make("span", { class: "small" }, make("span", { class: "state" }, item.idle || item.word), make("span", { class: "place" })));
+  return make("div", { class: "foot" }, box, make("span", { class: "small" }, make("span", { class: "state" }, view.busy ? "Sending…" : item.idle || item.word), make("span", { class: "place" })));
 }
 
 // What kept a remembered approval from covering it.

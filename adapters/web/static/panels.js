@@ -30,13 +30,18 @@ export function controls(item, view) {
   // A panel stands alone: no answer beside it would take along what was typed into it.
   if (draw) {
     box.append(make("div", { class: "panel stack", role: "group", "aria-label": title || "Confirm", "data-panel": panel },
-      title ? make("h3", {}, title) : null, draw(item, view), UNNOTED.includes(panel) ? null : note(view)));
+      title ? make("h3", {}, title) : null, draw(item, view), ...problem(view), UNNOTED.includes(panel) ? null : note(view)));
     return box;
   }
   if (item.fields.length) box.append(form(item, view));
   // The letters of the rest work also while it is out of sight.
   box.append(main(item, view, offered), make("div", { class: "rest", hidden: !open }, others(item, view, offered), note(view)));
   return box;
+}
+
+// Why the last answer did not count; it stands by the buttons that gave it.
+export function problem({ draft: { problem: text, tone } }) {
+  return text ? [make("p", { class: tone ?? "problem", role: "alert" }, text[0].toUpperCase() + text.slice(1))] : [];
 }
 
 // What a panel sends, and the way out of it.
