@@ -393,7 +393,7 @@ async def _views_of(box: Inbox, camera: PhoneCamera) -> None:
         await page.evaluate(f"document.querySelector('nav [data-view={name}]').click()")
         await page.until(
             f"document.querySelector('nav [data-view={name}]').ariaPressed === 'true' &&"
-            " document.querySelector('#list .card, #list table, #list .empty, #rows .empty')"
+            f" document.querySelector('{'#rows *' if name == 'pending' else '#list *'}')"
         )
         await camera.take(f"view {name}")
         if await page.evaluate("Boolean(document.querySelector('.find'))"):

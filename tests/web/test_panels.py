@@ -99,6 +99,22 @@ async def test_what_a_tap_denies_says_so(box: Inbox, page: Page) -> None:
     assert decision.message == "Not now. Ask on Monday."
 
 
+async def test_what_was_just_decided_can_be_looked_at(box: Inbox, page: Page) -> None:
+    """Its details stay in reach, also where the stream told of the end before the answer did."""
+    record = await box.ask(**COMMAND)
+    await see(page, record)
+    await page.send("Network.enable")
+    await page.send(
+        "Fetch.enable", patterns=[{"urlPattern": "*/decide", "requestStage": "Response"}]
+    )
+    await page.press("Approve", card(record))
+    await page.until(f"{card(record)}.classList.contains('approved')")
+    details = f"{card(record)}.querySelector('[data-key=open]')"
+    assert not await page.evaluate(f"{details}.disabled")
+    await page.send("Fetch.disable")
+    await page.until(f"{card(record)}.querySelector('[data-key=open]:enabled')")
+
+
 async def test_what_nobody_waits_for_does_not_ask(box: Inbox, page: Page) -> None:
     """The card and its line say so first; to approve is possible, and is not the bright button."""
     record = await box.ask(**COMMAND)

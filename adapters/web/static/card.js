@@ -155,8 +155,8 @@ function asking(item, view) {
 function more(item, view) {
   if (item.opened && !view.draft.wide) return null; // the page of this request shows it whole
   return item.opened
-    ? button(view, "Show less", { key: "less", class: "plain", run: () => view.acts.less(item) })
-    : button(view, "Details", { key: "open", class: "plain", run: () => view.acts.open(item) });
+    ? button(view, "Show less", { key: "less", class: "plain", decides: false, run: () => view.acts.less(item) })
+    : button(view, "Details", { key: "open", class: "plain", decides: false, run: () => view.acts.open(item) });
 }
 
 function ending(item) {
