@@ -249,7 +249,7 @@ def _build_found(card: Card, record: Record) -> JsonObject:
     first findings and reasons, as far as the words before it allow. The others follow it."""
     reasons = () if card.risk is RiskLevel.LOW else card.reasons
     high = card.risk is RiskLevel.HIGH
-    before = ["".join(part.text.text for part in card.head)]
+    before = [say_idle(record), "".join(part.text.text for part in card.head)]
     # Of several texts each begins with its name.
     before += [card.blocks[0].label] if len(card.blocks) > 1 else []
     left = MOST_BEFORE - sum(len(text.split()) for text in (*before, HIGH_RISK if high else ""))
