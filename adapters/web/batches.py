@@ -35,6 +35,7 @@ _MEMBERS: dict[str, type] = {
     "feedback": bool,
 }
 _NEEDED = ("action", "items", "nonce")
+_NOBODY = "nobody may approve it"
 _HIDDEN = "a masked part could act: reveal it, and approve it alone"
 _ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
 
@@ -78,7 +79,9 @@ class BatchHandlers:
                 apart.append({"id": record.id, "tool": view["tool"], "why": _HIDDEN})
                 continue
             if not any(one["action"] == Action.APPROVE for one in view["controls"]):
-                apart.append({"id": record.id, "tool": view["tool"], "why": view["progress"]})
+                apart.append(
+                    {"id": record.id, "tool": view["tool"], "why": view["progress"] or _NOBODY}
+                )
                 continue
             letters += len(json.dumps(view))
             if items and letters > _MOST_LETTERS:

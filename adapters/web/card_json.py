@@ -5,16 +5,19 @@ Text is a string, or a list of [text, is an escape] where something was made vis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.models import Action, RiskLevel
 from gateway.ports import (
     LIFT,
+    NOBODY_WAITS,
+    REVEALS,
     UNCHANGED,
     Block,
     Card,
     Change,
+    Control,
     EditField,
     Field,
     Head,
@@ -28,6 +31,7 @@ from gateway.ports import (
     head_of,
     progress_of,
     render_safe,
+    say_step_up,
     scopes_of,
     standing_of,
     undeclared_of,
@@ -38,6 +42,12 @@ ROW_LINES, ROW_CHARS = 24, 2_000  # all blocks of a row together
 WHOLE = 10**9
 MOST_BEFORE = 12  # words before the first character of what runs
 _MOST_LINE = 90  # characters of a finding that stands before it
+_BEGINNING, _END, _FOLDED = 70, 60, 200  # characters of a finding that begins folded
+_NOBODY_WAITS = "Nobody waits"
+_NOBODY_MAY = "Nobody may approve"
+_COMES_BACK = f"{NOBODY_WAITS} If the agent comes back, it gets your answer."
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 HIGH_RISK, LOOK_CLOSER = "High risk", "Look closer"
 
 Line = str | list[list[str | bool]]
@@ -71,6 +81,7 @@ def build_short_row(record: Record) -> JsonObject:
         "agent": record.request.agent,
         "risk": record.risk.level.value,
         "found": bool(record.risk.reasons or record.signs),
+        "idle": say_idle(record),
         "claim": {"by": record.claim.person} if record.claim else None,
         "votes": [vote.person for vote in record.votes],
         "quorum": record.quorum,
@@ -79,6 +90,15 @@ def build_short_row(record: Record) -> JsonObject:
         "follows": record.behind if record.follows else None,
         "alone": explain_exclusion(record) is not None,
     }
+
+
+def say_idle(record: Record) -> str:
+    """Return in few words why a pending request waits for no approval; "" where it does."""
+    if record.final:
+        return ""
+    if record.approvers is not None and record.approvers.nobody:
+        return _NOBODY_MAY
+    return "" if record.waiting else _NOBODY_WAITS
 
 
 def explain_exclusion(record: Record) -> str | None:
@@ -108,6 +128,8 @@ def build_whole(record: Record, *, reveal: bool = False) -> JsonObject:
 def add_viewer(view: JsonObject, record: Record, look: Viewer) -> JsonObject:
     """Add what depends on the viewer."""
     standing = standing_of(record, look.name)
+    if standing.left is not None:
+        standing = replace(standing, left=tuple(map(_name_approver, standing.left)))
     claim = view["claim"]
     mine = claim and {**claim, "mine": claim["by"] == look.name}
     remember = view["remember"]
@@ -122,6 +144,13 @@ def add_viewer(view: JsonObject, record: Record, look: Viewer) -> JsonObject:
         "progress": progress_of(record, standing),
         "controls": [one for one in view["controls"] if standing.offers(Action(one["action"]))],
     }
+
+
+def _name_approver(entry: str) -> str:
+    """Return what people call an approver: of a platform's identity or group the gateway knows no
+    more than its place."""
+    platform, colon, id_ = entry.partition(":")
+    return f"{id_.rpartition('/')[2]} in {platform.capitalize()}" if colon else entry
 
 
 def build_changes(rows: tuple[Change, ...]) -> list[list[Any]]:
@@ -143,17 +172,21 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "agent": record.request.agent,
         "found": bool(record.risk.reasons or record.signs),
         "alone": explain_exclusion(record) is not None,
+        "idle": say_idle(record),
+        **_build_notices(card, record),
         "above": _build_found(card, record),
         "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
         "reasons": [build_line(reason.segments) for reason in card.reasons],
         "alarms": card.alarms,
         "findings": [build_line(finding.segments) for finding in card.findings],
+        "shorts": [_shorten_long(finding) for finding in card.findings],
         "because": _build_optional_line(card.asks_because),
         "says": _build_optional_line(card.says),
         "blocks": [_build_block(block) for block in card.blocks if block.text.segments],
         "preview": _build_block(card.preview) if card.preview else None,
         "changed": build_changes(card.changed),
         "changed_by": _build_optional_line(card.changed_by),
+        "changed_aside": _build_optional_line(card.changed_aside),
         "fields": [_build_field(field) for field in card.fields],
         "numbered": record.numbered,
         "masked": any(block.text.masked for block in card.blocks),
@@ -177,6 +210,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
             {
                 "action": control.action.value,
                 "label": control.label,
+                "yes": _say_yes(control, record),
                 "style": control.style.value,
                 "confirm": control.confirm,
                 "number": control.number,
@@ -202,7 +236,6 @@ def _build_state(card: Card) -> JsonObject:
         "complete": card.complete,
         "hides": card.hides,
         "size": card.size,
-        "notices": list(card.notices),
         "progress": card.progress,
         "created": card.created,
         "deadline": card.deadline,
@@ -217,7 +250,7 @@ def _build_found(card: Card, record: Record) -> JsonObject:
     first findings and reasons, as far as the words before it allow. The others follow it."""
     reasons = () if card.risk is RiskLevel.LOW else card.reasons
     high = card.risk is RiskLevel.HIGH
-    before = ["".join(part.text.text for part in card.head)]
+    before = [say_idle(record), "".join(part.text.text for part in card.head)]
     # Of several texts each begins with its name.
     before += [card.blocks[0].label] if len(card.blocks) > 1 else []
     left = MOST_BEFORE - sum(len(text.split()) for text in (*before, HIGH_RISK if high else ""))
@@ -230,6 +263,57 @@ def _build_found(card: Card, record: Record) -> JsonObject:
                 above[-1].append(build_line(text.segments))
     closer = LOOK_CLOSER if (record.signs or reasons) and not any(above) else ""
     return {"mark": HIGH_RISK if high else closer, "findings": above[0], "reasons": above[1]}
+
+
+def _build_notices(card: Card, record: Record) -> JsonObject:
+    """Return the notices; what a step-up takes stands apart, as the panel that asks for it says so
+    itself."""
+    steps, tries = say_step_up(record)
+    apart = " ".join(filter(None, (steps, tries)))
+    said = [_word_notice(one) for one in card.notices if one != apart]
+    return {"notices": said, "steps": steps.replace(", in the inbox", ""), "tries": tries}
+
+
+def _word_notice(notice: str) -> str:
+    """Return a notice as it reads in the inbox: who reads that is there."""
+    if notice == NOBODY_WAITS:
+        return _COMES_BACK
+    masked, elsewhere, _ = notice.partition(REVEALS)
+    return f"{masked}." if elsewhere else notice
+
+
+def _say_yes(control: Control, record: Record) -> str:
+    """Return what the button says that confirms: also which of several approvals it is."""
+    yes = f"Yes, {control.label.lower()}"
+    at, needed = len(record.votes), record.quorum
+    if needed <= 1 or at >= needed or control.action is not Action.APPROVE:
+        return yes
+    if needed > len(_NUMBERS):
+        return f"{yes}: {at + 1} of {needed}"
+    return f"{yes}: the {_ORDINALS[at]} of {_NUMBERS[needed - 1]}"
+
+
+def _shorten_long(finding: Visible) -> Line | None:
+    """Return the beginning and the end of a long finding, None of any other."""
+    length = len(finding.text)
+    if length <= _FOLDED:
+        return None
+    first, last = (
+        _slice(finding, begin, end) for begin, end in ((0, _BEGINNING), (length - _END, length))
+    )
+    return build_line((*first, (" … ", False), *last))
+
+
+def _slice(text: Visible, begin: int, end: int) -> tuple[Segment, ...]:
+    """Return the segments from one character to another; an escape stays whole."""
+    found: list[Segment] = []
+    at = 0
+    for part, escape in text.segments:
+        first, last = max(begin - at, 0), min(end - at, len(part))
+        if first < last:
+            found.append((part if escape else part[first:last], escape))
+        at += len(part)
+    return tuple(found)
 
 
 def _shorten(finding: str, card: Card) -> str:
@@ -293,4 +377,5 @@ def _build_optional_line(text: Visible | None) -> Line | None:
 
 def build_switch(switch: KillSwitch) -> JsonObject:
     """Return the kill switch: its state, and what pressing its button does."""
-    return {"on": switch.on, "state": switch.state, "does": LIFT if switch.on else switch.stopping}
+    does = f"Once allowed again: {LIFT[0].lower()}{LIFT[1:]}" if switch.on else switch.stopping
+    return {"on": switch.on, "state": switch.state, "does": does}

@@ -25,9 +25,10 @@ from adapters.web.security import (
 from gateway.ports import (
     ANOTHER_PLAN,
     DENIALS,
-    LIFETIME_WORDS,
+    LIFETIMES_BY_LENGTH,
     PASS_LIFETIME_WORDS,
     ROLES_ON_CARDS,
+    USUAL_LIFETIME,
     Desk,
     JsonObject,
     Record,
@@ -72,11 +73,16 @@ class ReadHandlers:
         told = {
             "name": await self._find_name(visitor),
             "csrf": build_csrf_token(visitor.session),
-            "lifetimes": LIFETIME_WORDS,
+            "lifetimes": LIFETIMES_BY_LENGTH,
+            "usual": USUAL_LIFETIME,
             "roles": ROLES_ON_CARDS,
             "another_plan": ANOTHER_PLAN,
             "denials": DENIALS,
-            "pass_lifetimes": PASS_LIFETIME_WORDS,
+            "pass_lifetimes": {
+                name: words
+                for name, words in LIFETIMES_BY_LENGTH.items()
+                if name in PASS_LIFETIME_WORDS
+            },
             "admin": person is not None and person.admin,
             "switch": build_switch(await self._desk.operator.kill_switch()),
             "troubles": await self._desk.operator.list_troubles(visitor.identity),

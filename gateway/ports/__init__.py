@@ -56,6 +56,8 @@ from gateway.ports.blocks import (
     weight_of,
 )
 from gateway.ports.cards import (
+    NOBODY_WAITS,
+    REVEALS,
     Card,
     Control,
     Field,
@@ -64,6 +66,7 @@ from gateway.ports.cards import (
     card_of,
     full_view,
     progress_of,
+    say_step_up,
     word_of,
 )
 from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
@@ -144,7 +147,9 @@ from gateway.ports.provider import Provider
 from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
 from gateway.ports.remember_options import (
     LIFETIME_WORDS,
+    LIFETIMES_BY_LENGTH,
     PASS_LIFETIME_WORDS,
+    USUAL_LIFETIME,
     RememberOption,
     remember_as,
     scopes_of,
@@ -175,18 +180,22 @@ __all__ = [
     "FAIL",
     "HIDDEN",
     "LABEL_CHARS",
+    "LIFETIMES_BY_LENGTH",
     "LIFETIME_WORDS",
     "LIFT",
     "LONGEST_SECONDS",
     "MOST_PASSKEYS",
     "NEEDS_ALL_SEEN",
+    "NOBODY_WAITS",
     "NUMBER_LABEL",
     "NUMBER_OPTIONAL",
     "PASS_LIFETIME_WORDS",
     "REQUEST_ID",
+    "REVEALS",
     "ROLES_ON_CARDS",
     "SAY_THE_PLAN",
     "UNCHANGED",
+    "USUAL_LIFETIME",
     "Adapter",
     "Approvers",
     "AuditEvent",
@@ -327,6 +336,7 @@ __all__ = [
     "report_failure",
     "report_ok",
     "say_names",
+    "say_step_up",
     "scopes_of",
     "shows_group",
     "standing_of",

@@ -55,6 +55,8 @@ from gateway.wire.outcome_text import join_names
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
+NOBODY_WAITS = "Nobody waits for the answer any more."
+REVEALS = "; the inbox can reveal "
 _READ = "Have you read all of it?"
 _READ_ALL = f"This is high risk. {_READ}"
 _MOST_ANSWERS = 300
@@ -539,26 +541,29 @@ def _notices(
         "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
         "Some letters pass for others; they are marked.": any(t.mixed_script for t in texts),
         _say_masked(masked): masked,
-        "Nobody waits for the answer any more.": not record.waiting and not record.final,
+        NOBODY_WAITS: not record.waiting and not record.final,
         (edited := _say_edited(record)): edited,
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
-        (steps := _say_step_up(record)): steps,
+        " ".join(filter(None, steps := say_step_up(record))): steps[0],
     }
     return (*(text for text, holds in notices.items() if holds), *company(record))
 
 
 def _say_masked(count: int) -> str:
-    secrets, them = ("secret", "it") if count == 1 else ("secrets", "them")
-    return f"{count} {secrets} masked; the inbox can reveal {them}."
+    """Say how many secrets are masked."""
+    if count == 1:
+        return f"1 secret masked{REVEALS}it."
+    return f"{count} secrets masked{REVEALS}them."
 
 
-def _say_step_up(record: Record) -> str:
-    """Say what an approval of a waiting request takes beside a tap; "" where that is nothing."""
+def say_step_up(record: Record) -> tuple[str, str]:
+    """Say what an approval of a waiting request takes beside a tap, and how often a wrong number
+    was typed; "" where that is nothing."""
     may = record.approvers
     if record.final or may is None or may.nobody or not may.step_up:
-        return ""
-    tries = f" {record.guesses} of {MOST_GUESSES} wrong numbers typed." if record.guesses else ""
-    return f"Approving takes {say_ways(may.step_up)}.{tries}"
+        return "", ""
+    tries = f"{record.guesses} of {MOST_GUESSES} wrong numbers typed." if record.guesses else ""
+    return f"Approving takes {say_ways(may.step_up)}.", tries
 
 
 def progress_of(record: Record, standing: Standing) -> str:

@@ -28,6 +28,11 @@ LIFETIME_WORDS = {
     **{name: f"for the next {uses}, within an hour" for name, uses in _NEXT.items()},
     **_LONGER,
 }
+USUAL_LIFETIME = next(iter(LIFETIME_WORDS))
+# The same for who sees all at once: the narrow ones first.
+LIFETIMES_BY_LENGTH = {
+    name: LIFETIME_WORDS[name] for name in (*_NEXT, "15m", "1h", "8h", "1d", "1w", "revoked")
+}
 # Those of them that a pass may have.
 PASS_LIFETIME_WORDS = {
     name: words for name, words in LIFETIME_WORDS.items() if name in (*PASS_LIFETIMES, *_NEXT)

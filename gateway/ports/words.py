@@ -17,7 +17,7 @@ DENIALS = (
     "It is the wrong time",
     "It is the wrong target",
     "It is too broad",
-    "I want to be asked first",
+    "You should ask me first",
 )
 """Reasons for a denial that take one tap."""
 BECAUSE = "Deny, because"

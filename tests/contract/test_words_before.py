@@ -11,7 +11,7 @@ from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
 from adapters.slack import card_blocks
 from adapters.terminal.card_text import render_card
 from adapters.web.card_json import build_row
-from gateway.domain.records import Record
+from gateway.domain.records import Approvers, Record
 from gateway.models import Context, Kind, Risk, RiskLevel
 from gateway.ports.cards import card_of
 from tests.contract.surfaces import COPY, printed, sent
@@ -49,6 +49,14 @@ CALLS: dict[str, Record] = {
             "names /etc: it is the system's, in command",
         ),
     ),
+    "abandoned": replace(
+        asked(arguments={"command": f"{MARK} -rf build"}),
+        findings=("removes folders whole, in command", "names a folder of the system's"),
+        waiting=False,
+    ),
+    "for nobody": replace(
+        PAYMENT, approvers=Approvers(nobody="its route names no approvers"), waiting=False
+    ),
     "surrounded": asked(
         arguments={"command": f"{MARK} --all"},
         context=Context(cwd="/etc", host="ci-7", env={"PATH": "/tmp/x"}),
@@ -74,7 +82,7 @@ def _inbox(record: Record) -> str:
     row = build_row(record)
     head = "".join(_text(text) for text, _ in row["head"])
     above = row["above"]
-    found = [above["mark"], *map(_text, (*above["findings"], *above["reasons"]))]
+    found = [row["idle"], above["mark"], *map(_text, (*above["findings"], *above["reasons"]))]
     texts = ["\n".join(map(_text, one["lines"])) for one in row["blocks"]]
     names = [one["label"] for one in row["blocks"]] if len(texts) > 1 else [""]
     blocks = [f"{name} {text}" for name, text in zip(names, texts, strict=True)]

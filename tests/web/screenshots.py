@@ -309,6 +309,7 @@ async def remembering(box: Inbox, camera: Camera) -> None:
     await page.send("Network.enable")
     await page.send("Network.setBlockedURLs", urls=["*?whole=1"])
     await box.decide(record, Action.DENY, message="ask the customer first")
+    await page.press("Back")
     await page.press("Deny")
     await page.until("document.querySelector('[role=alert].problem')")
     await page.send("Network.setBlockedURLs", urls=[])

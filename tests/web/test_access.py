@@ -95,8 +95,12 @@ async def panels(box: Inbox, page: Page) -> None:
     """Open each panel of a card, and decide."""
     risky = await box.ask(**HIGH_RISK)
     await see(page, risky)
-    for opener in ("Review…", "Back", "Deny with a reason", "Respond instead", "Edit", "As JSON"):
+    for opener in ("Review…", "Deny with a reason", "Respond instead", "Edit"):
         await page.press(opener, card(risky))
+        assert await flaws(page) == []
+        await page.press("Back", card(risky))
+    await page.press("Edit", card(risky))
+    await page.press("As JSON", card(risky))
     await page.until(f"{card(risky)}.querySelector('[data-key=edit]')")
     await page.fill("[data-key=edit]", '{"amount": 5}')
     await page.press("Show the changes")
@@ -124,8 +128,9 @@ async def test_every_control_has_a_role_and_a_name(box: Inbox, page: Page) -> No
     record = await box.ask(**QUESTION)
     await see(page, record)
     await page.until("document.querySelectorAll('.row-link').length === 3")
-    await page.press("Deny with a reason")
     controls = await page.controls()
+    await page.press("Deny with a reason")
+    controls += await page.controls()
     assert len(controls) > 20
     assert [role for role, name in controls if not name.strip()] == []
     for role, name in (
@@ -138,7 +143,7 @@ async def test_every_control_has_a_role_and_a_name(box: Inbox, page: Page) -> No
         ("textbox", "Words for the agent"),
     ):
         assert (role, name) in controls
-    lines = [name.split(" ")[0] for role, name in controls if role == "link" and "left" in name]
+    lines = {name.split(" ")[0] for role, name in controls if role == "link" and "left" in name}
     assert sorted(lines) == ["Asks", "Changes", "Runs"]
     (article,) = [one for one in await page.tree() if one[0] == "article"]
     assert article[1].startswith("Asks")

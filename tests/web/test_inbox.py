@@ -456,7 +456,7 @@ async def test_a_pass_is_given_in_the_inbox(box: Inbox, page: Page) -> None:
     await page.evaluate(f"{last}.click()")
     await page.until(f"!{card(record)}.textContent.includes('until revoked')")
     assert not await page.evaluate(f"{card(record)}.textContent.includes('in all sessions')")
-    await page.evaluate(f"{pick}('[data-key=lifetime-1]').click()")
+    await page.evaluate(f"{pick}('[data-key=lifetime-0]').click()")
     await page.press("Approve and remember")
     await page.until(f"{card(record)}.classList.contains('approved')")
     await box.remembered()

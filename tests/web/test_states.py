@@ -112,7 +112,7 @@ async def test_what_was_prepared_for_the_old_text_is_not_sent(box: Inbox, page: 
     await page.until(f"{card(record)}.textContent.includes('Changed by bob')")
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('[data-key=confirm]'))")
     await page.press("Review…")
-    await page.press("Yes, approve")
+    await page.press("Yes, approve: the second of two")
     await page.until(f"{card(record)}.classList.contains('approved')")
     assert (await box.get(record)).edited == {"amount": 1}
 
@@ -127,6 +127,7 @@ async def test_a_stale_tap_is_explained(box: Inbox, page: Page) -> None:
     await page.send("Network.enable")
     await page.send("Network.setBlockedURLs", urls=["*?whole=1"])
     await box.decide(record, Action.DENY)
+    await page.press("Back")
     await page.press("Approve")
     await page.until(f"{card(record)}.textContent.includes('Denied by bob')")
     assert await page.evaluate(

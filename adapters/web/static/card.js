@@ -1,6 +1,6 @@
 // One request as a card, and the letters that act on it. The gateway decides what it says; this lays it out.
-import { clock, countdown, diff, line, lines, make, plain } from "./dom.js";
-import { button, controls, whole } from "./panels.js";
+import { clock, countdown, diff, line, lines, make, plain, told } from "./dom.js";
+import { button, controls, problem, whole } from "./panels.js";
 
 const SIGN = { approved: "✓", denied: "✕", expired: "–", cancelled: "–" };
 
@@ -8,14 +8,14 @@ const SIGN = { approved: "✓", denied: "✕", expired: "–", cancelled: "–" 
 export function card(item, view) {
   const pending = item.status === "pending";
   const article = make("article", {
-    class: `card ${item.status} risk-${item.risk}`,
+    class: `card ${item.status} risk-${item.risk}${item.idle ? " idle" : ""}`,
     tabindex: "-1",
     "data-id": item.id,
     "aria-labelledby": `title-${item.id}`,
   });
   article.append(...body(item, view));
   if (pending) article.append(...asking(item, view));
-  if (view.draft.problem) article.append(make("p", { class: view.draft.tone ?? "problem", role: "alert" }, view.draft.problem));
+  if (!pending || item.refusal || !view.draft.panel) article.append(...problem(view));
   article.append(pending ? about(item, view) : make("div", { class: "foot" }, more(item, view), item.opened ? small(item) : null));
   return article;
 }
@@ -23,9 +23,9 @@ export function card(item, view) {
 // What happens, what was found in a few words, what runs, the rest of what was found, who asks, what the agent says.
 export function body(item, view) {
   const pending = item.status === "pending";
-  const rest = () => [...content(item, view), ...below(item), facts(item), ...because(item), ...words(item, view)];
+  const rest = () => [...content(item, view), ...below(item, view), facts(item), ...because(item), ...words(item, view)];
   return pending
-    ? [head(item), ...above(item), ...rest()]
+    ? [item.idle ? make("p", { class: "idle-word" }, item.idle) : null, head(item), ...above(item), ...rest()].filter(Boolean)
     : [state(item), head(item), ...ending(item), ...(item.opened ? rest() : [])];
 }
 
@@ -44,21 +44,15 @@ function state(item) {
 // Who asks, and where it would run. While it waits, what else is known stands behind Details.
 const PLACED = ["Agent", "Tool", "Host", "Folder"];
 
-function told(facts) {
-  return make("dl", { class: "facts" }, ...facts.map(([label, text]) => make("div", {}, make("dt", {}, label), make("dd", {}, ...line(text)))));
-}
-
 function facts(item) {
   if (item.status !== "pending") return told(item.facts);
   return make("div", { class: "line" }, told(item.facts.filter(([label]) => PLACED.includes(label))), countdown(item));
 }
 
-// `view.draft.about` is whether it is unfolded.
 export function about(item, view) {
-  const box = make("details", { class: "about", open: Boolean(view.draft.about) },
+  const box = make("details", { class: "about" },
     make("summary", { "data-key": "about" }, "Details"), told(item.facts.filter(([label]) => !PLACED.includes(label))), small(item));
-  box.addEventListener("toggle", () => { view.draft.about = box.open; });
-  return make("div", { class: "foot" }, box, make("span", { class: "small" }, make("span", { class: "state" }, item.word), make("span", { class: "place" })));
+  return make("div", { class: "foot" }, box, make("span", { class: "small" }, make("span", { class: "state" }, view.busy ? "Sending…" : item.idle || item.word), make("span", { class: "place" })));
 }
 
 // What kept a remembered approval from covering it.
@@ -66,7 +60,22 @@ function because(item) {
   return item.because ? [make("p", { class: "quiet because" }, ...line(item.because))] : [];
 }
 
-const finding = (text, item) => make("p", { class: `${item.alarms ? "alarm" : "notice"} finding` }, "⚠️ ", ...line(text));
+// One that is long begins folded: its beginning and its end.
+function finding(text, item, short = null, key = "") {
+  const dress = { class: `${item.alarms ? "alarm" : "notice"} finding` };
+  return short ? make("details", dress, make("summary", { "data-key": key }, "⚠️ ", ...line(short)), make("p", {}, ...line(text)))
+    : make("p", dress, "⚠️ ", ...line(text));
+}
+
+const MOST_FOUND = 3; // of more, the others are folded away
+
+// What was found, but for what stood above.
+function found(item, from = 0) {
+  const made = item.findings.map((text, at) => finding(text, item, item.shorts[at], `found-${at}`)).slice(from);
+  if (made.length <= MOST_FOUND + 1) return made;
+  return [...made.slice(0, MOST_FOUND), make("details", { class: "found" },
+    make("summary", { "data-key": "found" }, `${made.length - MOST_FOUND} more were found`), ...made.slice(MOST_FOUND))];
+}
 
 function reasons(texts, item, why) {
   if (!texts.length && !why) return [];
@@ -80,16 +89,17 @@ function above(item) {
   return [...reasons(why, item, mark), ...findings.map((text) => finding(text, item))];
 }
 
-function below(item) {
-  const list = (texts) => texts.map((text) => finding(text, item));
-  if (item.status !== "pending") return list(item.findings);
+function below(item, view) {
+  if (item.status !== "pending") return found(item);
   const { findings, reasons: why } = item.above;
-  const made = [...list(item.findings.slice(findings.length)), ...reasons(item.reasons.slice(why.length), item, "")];
+  const made = [...reasons(item.reasons.slice(why.length), item, ""), ...found(item, findings.length)];
   if (item.claim) {
     const who = item.claim.mine ? "You said that you are looking at it." : `${item.claim.by} is looking at it.`;
     made.push(make("p", { class: "claimed" }, who));
   }
-  return [...made, ...item.notices.map((text) => make("p", { class: "notice" }, text))];
+  // The panel that confirms says for itself what it takes.
+  const notices = [...item.notices, item.steps && view.draft.panel !== "confirm" ? `${item.steps} ${item.tries}` : null];
+  return [...made, ...notices.filter(Boolean).map((text) => make("p", { class: "notice" }, text))];
 }
 
 function content(item, view) {
@@ -145,14 +155,14 @@ function asking(item, view) {
 function more(item, view) {
   if (item.opened && !view.draft.wide) return null; // the page of this request shows it whole
   return item.opened
-    ? button(view, "Show less", { key: "less", class: "plain", run: () => view.acts.less(item) })
-    : button(view, "Details", { key: "open", class: "plain", run: () => view.acts.open(item) });
+    ? button(view, "Show less", { key: "less", class: "plain", decides: false, run: () => view.acts.less(item) })
+    : button(view, "Details", { key: "open", class: "plain", decides: false, run: () => view.acts.open(item) });
 }
 
 function ending(item) {
   const made = [];
   if (item.opened && item.progress) made.push(make("p", { class: "result" }, item.progress));
-  if (!item.opened && item.changed_by) made.push(make("p", { class: "result" }, ...line(item.changed_by)));
+  if (!item.opened && item.changed_aside) made.push(make("p", { class: "result" }, ...line(item.changed_aside)));
   if (item.note) made.push(make("p", { class: "result" }, "Note for the record: ", ...line(item.note)));
   return made;
 }

@@ -11,6 +11,11 @@ export function make(tag, options = {}, ...children) {
   return element;
 }
 
+// Labelled short texts; a label never parts from its text.
+export function told(facts) {
+  return make("dl", { class: "facts" }, ...facts.map(([label, text]) => make("div", {}, make("dt", {}, label), make("dd", {}, ...line(text)))));
+}
+
 // A line is plain text, or segments of [text, is an escape] where something was made visible.
 export function line(content, dress = null) {
   if (typeof content === "string") return pieces(content, dress);

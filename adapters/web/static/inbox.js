@@ -42,6 +42,8 @@ function route() {
   const id = openedId(), named = id ? "pending" : new URLSearchParams(location.search).get("view");
   const from = shown, was = document.body.classList.contains("opened");
   view = tabs.some((tab) => tab.dataset.view === named) ? named : "pending";
+  // What the view before showed does not stand under this one's name.
+  if (view !== document.body.dataset.view) list.replaceChildren();
   document.body.dataset.view = view;
   document.body.classList.toggle("opened", Boolean(id));
   for (const tab of tabs) tab.setAttribute("aria-pressed", String(tab.dataset.view === view));
@@ -189,7 +191,7 @@ function connection(up, why) {
 function hand() {
   const byHand = byId("by-hand");
   byHand.hidden = !me.admin || view !== "grants";
-  if (me.admin && parts && !byHand.firstChild) byHand.append(parts.views.handForm(me.lifetimes, say));
+  if (me.admin && parts && !byHand.firstChild) byHand.append(parts.views.handForm(me, say));
   if (!me.admin) byHand.replaceChildren();
 }
 
@@ -227,8 +229,8 @@ follow({
     await sight;
     me = await signIn();
     await load();
-    const { lifetimes, pass_lifetimes: passLifetimes, roles, denials, another_plan: anotherPlan, admin } = me;
-    parts.cards.tellCards({ facts: { lifetimes, passLifetimes, roles, denials, anotherPlan, admin } });
+    const { lifetimes, usual, pass_lifetimes: passLifetimes, roles, denials, another_plan: anotherPlan, admin } = me;
+    parts.cards.tellCards({ facts: { lifetimes, usual, passLifetimes, roles, denials, anotherPlan, admin } });
     tabs.find((tab) => tab.dataset.view === "audit").hidden = !admin;
     parts.news.standing(me);
     hand();

@@ -16,18 +16,38 @@ export function button(view, label, { key, run, kind = "plain", letter = null, d
   }, label);
 }
 
-const PANELS = { reason, edit, respond, abort, confirm, remember, declare };
+// What each panel is called, and what draws it; none is sent with a note but those that are named first.
+const PANELS = {
+  reason: ["Deny with a reason", reason], edit: ["Edit", edit], respond: ["Respond instead", respond],
+  abort: ["Deny and stop", abort], remember: ["Remember", remember], confirm: ["", confirm], declare: ["What is what here?", declare],
+};
+const UNNOTED = ["confirm", "declare"];
 
 export function controls(item, view) {
   const offered = new Map(item.controls.map((control) => [control.action, control]));
   const box = make("div", { class: "controls" });
+  const { panel, more: open } = view.draft, [title, draw] = PANELS[panel] ?? [];
+  // A panel stands alone: no answer beside it would take along what was typed into it.
+  if (draw) {
+    box.append(make("div", { class: "panel stack", role: "group", "aria-label": title || "Confirm", "data-panel": panel },
+      title ? make("h3", {}, title) : null, draw(item, view), ...problem(view), UNNOTED.includes(panel) ? null : note(view)));
+    return box;
+  }
   if (item.fields.length) box.append(form(item, view));
-  const panel = PANELS[view.draft.panel]?.(item, view);
-  if (view.draft.panel !== "confirm") box.append(main(item, view, offered));
-  const rest = make("div", { class: "rest", hidden: !view.draft.more }, others(item, view, offered), note(view));
-  if (view.draft.panel !== "confirm") box.append(rest); // its letters work also while it is out of sight
-  if (panel) box.append(make("div", { class: "panel", "data-panel": view.draft.panel }, panel));
+  // The letters of the rest work also while it is out of sight.
+  box.append(main(item, view, offered), make("div", { class: "rest", hidden: !open }, others(item, view, offered), note(view)));
   return box;
+}
+
+// Why the last answer did not count; it stands by the buttons that gave it.
+export function problem({ draft: { problem: text, tone } }) {
+  return text ? [make("p", { class: tone ?? "problem", role: "alert" }, text[0].toUpperCase() + text.slice(1))] : [];
+}
+
+// What a panel sends, and the way out of it.
+function sends(item, view, ...buttons) {
+  return make("div", { class: "main" }, ...buttons,
+    button(view, "Back", { key: "back", class: "strong", decides: false, run: () => view.acts.panel(item, null) }));
 }
 
 function main(item, view, offered) {
@@ -47,21 +67,20 @@ export function whole(item, view) {
 function approve(item, view, { confirm: high }) {
   const key = { key: "approve", letter: "a" };
   if (view.unread && !high) return button(view, "Read on", { ...key, class: "strong", decides: false, run: () => scrollBy(0, innerHeight * 0.7) });
-  return button(view, high ? "Review…" : "Approve", { ...key, class: high ? "review" : "approve", run: () => view.acts.decide(item, { action: "approve" }) });
+  return button(view, high ? "Review…" : "Approve", { ...key, class: high ? "review" : item.idle ? "strong" : "approve", run: () => view.acts.decide(item, { action: "approve" }) });
 }
 
 function others(item, view, offered) {
   const row = make("div", { class: "others" });
   const add = (panel, label, letter) => {
-    const run = () => view.acts.panel(item, view.draft.panel === panel ? null : panel);
-    row.append(button(view, label, { key: `to-${panel}`, letter, run, expanded: view.draft.panel === panel }));
+    row.append(button(view, label ?? PANELS[panel][0], { key: `to-${panel}`, letter, run: () => view.acts.panel(item, panel) }));
   };
-  add("reason", "Deny with a reason", "r");
-  if (!item.fields.length && offered.has("edit")) add("edit", "Edit", "e");
-  if (!item.fields.length && offered.has("respond")) add("respond", "Respond instead", "i");
+  add("reason", null, "r");
+  if (!item.fields.length && offered.has("edit")) add("edit", null, "e");
+  if (!item.fields.length && offered.has("respond")) add("respond", null, "i");
   if (item.remember.approve.length || item.remember.deny.length) add("remember", "Remember…", "m");
-  if (item.undeclared.length) add("declare", "What is what here?");
-  if (offered.has("abort")) add("abort", "Deny and stop", "x");
+  if (item.undeclared.length) add("declare");
+  if (offered.has("abort")) add("abort", null, "x");
   const mine = item.claim?.mine;
   row.append(button(view, mine ? "No longer looking" : "I'm looking", { key: "claim", letter: "c", run: () => view.acts.claim(item, !mine) }));
   return row;
@@ -99,11 +118,11 @@ function reason(item, view) {
   const deny = (feedback) => view.acts.decide(item, { action: "deny", message: words.read(), feedback });
   const tap = (why) => view.acts.decide(item, { action: "deny", message: [why, words.read()].filter(Boolean).join(". ") });
   return make("div", { class: "stack" },
-    make("div", { class: "chips", role: "group", "aria-label": "Deny, because" },
-      ...view.denials.map((why, at) => button(view, why, { key: `deny-${at}`, class: "chip", run: () => tap(why) }))),
+    make("p", { class: "quiet" }, "One tap denies:"),
+    make("div", { class: "chips" },
+      ...view.denials.map((why, at) => button(view, `Deny: ${why[0].toLowerCase()}${why.slice(1)}`, { key: `deny-${at}`, class: "deny", run: () => tap(why) }))),
     labelled("Words for the agent", words.element),
-    make("div", { class: "main" },
-      button(view, "Deny", { key: "deny-reason", class: "deny", run: () => deny(false) }),
+    sends(item, view, button(view, "Deny", { key: "deny-reason", class: "deny", run: () => deny(false) }),
       button(view, view.anotherPlan, { key: "feedback", class: "strong", run: () => deny(true) })));
 }
 
@@ -135,6 +154,7 @@ function edit(item, view) {
       button(view, "Approve with these changes", { key: "send-edit", class: "approve", run: send }),
       control?.passkey || draft.changed.passkey ? byPasskey(item, view, asked) : null));
   }
+  made.append(sends(item, view));
   return made;
 }
 
@@ -176,15 +196,14 @@ function respond(item, view) {
   const words = area(item, view, "respond");
   const send = () => view.acts.decide(item, { action: "respond", result: words.read() });
   return make("div", { class: "stack" }, labelled("The agent gets this instead of running it", words.element),
-    button(view, "Send", { key: "send-respond", class: "approve", run: send }));
+    sends(item, view, button(view, "Send", { key: "send-respond", class: "approve", run: send })));
 }
 
 function abort(item, view) {
   const words = area(item, view, "abort");
   const stop = (what) => view.acts.decide(item, { action: "abort", abort: what, message: words.read() });
   return make("div", { class: "stack" }, labelled("Words for the agent", words.element),
-    make("div", { class: "main" },
-      button(view, "Deny and stop the turn", { key: "abort-turn", class: "deny", run: () => stop("turn") }),
+    sends(item, view, button(view, "Deny and stop the turn", { key: "abort-turn", class: "deny", run: () => stop("turn") }),
       button(view, "Deny and stop the agent", { key: "abort-agent", class: "deny", run: () => stop("agent") })));
 }
 
@@ -199,7 +218,7 @@ function remember(item, view) {
   const places = WHERE.slice(0, pass ? 1 : 2);
   const where = chosen(text, "where", places);
   const lifetimes = Object.entries(pass ? view.passLifetimes : view.lifetimes);
-  const lifetime = chosen(text, "lifetime", lifetimes);
+  const lifetime = chosen(text, "lifetime", lifetimes, view.usual);
   const group = (...asked) => radios(item, view, ...asked);
   const send = () => view.acts.decide(item, { action: effect, remember: { offer: scope, everywhere: where === "everywhere", lifetime } });
   const reach = effect === "approve" && view.acts.reach(item, scope);
@@ -209,14 +228,14 @@ function remember(item, view) {
     reach ? make("p", { class: "quiet" }, reach) : null,
     ends && group("where", "Where", places),
     ends && group("lifetime", "How long", lifetimes),
-    button(view, `${effect === "approve" ? "Approve" : "Deny"} and remember`, { key: "send-remember", class: effect, run: send }));
+    sends(item, view, button(view, `${effect === "approve" ? "Approve" : "Deny"} and remember`, { key: "send-remember", class: effect, run: send })));
 }
 
 const PAIRED = ["effect", "lifetime"]; // short ones, two to a line
 const WHERE = [["session", "in this session"], ["everywhere", "in all sessions of this agent"]];
 
-function chosen(text, key, options) {
-  if (!options.some(([value]) => value === text[key])) text[key] = options[0][0];
+function chosen(text, key, options, first = options[0][0]) {
+  if (!options.some(([value]) => value === text[key])) text[key] = first;
   return text[key];
 }
 
@@ -240,22 +259,18 @@ function confirm(item, view) {
   const control = item.controls.find((one) => one.action === asked.action);
   const step = control?.number ? number(item, view, control) : null;
   const yes = () => view.acts.decide(item, { ...asked, ...step?.typed(), confirmed: true });
-  return make("div", { class: "stack", role: "group", "aria-label": "Confirm a high risk" },
-    make("p", { class: "sure" }, control?.confirm ?? ""), step?.element,
-    make("div", { class: "main" },
-      control?.passkey && !control.number && !control.optional ? null
-        : button(view, `Yes, ${(control?.label ?? asked.action).toLowerCase()}`, { key: "confirm", class: "approve", run: yes }),
-      control?.passkey ? byPasskey(item, view, asked) : null,
-      button(view, "Back", { key: "back", class: "strong", decides: false, run: () => view.acts.panel(item, null) })));
+  return make("div", { class: "stack" },
+    make("p", { class: "sure" }, control?.confirm ?? ""), item.tries ? make("p", {}, item.tries) : null, step?.element,
+    sends(item, view, control?.passkey && !control.number && !control.optional ? null
+      : button(view, control?.yes ?? "Yes", { key: "confirm", class: "approve", run: yes }),
+    control?.passkey ? byPasskey(item, view, asked) : null));
 }
 
 function note(view) {
   const { draft } = view;
   const words = kept(view, "note", make("textarea", { rows: "2", "aria-label": "Note for the record; no agent is told" }));
-  const box = make("details", { class: "note", open: Boolean(draft.noting) }, make("summary", { "data-key": "to-note" }, "Note for the record"),
+  return make("details", { class: "note", open: Boolean(draft.text.note) }, make("summary", { "data-key": "to-note" }, "Note for the record"),
     words.element, make("span", { class: "quiet" }, "Kept with your decision. No agent is told."));
-  box.addEventListener("toggle", () => { draft.noting = box.open; });
-  return box;
 }
 
 function form(item, view) {
@@ -321,7 +336,7 @@ function declare(item, view) {
     make("p", {}, "Nobody declared what these are, so an answer that is remembered covers only the same values:"),
     make("ul", { class: "undeclared" }, ...rows));
   if (!view.admin) {
-    made.append(make("p", { class: "quiet" }, "An admin can say here what they are."));
+    made.append(make("p", { class: "quiet" }, "An admin can say here what they are."), sends(item, view));
     return made;
   }
   if (danger) return free(item, view, danger);
@@ -336,7 +351,7 @@ function declare(item, view) {
     if (role.read()) made.append(button(view, "Declare it", { key: "send-declare", class: "strong", run: () => view.acts.declare(item, { address, role: role.read() }) }));
   }
   made.append(make("p", { class: "quiet" }, `It becomes part of the policy, for ${item.agent}. The audit says who declared it.`),
-    button(view, "The whole tool is harmless", { key: "send-harmless", class: "plain", run: () => view.acts.declare(item, { harmless: true }) }));
+    button(view, "The whole tool is harmless", { key: "send-harmless", class: "plain", run: () => view.acts.declare(item, { harmless: true }) }), sends(item, view));
   return made;
 }
 

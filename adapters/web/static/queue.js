@@ -153,9 +153,9 @@ function rowOf(item, shown) {
 }
 
 // Colour means that something was found, and a word says so.
-function marks({ risk, found }) {
-  if (risk === "high") return [make("strong", { class: "mark high" }, "High risk")];
-  return found ? [make("strong", { class: "mark" }, "Look closer")] : [];
+function marks({ risk, found, idle }) {
+  const mark = (word, kind = "mark") => make("strong", { class: kind }, word);
+  return [idle ? mark(idle) : null, risk === "high" ? mark("High risk", "mark high") : found ? mark("Look closer") : null].filter(Boolean);
 }
 
 function notes(item) {

@@ -1,6 +1,6 @@
 // Who looks and who only taps, and how agents' requests end: figures from the audit, for admins.
 import { api } from "./api.js";
-import { make } from "./dom.js";
+import { make, told } from "./dom.js";
 import { follow, gather, recount } from "./live.js";
 
 const list = document.getElementById("list"), period = document.getElementById("period");
@@ -11,7 +11,7 @@ const percent = (share) => (share == null ? "–" : `${Math.round(share * 100)} 
 function card(name, facts, notices) {
   return make("article", { class: "card", "aria-label": name },
     make("h2", {}, name),
-    make("dl", { class: "facts" }, ...facts.flatMap(([label, value]) => [make("dt", {}, label), make("dd", {}, String(value))])),
+    told(facts.map(([label, value]) => [label, String(value)])),
     ...notices.map((text) => make("p", { class: "notice" }, text)));
 }
 

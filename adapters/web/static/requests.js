@@ -251,6 +251,11 @@ function render(id) {
   const old = elementOf(id);
   if (!old) return; // another one is open by now
   const fresh = made(items.get(id)), mark = focusIn(old);
+  // What was unfolded stays so.
+  for (const one of old.querySelectorAll("details[open] > summary")) {
+    const again = fresh.querySelector(`[data-key="${one.dataset.key}"]`);
+    if (again) again.parentElement.open = true;
+  }
   settle(list);
   old.replaceWith(fresh);
   if (mark) focusAgain(fresh, mark);

@@ -1,6 +1,6 @@
 // The views beside what waits: looking for something, the agents' sessions, the audit, and what is remembered.
 import { api, nonce } from "./api.js";
-import { clock, line, make, plain } from "./dom.js";
+import { clock, line, make, plain, told } from "./dom.js";
 import { sure } from "./sure.js";
 
 // ------------------------------------------------------------------ looking for something
@@ -138,7 +138,6 @@ export function grantCards(rows, say, again) {
 
 function grantCard(row, say, again) {
   const name = ` what ${row.made_by} remembered for ${row.agent}`;
-  const facts = row.facts.flatMap(([label, text]) => [make("dt", {}, label), make("dd", {}, ...line(text))]);
   const until = row.until ? `until ${clock(row.until)}` : "until revoked";
   const ends = row.ended ? `${row.outcome}, ${clock(row.ended_at)}, ${row.uses}` : `${until}, ${row.uses}`;
   const more = make("div", { class: "quiet", "aria-live": "polite" });
@@ -149,7 +148,7 @@ function grantCard(row, say, again) {
     make("h2", {}, `${row.icon} ${row.word} · `, ...line(row.tool)),
     make("p", { class: "covers" }, make("strong", { class: row.allows ? "allow-word" : "deny-word" }, row.ended ? "Covered: " : row.allows ? "Goes through: " : "Is denied: "), ...line(row.words)),
     ...row.notices.map((text) => make("p", { class: "notice" }, text)),
-    make("dl", { class: "facts" }, ...facts),
+    told(row.facts),
     make("p", { class: "quiet" }, ends), more, ...controls);
 }
 
@@ -185,7 +184,7 @@ function many(live, say, again) {
 const KINDS = { tool: "a tool, with its arguments", command: "a shell command" };
 const EFFECTS = { allow: "Allow it", deny: "Deny it" };
 
-export function handForm(lifetimes, say) {
+export function handForm({ lifetimes, usual }, say) {
   const agent = input("agent"), tool = input("tool"), kind = select("kind", KINDS);
   const json = area("arguments", { rows: "4" }), command = area("command", { rows: "2" });
   const cwd = input("cwd"), host = input("host"), effect = select("effect", EFFECTS);
@@ -195,6 +194,7 @@ export function handForm(lifetimes, say) {
   const state = { shown: 0, press: null, nonce: null };
 
   json.value = "{}";
+  lifetime.value = usual;
   kind.addEventListener("change", () => { shell.hidden = kind.value !== "command"; call.hidden = !shell.hidden; });
   kind.dispatchEvent(new Event("change"));
   // What was offered is of the call as it stood: another letter, and it is asked anew.
