@@ -92,11 +92,11 @@ async def test_what_a_tap_denies_says_so(box: Inbox, page: Page) -> None:
     names = {name for role, name in await page.controls() if role == "button"}
     assert {f"Deny: {one[0].lower()}{one[1:]}" for one in DENIALS} <= names
     await page.fill("[data-key=reason]", "Ask on Monday.")
-    await page.press("Deny: not now", card(record))
+    await page.press("Deny: it is the wrong time", card(record))
     await page.until(f"{card(record)}.classList.contains('denied')")
     decision = (await box.get(record)).decision
     assert decision is not None
-    assert decision.message == "Not now. Ask on Monday."
+    assert decision.message == "It is the wrong time. Ask on Monday."
 
 
 async def test_what_was_just_decided_can_be_looked_at(box: Inbox, page: Page) -> None:
