@@ -16,9 +16,9 @@ from gateway.errors import InvalidRequest, NotFound
 from gateway.models import ApprovalRequest, Context, Kind
 from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Shape
 from gateway.policy.grants.host_rules import host_rule_words, host_rules_of
-from gateway.policy.grants.offers import LIFETIMES, Offer, offers
 from gateway.policy.grants.pass_offers import passes_for
 from gateway.policy.grants.past_coverage import Blast
+from gateway.policy.grants.remember_offers import LIFETIMES, Offer, offers
 from gateway.ports.grants_by_hand import Wish, build_example
 from gateway.wire.codec import JsonObject, Wire
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME

@@ -12,7 +12,7 @@ from gateway.approvals import explanation
 from gateway.domain import policy_document, records, risk_rules, statistics, step_up
 from gateway.policy import chain
 from gateway.policy.calls import command_table
-from gateway.policy.grants import grant, offers, past_coverage
+from gateway.policy.grants import grant, past_coverage, remember_offers
 
 SCHEMA_NAMES: dict[type, str] = {
     models.Action: "Action",
@@ -63,7 +63,7 @@ SCHEMA_NAMES: dict[type, str] = {
     grants.NewGrant: "NewGrant",
     grants.NewPass: "NewPass",
     operation.Nothing: "Nothing",
-    offers.Offer: "Offer",
+    remember_offers.Offer: "Offer",
     grants.OfferWish: "OfferWish",
     grants.Offers: "Offers",
     grants.OffersOfExample: "OffersOfExample",

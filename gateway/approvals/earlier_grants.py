@@ -29,7 +29,7 @@ from gateway.policy.grants.grant import (
     Shape,
     Suspension,
 )
-from gateway.policy.grants.offers import offers
+from gateway.policy.grants.remember_offers import offers
 
 log = logging.getLogger("gateway.earlier_grants")
 

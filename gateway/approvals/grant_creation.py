@@ -41,9 +41,16 @@ from gateway.policy.grants.grant import (
     Shape,
 )
 from gateway.policy.grants.host_rules import find_host_rule
-from gateway.policy.grants.offers import HOUR_MS, LIFETIMES, Offer, find_offer, narrowest, offers
 from gateway.policy.grants.pass_offers import PASS_LIFETIMES, find_pass, pass_words
 from gateway.policy.grants.past_coverage import Blast
+from gateway.policy.grants.remember_offers import (
+    HOUR_MS,
+    LIFETIMES,
+    Offer,
+    find_offer,
+    narrowest,
+    offers,
+)
 from gateway.ports.proven_masks import hides_offer
 
 _REMEMBERED = {

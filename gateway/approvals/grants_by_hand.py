@@ -20,7 +20,7 @@ from gateway.models import ApprovalRequest, new_id
 from gateway.policy.authorization import ADMIN
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, Grant, GrantVoter, Match, MatchResult
-from gateway.policy.grants.offers import Offer, offers
+from gateway.policy.grants.remember_offers import Offer, offers
 from gateway.policy.guardrails import assess
 from gateway.ports.grants_by_hand import Wish
 from gateway.ports.proven_masks import hides_offer

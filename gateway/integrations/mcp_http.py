@@ -36,8 +36,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.errors import Misconfigured
 from gateway.integrations.mcp_calls import CallGate
-from gateway.integrations.mcp_proxy import Open, link, serve
-from gateway.integrations.mcp_relay import Params, Relay
+from gateway.integrations.mcp_proxy import Open, Params, Relay, link, serve
 from gateway.wire.codec import JsonObject
 
 log = logging.getLogger("gateway.integrations")

@@ -8,7 +8,7 @@ from typing import Protocol
 from gateway.domain.records import Identity
 from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
 from gateway.policy.grants.grant import Effect, Grant, Match
-from gateway.policy.grants.offers import Offer
+from gateway.policy.grants.remember_offers import Offer
 from gateway.wire.codec import JsonObject
 
 

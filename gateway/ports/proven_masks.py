@@ -19,7 +19,7 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import mask_of, masks_in, secrets_in
 from gateway.models import Action
 from gateway.policy.grants.grant import Effect, Shape
-from gateway.policy.grants.offers import Offer
+from gateway.policy.grants.remember_offers import Offer
 from gateway.ports.blocks import texts_of
 
 NEEDS_ALL_SEEN = (Action.APPROVE, Action.EDIT, Action.RESPOND)

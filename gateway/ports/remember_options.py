@@ -15,8 +15,8 @@ from gateway.policy.grants.host_rules import (
     host_rule_words,
     host_rules_of,
 )
-from gateway.policy.grants.offers import LIFETIMES, Offer, find_offer, narrowest, offers
 from gateway.policy.grants.pass_offers import PASS_LIFETIMES, find_pass, passes_for
+from gateway.policy.grants.remember_offers import LIFETIMES, Offer, find_offer, narrowest, offers
 from gateway.ports.proven_masks import hides_offer
 
 # Ways to end that count uses, within an hour.

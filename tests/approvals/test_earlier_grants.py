@@ -35,7 +35,7 @@ from gateway.policy.grants.grant import (
     RuleKind,
     Shape,
 )
-from gateway.policy.grants.offers import offers
+from gateway.policy.grants.remember_offers import offers
 from gateway.server.connections import core_over
 from gateway.stores.grants import RedisGrants
 from gateway.stores.requests import RedisStore

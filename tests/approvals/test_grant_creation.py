@@ -18,7 +18,7 @@ from gateway.models import Action, DeciderKind, Kind, Reason, RiskLevel, Status,
 from gateway.policy.chain import ModeDecider
 from gateway.policy.decider import Verdict
 from gateway.policy.grants.grant import Effect, Grant
-from gateway.policy.grants.offers import offers
+from gateway.policy.grants.remember_offers import offers
 from gateway.server.connections import core_over
 from gateway.stores.grants import RedisGrants
 from tests.world import World, assembled, click, identity, over_http, policy, request

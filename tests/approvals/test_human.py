@@ -17,7 +17,7 @@ from gateway.policy.allow_deny_rules import fits
 from gateway.policy.chain import ALLOW, RESPOND
 from gateway.policy.grants.coverage import what_differs
 from gateway.policy.grants.grant import ANY_TOOL, Effect, Match, MatchResult, Shape
-from gateway.policy.grants.offers import offers
+from gateway.policy.grants.remember_offers import offers
 from gateway.ports.cards import card_of
 from gateway.wire.canonical_json import canonical
 from gateway.wire.codec import build, plain

@@ -15,7 +15,7 @@ from gateway.domain.records import Record, Remember
 from gateway.domain.risk_rules import RiskRule
 from gateway.models import Action, Context, Kind, RiskLevel, Status
 from gateway.policy.grants.grant import Effect
-from gateway.policy.grants.offers import offers
+from gateway.policy.grants.remember_offers import offers
 from tests.approvals.test_passes import passed
 from tests.world import World, click, policy
 

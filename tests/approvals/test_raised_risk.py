@@ -16,7 +16,7 @@ from gateway.errors import Conflict, Unauthorized, Unconfirmed
 from gateway.models import Action, DecidedBy, DeciderKind, Risk, RiskLevel, Status
 from gateway.policy.chain import ALLOW, ASK, CONTINUE, DENY, MODIFY, RESPOND, find_decisive
 from gateway.policy.grants.grant import Effect
-from gateway.policy.grants.offers import offers
+from gateway.policy.grants.remember_offers import offers
 from gateway.ports import Verdict
 from gateway.ports.cards import card_of
 from tests.approvals.test_high_risk import in_force, stored

@@ -32,7 +32,7 @@ SERVER_LIBRARIES = {
 WITH_EXTRAS = {
     "gateway.client.pytest_plugin", "gateway.client.redis_transport",
     "gateway.integrations.mcp_http", "gateway.integrations.mcp_pipes",
-    "gateway.integrations.mcp_proxy", "gateway.integrations.mcp_relay",
+    "gateway.integrations.mcp_proxy",
     "gateway.integrations.mcp_server", "gateway.integrations.udspy",
     "gateway.wire.redis_address", "gateway.wire.redis_multiplexer",
 }  # fmt: skip

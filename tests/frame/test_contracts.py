@@ -58,7 +58,9 @@ PLANTED = {
     "inside-ports": [("gateway.ports.blocks", "gateway.ports.adapters")],
     "inside-policy": [("gateway.policy.calls", "gateway.policy.policy_file")],
     "inside-policy-hooks": [("gateway.policy.hooks.config", "gateway.policy.hooks.decider")],
-    "inside-policy-grants": [("gateway.policy.grants.grant", "gateway.policy.grants.offers")],
+    "inside-policy-grants": [
+        ("gateway.policy.grants.grant", "gateway.policy.grants.remember_offers")
+    ],
     "inside-policy-calls": [("gateway.policy.calls.patches", "gateway.policy.calls.path_spelling")],
     "inside-domain": [("gateway.domain.risk_rules", "gateway.domain.store")],
     "inside-wire": [("gateway.wire.errors", "gateway.wire.canonical_json")],

@@ -14,7 +14,7 @@ from adapters.discord.grant_cards import build_grant_view
 from adapters.slack.grant_cards import build_grant_message
 from gateway.domain.records import Remember
 from gateway.models import Action, Kind
-from gateway.policy.grants.offers import offers
+from gateway.policy.grants.remember_offers import offers
 from gateway.ports.grant_cards import GrantCard
 from tests.discord import pictures as discord_pictures
 from tests.picture_files import picture_file

@@ -25,7 +25,7 @@ from gateway.policy.grants.grant import (
     Shape,
 )
 from gateway.policy.grants.messages_to_people import is_message_text
-from gateway.policy.grants.offers import offers
+from gateway.policy.grants.remember_offers import offers
 from tests.grants.making import CWD, allowed, asked, command, granted, remembered
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL

@@ -21,7 +21,7 @@ from gateway.policy.grants.grant import (
     RuleKind,
     Shape,
 )
-from gateway.policy.grants.offers import offers
+from gateway.policy.grants.remember_offers import offers
 from tests.grants.making import asked, command, granted
 
 YES, NO, UNSURE = MatchResult.YES, MatchResult.NO, MatchResult.UNSURE

@@ -22,7 +22,7 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import mask_of, secrets_in
 from gateway.models import Action, Context, Kind, Status, new_id
 from gateway.policy.grants.grant import Effect, Shape
-from gateway.policy.grants.offers import offers
+from gateway.policy.grants.remember_offers import offers
 from gateway.ports.cards import card_of, full_view
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs, hides, hides_offer
 from gateway.ports.remember_options import scopes_of

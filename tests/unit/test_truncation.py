@@ -13,7 +13,7 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import render_safe
 from gateway.errors import InvalidRequest
 from gateway.policy.chain import Chain
-from gateway.policy.grants.offers import offers
+from gateway.policy.grants.remember_offers import offers
 from gateway.policy.guardrails import findings
 from gateway.policy.hooks.replies import approval
 from gateway.ports.blocks import headline

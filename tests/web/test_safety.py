@@ -15,8 +15,8 @@ import pytest
 from gateway.domain.records import ScopeQuorum
 from gateway.errors import Unauthorized
 from gateway.models import Action, Kind, Status, new_id
-from gateway.policy.grants.offers import offers
 from gateway.policy.grants.pass_offers import passes_for
+from gateway.policy.grants.remember_offers import offers
 from tests.waiting import announced
 from tests.web.inbox import COMMAND, HIGH_RISK, MASKED, SECRET, Inbox, inbox
 from tests.web.visitor import Visitor, visitor

@@ -11,7 +11,7 @@ import json
 from gateway.domain.records import Record, ScopeQuorum
 from gateway.domain.redaction import render_safe
 from gateway.models import HostRule
-from gateway.policy.grants.offers import narrowest
+from gateway.policy.grants.remember_offers import narrowest
 
 _PREFIX = "host:"
 NO_REACH = "Only the host knows what it will let through by that."

@@ -14,7 +14,7 @@ from gateway.policy.grants.grant import (
     MatchResult,
     Shape,
 )
-from gateway.policy.grants.offers import LIFETIMES, Offer
+from gateway.policy.grants.remember_offers import LIFETIMES, Offer
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import plain
 
