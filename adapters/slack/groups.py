@@ -19,7 +19,7 @@ from adapters.slack.card_blocks import (
     words,
 )
 from adapters.slack.clicked_cards import ClickedCards
-from adapters.slack.group_cards import build_all_row, render_item, shows_all
+from adapters.slack.group_cards import EACH_ALONE, build_all_row, render_item, shows_all
 from adapters.slack.modals import build_modal, build_notice
 from adapters.slack.payloads import (
     GROUP_VIEW,
@@ -163,7 +163,7 @@ def build_group(group: GroupCard, form: ModalMetadata, told: str = "") -> Json:
         all_row = build_all_row(group.waiting, value, approves=group.together, more=more)
         blocks += [{"type": "divider"}, all_row]
         if not group.together:
-            blocks.append(context(plain("Not all may be approved at once: approve each alone.")))
+            blocks.append(context(plain(EACH_ALONE)))
     return build_modal("Several", blocks, form=form, kind=GROUP_VIEW)
 
 
