@@ -298,7 +298,7 @@ class ButtonActions:
         """Return one page of the full view. Raises Unauthorized."""
         record, refusal = await self._rights.check_viewer(workspace, did.actor, form.request_id)
         full = full_view(record, fits=modals.page_fits)
-        page = min(max(form.page, 0), len(full.pages) - 1)
+        page = max(min(form.page, len(full.pages) - 1), 0)
         form = replace(form, revision=record.revision, page=page)
         refusal = refusal or await self._rights.explain_unreadable(form, did.actor.team, record)
         identity, _ = await self._rights.identify(workspace, did.actor, form.request_id)

@@ -478,8 +478,6 @@ def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
         notices.append(f"Only {card.size}.{read}")
         if full:
             notices.append(full)
-    if any(field.secret for field in card.fields) and not card.final:
-        notices.append("A secret is asked for: answer in the inbox.")
     yield from render_notices(notices)
 
 
@@ -489,6 +487,8 @@ def list_notices(card: Card) -> list[str]:
     told = [COMES_BACK if one == NOBODY_WAITS else one for one in card.notices]
     if _is_elsewhere(card, Action.APPROVE) and not card.inbox:
         told.append(NOT_HERE)
+    if any(field.secret for field in card.fields) and not card.final:
+        told.append("A secret is asked for: answer in the inbox.")
     return told
 
 

@@ -333,24 +333,24 @@ def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: s
         refusal = refusal or "This cannot be approved here: Slack cannot show all of a page."
     page = form.page
     value = form.button.encode()
-    said = (
-        f"Page {page + 1} of {len(pages)} · {full.chars} characters",
-        f"id {card.request_id} · sha256 {full.digest}",
-    )
+    last = page >= len(pages) - 1  # a question may have none at all
+    said = [f"Page {page + 1} of {len(pages)} · {full.chars} characters"] if pages else []
+    said.append(f"id {card.request_id} · sha256 {full.digest}")
     blocks = [render_head(card, TextBudget(INPUT_UNITS))]
     blocks += _render_end(card) if card.outcome is not None else ()
     blocks.append(lines(said))
     if page == 0:
         blocks += _render_first(card, full)
-    blocks.append(rich("page", [exact(pages[page].text)]))
+    if pages:
+        blocks.append(rich("page", [exact(pages[page].text)]))
     turns = []
     if page > 0:
         turns.append(button("◀ Back", Act.BACK, value))
-    if page < len(pages) - 1:
+    if not last:
         turns.append(button("Next ▶", Act.NEXT, value))
     if turns:
         blocks.append(row("turns", *turns))
-    if card.outcome is None and page == len(pages) - 1:
+    if card.outcome is None and last:
         if card.hides and page > 0:  # the first page says it, too
             blocks.append(context(plain(f"⚠️ {HIDDEN}")))
         if card.progress:
@@ -384,10 +384,11 @@ def _render_end(card: Card) -> Iterator[Json]:
 
 
 def _render_first(card: Card, full: FullView) -> Iterator[Json]:
-    """Return what stands above the first page: who asks, why, what was found, what is warned of, and
+    """Return what stands above the first page: who asks, why, what was found, what it warns of,
     what is not known."""
     facts = [(fact.label, fit(one_line(fact.text.text), 500)) for fact in card.facts]
-    parts = [label_pairs(facts)] if facts else []
+    parts = [quote(fit(field.text.text, 500)) for field in list_unsaid(card)]
+    parts += [label_pairs(facts)] if facts else []
     if card.says is not None:
         parts += [label("The agent's own words, unverified"), quote(fit(card.says.text, 3000))]
     yield rich("about", parts or [label("No more is known")])
