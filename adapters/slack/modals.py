@@ -351,15 +351,22 @@ def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: s
     if turns:
         blocks.append(row("turns", *turns))
     if card.outcome is None and last:
-        if card.hides and page > 0:  # the first page says it, too
-            blocks.append(context(plain(f"⚠️ {HIDDEN}")))
-        if card.progress:
-            blocks.append(context(plain(one_line(card.progress))))
-        decisions = build_actions(card, form.copy, whole=True)
-        blocks.append(section(plain(refusal)) if refusal else decisions)
-        if refusal and card.inbox:
-            blocks.append(row("inbox", link("Open in the inbox", Act.OPEN, card.inbox)))
+        blocks += _render_last(card, form, refusal)
     return build_modal("Details", blocks, form=form)
+
+
+def _render_last(card: Card, form: ModalMetadata, refusal: str) -> Iterator[Json]:
+    """Return what stands below the last page: the buttons, or why there are none."""
+    if card.hides and form.page > 0:  # the first page says it, too
+        yield context(plain(f"⚠️ {HIDDEN}"))
+    if card.progress:
+        yield context(plain(one_line(card.progress)))
+    if not refusal:
+        yield build_actions(card, form.copy, whole=True)
+        return
+    yield section(plain(refusal))
+    if card.inbox:
+        yield row("inbox", link("Open in the inbox", Act.OPEN, card.inbox))
 
 
 def _render_end(card: Card) -> Iterator[Json]:
