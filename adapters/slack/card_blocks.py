@@ -447,7 +447,8 @@ def _render_unverified(card: Card, budget: TextBudget) -> Iterator[Json]:
     """Return the agent's preview and statement, marked as unverified."""
     if card.preview is not None and card.preview.text.text.strip():
         picture = budget.take(card.preview.text.text, _DIFF_UNITS)
-        yield from (label("The agent's preview, unverified"), exact(picture))
+        shown = exact(f"{picture}{_mark_cut(card.preview)}")
+        yield from (label("The agent's preview, unverified"), shown)
     if card.says is not None:
         said = budget.take(card.says.text, _WORDS_UNITS)
         yield from (label("The agent's own words, unverified"), quote(said))

@@ -98,7 +98,7 @@ async def test_a_sessions_grants_and_all_are_taken_back_from_home_and_by_command
     await remembered(office, session="other")
     await home(office, "ann", "3 remembered")
     await office.ann.click_home("Revoke all of this session", 1)
-    await office.slack.until(lambda: "Revoke all" not in str(office.ann.home))
+    await office.slack.until(lambda: "'Revoke all'" not in str(office.ann.home))
     assert [one.session for one in await office.desk.grants.newest()] == ["other"]
     await remembered(office)
     await home(office, "ann", "2 remembered")
