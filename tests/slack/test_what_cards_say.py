@@ -14,12 +14,14 @@ from adapters.slack.admin_actions import build_switch
 from adapters.slack.app import describe_error
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, build_message
 from adapters.slack.commands import build_list, build_request_entry
+from adapters.slack.grant_cards import build_grant_message
 from adapters.slack.home_tab import build_home
 from adapters.slack.payloads import ModalMetadata
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Kind, Status
 from gateway.ports.cards import Card, card_of, full_view
 from gateway.ports.edits import edit_fields
+from gateway.ports.grant_cards import grant_card_of
 from gateway.ports.words import KillSwitch
 from tests.slack import states
 from tests.slack.counterpart.blocks import check_message, elements_of
@@ -90,6 +92,17 @@ def test_how_it_stands_is_separated() -> None:
     until, rest = (one["text"] for one in block["elements"])
     assert until.endswith(" ·")
     assert rest == "1 of 2 approvals: ann · bob is looking at it"
+
+
+def test_the_card_of_a_grant_keeps_its_words_apart() -> None:
+    """Until when and how often it was used, and each warning, do not run into each other."""
+    rests = replace(states.GRANT, suspended=True, notices=1)
+    _, made = build_grant_message(grant_card_of(rests), states.COPY)
+    (block,) = (one for one in made if "not used yet" in says(one))
+    assert block["elements"][0]["text"].endswith(" ·")
+    (warned,) = (one for one in made if "⚠️" in says(one))
+    (text,) = (one["text"] for one in warned["elements"])
+    assert [part[:2] for part in text.split("\n")] == ["⚠️"] * 2
 
 
 def test_what_is_remembered_has_short_labels_with_its_number() -> None:
