@@ -165,7 +165,7 @@ class ButtonActions:
     async def _deny_because(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
     ) -> None:
-        """Deny with the reason that was tapped, and with what was typed beside it."""
+        """Deny with the reason that was tapped, and with what was typed and chosen beside it."""
         typed = modals.SubmittedValues(did.view)
         number = did.act.removeprefix(Act.DENY_BECAUSE)
         if number not in map(str, range(len(DENIALS))):
@@ -173,9 +173,12 @@ class ButtonActions:
         await self._clicked.expect(form.ref(did.actor.team))
         identity, _ = await self._rights.identify(workspace, did.actor, form.request_id)
         said = join_reason(DENIALS[int(number)], typed.reason)
+        replan = typed.read_choice() == modals.REPLAN
         again = typed.read_denial_remember()
         record = await self._desk.requests.decide(
-            build_click(did, form, identity, Action.DENY, message=said, remember=again),
+            build_click(
+                did, form, identity, Action.DENY, message=said, feedback=replan, remember=again
+            ),
             groups=self._rights.build_group_query(workspace, identity),
         )
         await reply.tell(describe_state(record))
@@ -235,7 +238,7 @@ class ButtonActions:
         if did.act == Act.REMEMBER:
             return await self._build_remember_view(workspace, did, form, record, card)
         if did.act == Act.NUMBER:
-            return modals.build_number(card, form, _find_numbered(card))
+            return modals.build_number(card, form, _find_numbered(card), record.guesses)
         act = Act.EDIT if did.act in _EDITING else did.act
         if not any(FORMS[control.action] == act for control in card.controls):
             raise InvalidRequest("this request does not allow that")
@@ -295,7 +298,7 @@ class ButtonActions:
         """Return one page of the full view. Raises Unauthorized."""
         record, refusal = await self._rights.check_viewer(workspace, did.actor, form.request_id)
         full = full_view(record, fits=modals.page_fits)
-        page = min(max(form.page, 0), len(full.pages) - 1)
+        page = max(min(form.page, len(full.pages) - 1), 0)
         form = replace(form, revision=record.revision, page=page)
         refusal = refusal or await self._rights.explain_unreadable(form, did.actor.team, record)
         identity, _ = await self._rights.identify(workspace, did.actor, form.request_id)
@@ -357,11 +360,11 @@ def describe_state(record: Record) -> str:
     if card.outcome is not None:
         said = card.outcome.text
         return f"{said[:1].upper()}{said[1:].rstrip('.')}."
-    return card.progress or "It still waits for an answer."
+    return f"{card.progress}." if card.progress else "It still waits for an answer."
 
 
 def describe_what(record: Record) -> str:
     """Return a request's outcome or progress, and what it is about: the head."""
     head = plain_head(build_whole_card(record).head)
     state = describe_state(record)
-    return f"{state[:1].upper()}{state[1:].rstrip('.')} · {head}"
+    return f"{state[:1].upper()}{state[1:].rstrip('.')} · {head}."

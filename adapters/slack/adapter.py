@@ -110,7 +110,9 @@ class SlackAdapter:
             pace = Pace(desk.notes)
             clicked = ClickedCards(desk)
             self._shared = shared = SharedChannels()
-            self._posts = CardPosting(workspaces, desk.notes, pace, uploads, clicked.rank, shared)
+            self._posts = CardPosting(
+                workspaces, desk.notes, pace, uploads, clicked.rank, shared, desk.address_of
+            )
             directory = UserDirectory()
             self._app = app = self._build_parts(
                 desk, settings, workspaces, directory, uploads, clicked, session
@@ -150,7 +152,7 @@ class SlackAdapter:
         def reply(workspace: Workspace, did: Interaction) -> PrivateReply:
             return PrivateReply(workspace, did, session, hosts)
 
-        home = HomeTab(directory, worklist, operating)
+        home = HomeTab(directory, worklist, operating, desk.address_of)
 
         async def draw(team: str, user: str) -> None:
             await home.publish(await workspaces.find(team), user, changed=True)

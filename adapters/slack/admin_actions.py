@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.slack.card_blocks import button, plain, row, section
+from adapters.slack.card_blocks import (
+    button,
+    day,
+    line,
+    one_line,
+    plain,
+    rich,
+    row,
+    section,
+    words,
+)
 from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, Malformed
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.workspaces_and_web_api import Workspace
@@ -12,6 +22,7 @@ from gateway.errors import Conflict, InvalidRequest
 from gateway.ports import LIFT, Desk, Grant, Identity, KillSwitch, MessageRef, Worklist
 
 ADMIN_BUTTONS = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
+_ASK_AGAIN = "Let agents ask again"
 _EVERY, _OF_SESSION = "all", "session"  # may stand in place of a grant's id
 _ALL = "All that you may revoke is revoked; people are asked again."
 _SESSION = "All that is remembered for this session is revoked; people are asked again."
@@ -73,15 +84,23 @@ class AdminActions:
 
 def build_switch(switch: KillSwitch, *, admin: bool) -> list[Json]:
     """Return the state of the kill switch and, for an admin, its button."""
-    blocks = [section(plain(switch.state))] if switch.on else []
+    blocks = _render_stop(switch) if switch.on else []
     if admin and switch.on:
-        lift = button("Allow again", Act.ALLOW_AGAIN, "-", confirm=(LIFT, "Allow again"))
+        lift = button(_ASK_AGAIN, Act.ALLOW_AGAIN, "-", confirm=(LIFT, _ASK_AGAIN))
         return [*blocks, _build_row(lift)]
     if not admin:
         return blocks
     sure = (switch.stopping, "Stop")
     stop = button("Stop everything", Act.STOP_ALL, "-", style="danger", confirm=sure)
     return [*blocks, _build_row(stop)]
+
+
+def _render_stop(switch: KillSwitch) -> list[Json]:
+    """Return who stopped everything, and when, in the reader's time zone."""
+    if not switch.by:
+        return [section(plain(switch.state))]
+    who = words(f"Everything is denied: {one_line(switch.by)} stopped it, ", bold=True)
+    return [rich("stopped", [line(who, day(switch.at))])]
 
 
 def build_revoke_all(grants: Sequence[Grant]) -> list[Json]:
@@ -98,7 +117,9 @@ def build_revoke_session(grant: Grant) -> list[Json]:
         return []
     value = f"{grant.agent} {grant.session}"
     return [
-        button("Revoke its whole session", Act.REVOKE_SESSION, value, confirm=(_SESSION, "Revoke"))
+        button(
+            "Revoke all of this session", Act.REVOKE_SESSION, value, confirm=(_SESSION, "Revoke")
+        )
     ]
 
 

@@ -325,6 +325,7 @@ def describe_error(error: Exception) -> str:
         return NOT_RECORDED
     if isinstance(error, GatewayError) and not isinstance(error, DeliveryFailed):
         text = render_safe(str(error)).text
-        return text[:1].upper() + text[1:]
+        end = "" if text.endswith((".", "!", "?", "…")) else "."
+        return text[:1].upper() + text[1:] + end
     log.error("not done: %s", bug(error), extra={"event": "slack_failed"})
     return UNSURE

@@ -8,13 +8,13 @@ mention, link or markup is acted on.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 
 from adapters.slack.payloads import Act, Json, SlackButton
 from gateway.models import Action, RiskLevel
-from gateway.ports import Card, Control, Style
+from gateway.ports import NOBODY_WAITS, Block, Card, Control, Field, Style
 
 HEADER_UNITS = 150
 LABEL_UNITS = 75
@@ -125,6 +125,19 @@ def context(*elements: Json) -> Json:
     return {"type": "context", "elements": list(elements)}
 
 
+def lines(told: Iterable[str]) -> Json:
+    """Return a context block with a line for each sentence, which it makes plain text. Slack shows
+    the elements of a context block beside each other."""
+    texts = [""]
+    for one in map(one_line, told):
+        longer = f"{texts[-1]}\n{one}" if texts[-1] else one
+        if count_units(longer) <= CONTEXT_UNITS:
+            texts[-1] = longer
+        else:
+            texts.append(one)
+    return context(*map(plain, texts))
+
+
 def section(text: Json) -> Json:
     """Return a section block."""
     return {"type": "section", "text": text}
@@ -158,9 +171,10 @@ def button(
     return made
 
 
-def link(text: str, action_id: str, url: str) -> Json:
+def link(text: str, action_id: str, url: str, *, style: str | None = None) -> Json:
     """Return a button that opens a page."""
-    return {"type": "button", "text": plain(text, LABEL_UNITS), "action_id": action_id, "url": url}
+    made = {"type": "button", "text": plain(text, LABEL_UNITS), "action_id": action_id, "url": url}
+    return {**made, "style": style} if style else made
 
 
 def option(text: str, value: str, description: str = "") -> Json:
@@ -169,6 +183,18 @@ def option(text: str, value: str, description: str = "") -> Json:
     if description:
         made["description"] = plain(description, LABEL_UNITS)
     return made
+
+
+def join_entries(entries: Sequence[list[Json]], most: int) -> tuple[list[Json], int]:
+    """Return these entries of a list with a line between them, as far as so many blocks go, and how
+    many they are."""
+    blocks: list[Json] = []
+    for number, entry in enumerate(entries):
+        more = [{"type": "divider"}, *entry] if number else entry
+        if len(blocks) + len(more) > most:
+            return blocks, number
+        blocks += more
+    return blocks, len(entries)
 
 
 def row(block_id: str, *elements: Json) -> Json:
@@ -217,6 +243,9 @@ FORMS = {
     Action.APPROVE: Act.APPROVE,
 }
 _ON_CARD = (Action.APPROVE, Action.ANSWER, Action.DENY)
+READ_ALL = "Read it all…"
+NOT_HERE = "This cannot be approved in Slack: approve it in the inbox."
+COMES_BACK = f"{NOBODY_WAITS} If the agent comes back, it gets your answer."
 
 
 class FullText(StrEnum):
@@ -224,7 +253,10 @@ class FullText(StrEnum):
 
     FITS = ""
     ATTACHED = "The full text is attached in the thread."
-    MISSING = "The full text could not be attached, so this cannot be approved in Slack."
+    MISSING = (
+        "The full text could not be attached, so this cannot be approved in Slack: "
+        "approve it in the inbox."
+    )
 
 
 def build_message(
@@ -251,7 +283,7 @@ def build_message(
     if not card.final:
         blocks += [section(ours(called))] if called else []
         blocks += _render_deadline(card)
-        blocks.append(build_actions(card, copy))
+        blocks.append(build_actions(card, copy, readable=full is not FullText.MISSING))
     elif card.inbox:
         press = link("Open the inbox", Act.OPEN, card.inbox)
         blocks.append({"type": "actions", "block_id": "inbox", "elements": [press]})
@@ -301,8 +333,17 @@ def _name_users(text: str, people: Collection[str]) -> Iterator[Json]:
 
 def clock(at_ms: int) -> Json:
     """Return a time as an element of rich text, which clients show in the reader's time zone."""
-    written = datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%H:%M UTC")
-    return {"type": "date", "timestamp": at_ms // 1000, "format": "{time}", "fallback": written}
+    return _date(at_ms, "{time}", "%H:%M UTC")
+
+
+def day(at_ms: int) -> Json:
+    """Return a day and its time, as `clock` returns a time."""
+    return _date(at_ms, "{date_short_pretty} at {time}", "%Y-%m-%d %H:%M UTC")
+
+
+def _date(at_ms: int, form: str, otherwise: str) -> Json:
+    written = datetime.fromtimestamp(at_ms // 1000, UTC).strftime(otherwise)
+    return {"type": "date", "timestamp": at_ms // 1000, "format": form, "fallback": written}
 
 
 def render_notification(summary: str) -> str:
@@ -355,7 +396,7 @@ def render_blocks(card: Card) -> list[Json]:
     parts: list[Json] = []
     for block in card.blocks[:MOST_PARTS]:
         if block.text.text:
-            parts += [label(block.label), exact(block.text.text)]
+            parts += [label(block.label), exact(f"{block.text.text}{_mark_cut(block)}")]
         else:
             parts.append(label(f"Not shown here: {block.label}"))
     if (more := len(card.blocks) - MOST_PARTS) > 0:
@@ -363,10 +404,25 @@ def render_blocks(card: Card) -> list[Json]:
     return parts
 
 
+def list_unsaid(card: Card) -> Iterator[Field]:
+    """Yield the questions of a card but for the first, where the head has the whole of it."""
+    said = {part.text.text for part in card.head}
+    for number, field in enumerate(card.fields):
+        if number or field.text.text not in said:
+            yield field
+
+
+def _mark_cut(block: Block) -> str:
+    """Return what stands at the end of a box that goes on elsewhere."""
+    if len(block.text.text) >= block.chars:
+        return ""
+    return _ELLIPSIS if block.text.text.endswith("\n") else f"\n{_ELLIPSIS}"
+
+
 def _render_calls(card: Card, budget: TextBudget) -> Json:
     """Return what would run; the same before and after."""
     parts = render_blocks(card)
-    for field in card.fields:
+    for field in list_unsaid(card):
         parts.append(quote(budget.take(field.text.text, _WORDS_UNITS)))
     if card.changed_by is not None:
         parts.append(label(budget.take(one_line(card.changed_by.text), _WORDS_UNITS)))
@@ -391,7 +447,8 @@ def _render_unverified(card: Card, budget: TextBudget) -> Iterator[Json]:
     """Return the agent's preview and statement, marked as unverified."""
     if card.preview is not None and card.preview.text.text.strip():
         picture = budget.take(card.preview.text.text, _DIFF_UNITS)
-        yield from (label("The agent's preview, unverified"), exact(picture))
+        shown = exact(f"{picture}{_mark_cut(card.preview)}")
+        yield from (label("The agent's preview, unverified"), shown)
     if card.says is not None:
         said = budget.take(card.says.text, _WORDS_UNITS)
         yield from (label("The agent's own words, unverified"), quote(said))
@@ -411,28 +468,45 @@ def render_because(card: Card, budget: TextBudget) -> Iterator[Json]:
 def render_findings(card: Card, budget: TextBudget) -> Iterator[Json]:
     """Return the guardrail findings, one line each."""
     if card.findings:
-        lines = (f"{card.sign} {one_line(one.text)}" for one in card.findings)
-        yield context(*(plain(budget.take(line, _FACT_UNITS * 2)) for line in lines))
+        found = (f"{card.sign} {one_line(one.text)}" for one in card.findings)
+        yield lines(budget.take(one, _FACT_UNITS * 2) for one in found)
 
 
 def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
-    notices = list(card.notices)
+    notices = list_notices(card)
     if not card.complete:
         read = "" if full is FullText.MISSING else " Read it all before you approve."
         notices.append(f"Only {card.size}.{read}")
         if full:
             notices.append(full)
+    yield from render_notices(notices)
+
+
+def list_notices(card: Card) -> list[str]:
+    """Return the card's warnings, as they read in Slack: what an answer does that nobody waits for,
+    and what cannot be done there."""
+    told = [COMES_BACK if one == NOBODY_WAITS else one for one in card.notices]
+    if _is_elsewhere(card, Action.APPROVE) and not card.inbox:
+        told.append(NOT_HERE)
     if any(field.secret for field in card.fields) and not card.final:
-        notices.append("A secret is asked for: answer in the inbox.")
-    if notices:
-        yield context(*(plain(f"⚠️ {notice}") for notice in notices[:10]))
+        told.append("A secret is asked for: answer in the inbox.")
+    return told
+
+
+def render_notices(told: Collection[str]) -> Iterator[Json]:
+    """Return warnings, each in a line."""
+    if told:
+        yield lines(f"⚠️ {one}" for one in told)
 
 
 def _render_deadline(card: Card) -> Iterator[Json]:
     ends = "ends at" if card.idle else "waits until"
-    told = [ours(f"{card.icon} {card.word} · {ends} {moment(card.deadline)}")]
-    told += [plain(one_line(text), 200) for text in (card.progress, card.claimed) if text]
-    yield context(*told)
+    until = f"{card.icon} {card.word} · {ends} {moment(card.deadline)}"
+    said = [fit(one_line(text), 200) for text in (card.progress, card.claimed) if text]
+    if not said:
+        yield context(ours(until))
+        return
+    yield context(ours(f"{until} ·"), plain(" · ".join(said)))
 
 
 def _render_fingerprint(card: Card) -> str:
@@ -442,9 +516,17 @@ def _render_fingerprint(card: Card) -> str:
     return f"{card.short_id} · sha256 {card.digest[:_DIGEST_CHARS]}{size}"
 
 
-def build_actions(card: Card, copy: str, *, whole: bool = False, block_id: str = "actions") -> Json:
+def build_actions(
+    card: Card,
+    copy: str,
+    *,
+    whole: bool = False,
+    readable: bool = True,
+    block_id: str = "actions",
+) -> Json:
     """Return the buttons of a waiting card: the two answers and "More…". Where the `whole` was
-    read, high risk can be confirmed; elsewhere it is reviewed first."""
+    read, high risk can be confirmed; elsewhere it is reviewed first. What is not `readable` whole
+    in Slack may be looked at, and is approved elsewhere."""
     value = SlackButton(card.request_id, card.revision, copy).encode()
     offered = {one.action: one for one in card.controls if is_offered(card, one)}
     elements = [
@@ -453,12 +535,37 @@ def build_actions(card: Card, copy: str, *, whole: bool = False, block_id: str =
         if action in offered
     ]
     if card.inbox:
-        elements.append(link("Open in the inbox", Act.OPEN, card.inbox))
+        first, said = _say_lead(card)
+        leads = link(said, Act.OPEN, card.inbox, style="primary" if first else None)
+        elements.insert(0 if first else len(elements), leads)
     if not whole:
         if not card.complete and not card.hides:
-            elements.insert(0, button("Read it all…", Act.DETAILS, value, style="primary"))
+            style = "primary" if readable else None
+            elements.insert(0, button(READ_ALL, Act.DETAILS, value, style=style))
         elements.append(button("More…", Act.MORE, value))
     return row(block_id, *elements)
+
+
+def leads_to_inbox(card: Card) -> bool:
+    """Whether something of a waiting card cannot be done in Slack: its answer, or its approval."""
+    if card.final:
+        return False
+    elsewhere = any(one.number or one.passkey for one in card.controls)
+    return elsewhere or card.hides or any(field.secret for field in card.fields)
+
+
+def _say_lead(card: Card) -> tuple[bool, str]:
+    """Return whether the link to the inbox is the main button, and what it says."""
+    if _is_elsewhere(card, Action.APPROVE):
+        return True, "Approve in the inbox"
+    if _is_elsewhere(card, Action.ANSWER):
+        return True, "Answer in the inbox"
+    return False, "Open in the inbox"
+
+
+def _is_elsewhere(card: Card, action: Action) -> bool:
+    """Whether this may be done, but not in Slack."""
+    return any(one.action is action and not is_offered(card, one) for one in card.controls)
 
 
 def _build_button(control: Control, value: str, *, whole: bool) -> Json:
@@ -476,9 +583,11 @@ def _build_button(control: Control, value: str, *, whole: bool) -> Json:
 
 
 def is_offered(card: Card, control: Control) -> bool:
-    """Whether a control can be used in Slack at all."""
+    """Whether a control can be used in Slack at all: it takes secrets nowhere, and no passkey."""
     if control.action is Action.ANSWER:
         return not any(field.secret and field.required for field in card.fields)
+    if control.action is Action.APPROVE:
+        return not control.passkey or control.number or control.optional
     return True
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, build_message
+from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, build_message, leads_to_inbox
 from adapters.slack.grant_cards import build_grant_message
 from adapters.slack.group_cards import build_group_message
 from adapters.slack.payloads import PLATFORM, Interaction
@@ -76,7 +76,9 @@ class ClickedCards:
         card = await draw(
             lambda: card_of(record, lines=CARD_LINES, chars=CARD_CHARS), *weight_of(record)
         )
-        return replace(card, deciders=await self._desk.requests.deciders(record, PLATFORM))
+        leads = self._desk.address_of(record.id) if leads_to_inbox(card) else ""
+        deciders = await self._desk.requests.deciders(record, PLATFORM)
+        return replace(card, deciders=deciders, inbox=leads)
 
     async def show_grant_end(
         self, did: Interaction, card: GrantCard, copy: str, reply: PrivateReply

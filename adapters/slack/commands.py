@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+
 from adapters.slack import modals
 from adapters.slack.actions_and_replies import (
     ButtonActions,
@@ -12,16 +16,21 @@ from adapters.slack.actions_and_replies import (
 from adapters.slack.admin_actions import AdminActions, build_revoke_session
 from adapters.slack.card_blocks import (
     CONTEXT_UNITS,
+    READ_ALL,
     TextBudget,
     build_actions,
     button,
     context,
     exact,
     fit,
+    join_entries,
     label,
     label_pairs,
+    leads_to_inbox,
     line,
     link,
+    list_notices,
+    list_unsaid,
     moment,
     one_line,
     ours,
@@ -29,6 +38,7 @@ from adapters.slack.card_blocks import (
     quote,
     render_findings,
     render_head_elements,
+    render_notices,
     render_risk,
     rich,
     row,
@@ -53,7 +63,8 @@ from gateway.ports import (
 )
 
 COMMAND = "/approvals"
-_MOST_LISTED = 12
+_MOST_LISTED, _MOST_BLOCKS = 12, 50
+_MOST_ASKED = 5
 _COVERS_UNITS = 900
 _FACT_UNITS = 120
 _ENTRY_LINES, _ENTRY_CHARS = 5, 300
@@ -115,7 +126,9 @@ class SlackCommands:
         names no link."""
         identity = await self._rights.identify_caller(workspace, did.actor)
         made = await self._desk.links.make(identity)
-        says = f"This signs you in to the inbox as {made.name}: once, in {made.minutes} minutes."
+        says = (
+            f"This signs you in to the inbox as {made.name}: once, within {made.minutes} minutes."
+        )
         await reply.tell(says, blocks=build_login_reply(says, made.url))
 
     async def _list_grants(
@@ -126,7 +139,7 @@ class SlackCommands:
         if not found:
             await reply.tell("There are no remembered decisions that you may revoke.")
             return
-        blocks = [block for grant in found[:_MOST_LISTED] for block in build_grant_entry(grant)]
+        blocks = build_list([build_grant_entry(one) for one in found[:_MOST_LISTED]], len(found))
         await reply.tell(f"{len(found)} remembered", blocks=blocks)
 
     async def _list(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
@@ -135,9 +148,11 @@ class SlackCommands:
         if not found:
             await reply.tell("Nothing waits for you.")
             return
-        blocks = [block for record in found[:_MOST_LISTED] for block in build_request_entry(record)]
-        if len(found) > _MOST_LISTED:
-            blocks.append(context(plain(f"And {len(found) - _MOST_LISTED} more.")))
+        entries = [
+            build_request_entry(one, inbox=self._desk.address_of(one.id))
+            for one in found[:_MOST_LISTED]
+        ]
+        blocks = build_list(entries, len(found))
         await reply.tell(f"{len(found)} waiting", blocks=blocks)
 
     async def _show(
@@ -149,7 +164,8 @@ class SlackCommands:
         if opened:
             await reply.show(view)
         else:
-            await reply.tell(describe_state(record), blocks=build_request_entry(record))
+            entry = build_request_entry(record, inbox=self._desk.address_of(record.id))
+            await reply.tell(describe_state(record), blocks=entry)
 
     async def _approve(
         self, workspace: Workspace, did: Interaction, name: str, reply: PrivateReply
@@ -188,39 +204,52 @@ class SlackCommands:
         )
 
 
+def build_list(entries: Sequence[list[Json]], count: int) -> list[Json]:
+    """Return the blocks of a list, as far as a message has room, and how many more there are."""
+    blocks, shown = join_entries(entries, _MOST_BLOCKS - 1)
+    return [*blocks, context(plain(f"And {count - shown} more."))] if shown < count else blocks
+
+
 def build_login_reply(says: str, url: str) -> list[Json]:
     """Return the blocks of a link that signs in."""
     return [context(plain(says)), row("login", link("Sign in to the inbox", Act.OPEN, url))]
 
 
-def build_request_entry(record: Record, *, buttons: bool = True) -> list[Json]:
-    """Return a pending request as a short entry with its buttons, or without."""
+def build_request_entry(record: Record, *, buttons: bool = True, inbox: str = "") -> list[Json]:
+    """Return a pending request as a short entry with its buttons, or without. `inbox` is where it
+    is answered if Slack cannot."""
     card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
+    card = replace(card, inbox=inbox if leads_to_inbox(card) else "")
     title = [*render_head_elements(card, TextBudget(CONTEXT_UNITS))]
     facts = [(fact.label, fit(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts]
     parts = [line(*title), label_pairs(facts)]
     if card.complete and card.blocks:
         for block in card.blocks:
             parts += [label(block.label), exact(block.text.text)]
+    elif card.fields:
+        asked = islice(list_unsaid(card), _MOST_ASKED)
+        parts += [quote(fit(field.text.text, _FACT_UNITS)) for field in asked]
     else:
         parts.append(quote(card.headline.text))
-    notices = list(card.notices)
+    notices = list_notices(card)
     if not card.complete:
-        notices.append("Not all of it is shown: read it under Details.")
+        press = f': press "{READ_ALL}"' if buttons and not card.hides else ""
+        notices.append(f"Not all of it is shown{press}.")
     actions = build_actions(card, NO_COPY, block_id=f"actions {record.id}")
-    told = [plain(card.short_id), *(plain(f"⚠️ {one}") for one in notices[:8])]
+    said = " · ".join(one_line(one) for one in (card.short_id, card.progress, card.claimed) if one)
     return [
         rich(f"about {record.id}", parts),
         *render_risk(card, TextBudget(CONTEXT_UNITS)),
         *render_findings(card, TextBudget(CONTEXT_UNITS)),
-        context(ours(f"{card.icon} {card.word} · until {moment(card.deadline)}"), *told),
+        *render_notices(notices),
+        context(ours(f"{card.icon} {card.word} · until {moment(card.deadline)} ·"), plain(said)),
         *([actions] if buttons else []),
     ]
 
 
 def build_grant_entry(grant: Grant) -> list[Json]:
     """Return a grant as a short entry with a button that revokes it."""
-    where = f"session {grant.session}" if grant.session else "everywhere"
+    where = f"session {grant.session}" if grant.session else "in all its sessions"
     state = "Suspended: " if grant.suspended or grant.rests else ""
     lead = f"{state}{grant.effect.value.title()} for {grant.agent}, {where}: "
     covers = fit(one_line(render_safe(grant.words).text), _COVERS_UNITS)
@@ -228,9 +257,10 @@ def build_grant_entry(grant: Grant) -> list[Json]:
     ends = f"Until {moment(grant.expires_at)}" if grant.expires_at else "Until revoked"
     confirm = ("From then on it is asked about again.", "Revoke")
     take_back = button("Revoke", Act.REVOKE, grant.id, style="danger", confirm=confirm)
+    told = (uses_of(grant), f"remembered {backing_of(grant)}", grant.id[:8])
     return [
         rich(f"grant {grant.id}", [line(*said)]),
-        context(ours(ends), plain(f"{uses_of(grant)} · {backing_of(grant)} · {grant.id[:8]}")),
+        context(ours(f"{ends} ·"), plain(" · ".join(told))),
         row(f"revoke {grant.id}", take_back, *build_revoke_session(grant)),
     ]
 

@@ -165,8 +165,10 @@ def _read(record: Record, typed: Typed) -> JsonObject:
 
 def _build_input(field: EditField, typed: str | None) -> Json:
     value = field.value if typed is None else typed
+    # One that is masked stays as it is where nothing is typed; one that was empty may stay so.
+    may_be_empty = field.masked or not field.value.strip()
     made = modals.build_input(
-        field.id, field.label.text, _build_element(field, value), optional=True
+        field.id, field.label.text, _build_element(field, value), optional=may_be_empty
     )
     if field.masked:
         made["hint"] = plain(UNCHANGED)

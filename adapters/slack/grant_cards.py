@@ -16,6 +16,7 @@ from adapters.slack.card_blocks import (
     one_line,
     ours,
     plain,
+    render_notices,
     render_notification,
     rich,
     row,
@@ -79,11 +80,10 @@ def build_grant_message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
     if card.asked is not None:
         parts += [label("Made from"), exact(fit(card.asked.text, _WORDS_UNITS))]
     blocks.append(rich("body", parts))
-    if card.notices:
-        blocks.append(context(*(plain(f"⚠️ {notice}") for notice in card.notices)))
+    blocks += render_notices(card.notices)
     if card.reach:
         blocks.append(context(plain(card.reach)))
-    blocks.append(context(ours(render_end(card)), plain(f"{card.uses} · {card.short_id}")))
+    blocks.append(context(ours(f"{render_end(card)} ·"), plain(f"{card.uses} · {card.short_id}")))
     if card.confirm:
         value = f"{card.grant_id} {copy}"
         confirm = (card.confirm, "Revoke")

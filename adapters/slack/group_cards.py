@@ -18,8 +18,11 @@ from adapters.slack.card_blocks import (
     button,
     context,
     count_units,
+    label,
     label_pairs,
     line,
+    lines,
+    list_notices,
     moment,
     one_line,
     ours,
@@ -42,12 +45,16 @@ from gateway.models import Action
 from gateway.ports import Card, GroupCard, is_simple, named_facts, plain_head
 
 MOST_BLOCKS = 50
-_AROUND_BLOCKS = 5  # the title, the buttons for all with their line, until when, who is called
+# The title, the buttons for all with their line, why only one is there, until when, who is called.
+_AROUND_BLOCKS = 6
 _AROUND_UNITS = 1200
 _ITEM_UNITS = 900
 _SAYS_UNITS = 300
 _SHORT_UNITS = 500  # of one that finds no room
 _SHORT_BLOCKS = 5  # a divider, the head, its facts, what is said of it, its buttons
+_ENDED_BLOCKS = 3  # a divider, its line, its button
+_NOT_SHOWN = "What runs finds no room here, and is not shown"
+EACH_ALONE = "Not all may be approved at once: approve each alone."
 
 Name = Callable[[Card], str]
 """Returns the mentions of those who decided a card."""
@@ -71,7 +78,7 @@ def build_group_message(
     blocks: list[Json] = [rich("title", [line(words(one_line(group.title.text), bold=True))])]
     for number, (card, whole) in enumerate(_measure(group)):
         if card.final:
-            blocks += [{"type": "divider"}, _render_ended_item(card, number, name(card))]
+            blocks += _render_ended_item(card, number, copy, name(card))
         else:
             shown = card if whole else _shorten(card)
             blocks += render_item(shown, number, copy=copy, says=True)
@@ -81,6 +88,7 @@ def build_group_message(
         value = SlackButton(first.request_id, first.revision, copy, group.revisions).encode()
         approves = group.together and shows_all(group)
         blocks += [{"type": "divider"}, build_all_row(waiting, value, approves=approves)]
+        blocks += [] if approves else [context(plain(EACH_ALONE))]
     if waiting:
         soonest = min(card.deadline for card in waiting)
         blocks.append(context(ours(f"⏳ The first of them waits until {moment(soonest)}")))
@@ -111,23 +119,29 @@ def render_item(
     yield {**render_head(card, budget), "block_id": f"head {number}"}
     facts = [(fact.label, one_line(fact.text.text)) for fact in named_facts(card)]
     parts = [*render_blocks(card), label_pairs(facts)]
+    if not card.complete and not card.blocks:
+        parts.insert(0, label(_NOT_SHOWN))
     if says and card.says is not None:
         parts += [line(words("The agent says, unverified:", bold=True))]
         parts += [quote(budget.take(card.says.text, _SAYS_UNITS))]
     yield rich(f"body {number}", parts)
     yield from render_findings(card, budget)
     yield from render_risk(card, budget)
-    told = [*card.notices]
-    told += [one_line(text) for text in (card.progress, card.claimed) if text]
+    told = [f"⚠️ {one}" for one in list_notices(card)]
+    told += [text for text in (card.progress, card.claimed) if text]
     if told:
-        yield context(*(plain(budget.take(one, _ITEM_UNITS)) for one in told[:8]))
+        yield lines(budget.take(one_line(one), _ITEM_UNITS) for one in told)
     yield build_actions(card, copy, block_id=f"actions {number}")
 
 
-def _render_ended_item(card: Card, number: int, named: str) -> Json:
+def _render_ended_item(card: Card, number: int, copy: str, named: str) -> Iterator[Json]:
+    """Yield one request that ended: how, its head, and what it was behind Details."""
     budget = TextBudget(_SHORT_UNITS)
     elements = [*render_end(card, budget, named), words(" · ")]
-    return rich(f"ended {number}", [line(*elements, *render_head_elements(card, budget))])
+    yield {"type": "divider"}
+    yield rich(f"ended {number}", [line(*elements, *render_head_elements(card, budget))])
+    value = SlackButton(card.request_id, card.revision, copy).encode()
+    yield row(f"actions {number}", button("Details", Act.DETAILS, value))
 
 
 def _shorten(card: Card) -> Card:
@@ -154,7 +168,7 @@ def _measure(group: GroupCard) -> Iterator[tuple[Card, bool]]:
 def _size_of(card: Card) -> tuple[int, int]:
     """Return how many blocks and characters a card takes, whole."""
     if card.final:
-        return 2, _SHORT_UNITS
+        return _ENDED_BLOCKS, _SHORT_UNITS
     made = list(render_item(card, 0, says=True))
     return len(made), sum(map(_count_text, made))
 

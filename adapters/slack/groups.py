@@ -11,6 +11,7 @@ from typing import Any
 from adapters.slack.card_blocks import (
     CARD_CHARS,
     context,
+    leads_to_inbox,
     line,
     one_line,
     plain,
@@ -19,7 +20,7 @@ from adapters.slack.card_blocks import (
     words,
 )
 from adapters.slack.clicked_cards import ClickedCards
-from adapters.slack.group_cards import build_all_row, render_item, shows_all
+from adapters.slack.group_cards import EACH_ALONE, build_all_row, render_item, shows_all
 from adapters.slack.modals import build_modal, build_notice
 from adapters.slack.payloads import (
     GROUP_VIEW,
@@ -35,6 +36,7 @@ from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import BatchRefused, Conflict, InvalidRequest
 from gateway.models import Action
 from gateway.ports import (
+    Card,
     Click,
     Desk,
     GroupCard,
@@ -78,10 +80,16 @@ class GroupModals:
         person = await self._desk.requests.person(identity)
         reader = person.name if person else identity.written
         group = group_card_of(found, chars=GROUP_CHARS, each=CARD_CHARS, reader=reader)
+        group = replace(group, items=tuple(map(self._lead_on, group.items)))
         seen = [[card.request_id, card.revision] for card in group.items]
         kept = {"seen": seen, "together": group.together}
         await self._desk.notes.put(_key(did.nonce), json.dumps(kept), seconds=_SEEN_SECONDS)
         return build_group(group, replace(form, kept=did.nonce), told)
+
+    def _lead_on(self, card: Card) -> Card:
+        """Return the card with where it is answered, if Slack cannot."""
+        leads = leads_to_inbox(card)
+        return replace(card, inbox=self._desk.address_of(card.request_id) if leads else "")
 
     async def decide(self, workspace: Workspace, did: Interaction, form: ModalMetadata) -> str:
         """Answer all that the modal showed, or none of it; return what came of it."""
@@ -163,7 +171,7 @@ def build_group(group: GroupCard, form: ModalMetadata, told: str = "") -> Json:
         all_row = build_all_row(group.waiting, value, approves=group.together, more=more)
         blocks += [{"type": "divider"}, all_row]
         if not group.together:
-            blocks.append(context(plain("Not all may be approved at once: approve each alone.")))
+            blocks.append(context(plain(EACH_ALONE)))
     return build_modal("Several", blocks, form=form, kind=GROUP_VIEW)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from adapters.slack.admin_actions import AdminActions, build_revoke_all
-from adapters.slack.card_blocks import context, header, plain, section
+from adapters.slack.card_blocks import context, header, join_entries, plain, section
 from adapters.slack.commands import COMMAND, build_grant_entry, build_request_entry
 from adapters.slack.payloads import Actor, Json
 from adapters.slack.users_and_rights import Stranger, UserDirectory
@@ -14,7 +14,7 @@ from adapters.slack.workspaces_and_web_api import SlackRefused, Workspace, call_
 from gateway.ports import Grant, Record, Worklist
 
 _MOST_BLOCKS = 100
-_FRAME = 4  # header, count, the last line, and one to spare
+_FRAME = 5  # two headings, count, the last line, and one to spare
 _CONFLICT = "hash_conflict"
 _MOST_PUBLISHED = 200
 
@@ -23,8 +23,13 @@ class HomeTab:
     """Publishes Home tabs."""
 
     def __init__(
-        self, directory: UserDirectory, worklist: Worklist, operating: AdminActions
+        self,
+        directory: UserDirectory,
+        worklist: Worklist,
+        operating: AdminActions,
+        address_of: Callable[[str], str],
     ) -> None:
+        self._address_of = address_of
         self._directory = directory
         self._worklist = worklist
         self._operating = operating
@@ -62,7 +67,8 @@ class HomeTab:
         waiting = [record async for record in self._worklist.list_waiting(identity)]
         frame = await self._operating.build_kill_switch(identity)
         stopped = await self._operating.is_stopped()
-        return build_home(waiting, await self._worklist.grants(identity), frame, stopped=stopped)
+        grants = await self._worklist.grants(identity)
+        return build_home(waiting, grants, frame, stopped=stopped, address_of=self._address_of)
 
 
 def build_home(
@@ -71,29 +77,26 @@ def build_home(
     frame: Sequence[Json] = (),
     *,
     stopped: bool = False,
+    address_of: Callable[[str], str] = lambda _: "",
 ) -> Json:
     """Return the Home tab with these requests and grants, below the blocks of `frame`.
 
     While everything is `stopped` nothing can be decided, and no request has a button.
     """
-    taken = build_revoke_all(grants)
     entries = [
-        *(build_request_entry(record, buttons=not stopped) for record in waiting),
-        *([taken] if taken else []),
-        *map(build_grant_entry, grants),
+        build_request_entry(one, buttons=not stopped, inbox=address_of(one.id)) for one in waiting
     ]
-    blocks: list[Json] = []
-    shown = 0
-    for entry in entries:
-        if len(frame) + len(blocks) + len(entry) > _MOST_BLOCKS - _FRAME:
-            break
-        blocks += entry
-        shown += 1
+    remembered = [build_grant_entry(one) for one in grants]
+    if remembered:  # nothing of them looks like a part of what waits
+        remembered[0] = [header("Remembered answers"), *build_revoke_all(grants), *remembered[0]]
+    entries += remembered
+    blocks, shown = join_entries(entries, _MOST_BLOCKS - _FRAME - len(frame))
     count = f"{len(waiting)} waiting" if waiting else "Nothing waits for you."
     if shown < len(entries):
         more = f"{len(entries) - shown} more: {COMMAND} list, {COMMAND} grants"
         blocks.append(context(plain(more)))
-    return _build_home_view([*frame, context(plain(count)), *blocks])
+    heading = [header("Waits for you")] if waiting else []
+    return _build_home_view([*frame, *heading, context(plain(count)), *blocks])
 
 
 def _build_home_view(blocks: list[Json]) -> Json:

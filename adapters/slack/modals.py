@@ -8,19 +8,24 @@ from typing import Any
 from adapters.slack.card_blocks import (
     FORMS,
     INPUT_UNITS,
+    LABEL_UNITS,
     TITLE_UNITS,
     TextBudget,
     build_actions,
     button,
     context,
     count_units,
+    day,
     exact,
     fit,
     is_offered,
     label,
     label_pairs,
     line,
+    lines,
     link,
+    list_notices,
+    list_unsaid,
     one_line,
     option,
     plain,
@@ -30,6 +35,7 @@ from adapters.slack.card_blocks import (
     render_diff,
     render_findings,
     render_head,
+    render_notices,
     render_risk,
     rich,
     row,
@@ -70,6 +76,10 @@ _REASON, _NEXT, TEXT = "reason", "next", "text"
 _SCOPE, _SPAN, _LIFETIME, _AGAIN = "scope", "span", "lifetime", "again"
 _SESSION, _EVERYWHERE, _ASK = "session", "everywhere", "ask"
 _MOST_SCOPES = 10
+_EXACTLY = "exactly this"
+_PART_UNITS = 40  # of what is remembered, in a label that has no room for all of it
+MOST_NUMBERS = 3
+"""How many wrong numbers deny, as the core counts them."""
 REPLAN = "replan"
 ABOUT_LINES, ABOUT_CHARS = 10, 700
 """How much of what runs a modal shows above its fields."""
@@ -209,13 +219,10 @@ def build_remember(
         lead = "\n" if said else ""
         said.append(words(f"{lead}{number}. {one_line(scope.words.text)}", bold=True))
         said.append(words(f"\n{reach.get(scope.id, '')}"))
-    covers = [
-        option(f"{number}. {one_line(scope.words.text)}", scope.id)
-        for number, scope in enumerate(made, 1)
-    ]
+    covers = [option(_say_short(number, scope), scope.id) for number, scope in enumerate(made, 1)]
     spans = [
         option("In this session", _SESSION),
-        option("Everywhere", _EVERYWHERE, "In all sessions of this agent"),
+        option("In all sessions of this agent", _EVERYWHERE),
     ]
     ends = [option(f"{text[:1].upper()}{text[1:]}", name) for name, text in LIFETIME_WORDS.items()]
     blocks = [
@@ -232,6 +239,21 @@ def build_remember(
     return build_modal("Remember", blocks, form=form, kind=REMEMBER, submit="Approve, remember")
 
 
+def _say_short(number: int, scope: RememberOption) -> str:
+    """Return the label of what is remembered: its name, or as many of its parts as find room. All
+    of it stands above, under the same number."""
+    text = one_line(scope.words.text)
+    named, _, _ = text.partition(": ")
+    if scope.session_pass or named == _EXACTLY:
+        return f"{number}. {named}"
+    if count_units(whole := f"{number}. {text}") <= LABEL_UNITS:
+        return whole
+    rest = f" (more of it under {number} above)"
+    while ", " in text and count_units(text) > _PART_UNITS:
+        text = text.rpartition(", ")[0]
+    return f"{number}. {fit(text, _PART_UNITS)}{rest}"
+
+
 def _build_choice_with_default(kind: str, options: list[Json]) -> Json:
     """Return a choice with its first option, the narrowest, as the default."""
     return {**build_choice(kind, options), "initial_option": options[0]}
@@ -245,17 +267,20 @@ def build_edit_check(changed: str, form: ModalMetadata) -> Json:
         rich("changes", [exact(changed)]),
         row("again", button("Edit again", Act.EDIT_AGAIN, form.button.encode())),
     ]
-    return build_modal("Approve changed", blocks, form=form, kind=CHECK, submit="Approve")
+    return build_modal("Approve with changes", blocks, form=form, kind=CHECK, submit="Approve")
 
 
-def build_number(card: Card, form: ModalMetadata, control: Control) -> Json:
-    """Return the modal that asks for the number of a step-up."""
+def build_number(card: Card, form: ModalMetadata, control: Control, guesses: int) -> Json:
+    """Return the modal that asks for the number of a step-up, after so many wrong ones."""
     typed = {"type": "plain_text_input", "action_id": TEXT, "max_length": 3}
     field = build_input(TEXT, NUMBER_LABEL, typed, optional=control.optional)
     if control.optional:
         field["hint"] = plain(NUMBER_OPTIONAL)
     sentence = (control.confirm or "").removeprefix(f"{plain_head(card.head)}. ")
-    asked = [*_build_summary(card), context(plain(sentence)), field]
+    left = MOST_NUMBERS - guesses
+    tries = "1 try is left" if left == 1 else f"{left} tries are left"
+    warned = f"⚠️ {tries}: the third wrong number denies it."
+    asked = [*_build_summary(card), lines((sentence, warned)), field]
     return build_modal("Approve", asked, form=form, kind=NUMBER, submit=control.yes)
 
 
@@ -287,9 +312,10 @@ def build_answer(card: Card, form: ModalMetadata) -> Json:
         for number, field in enumerate(card.fields)
         if not field.secret
     ]
-    return build_modal(
-        "Answer", [render_summary_head(card), *asked], form=form, kind=ANSWER, submit="Answer"
-    )
+    first = card.fields[0]  # says the same as the head, unless that had no room for it
+    said_twice = not first.secret and first not in list_unsaid(card)
+    leads = [] if said_twice else [render_summary_head(card)]
+    return build_modal("Answer", [*leads, *asked], form=form, kind=ANSWER, submit="Answer")
 
 
 def page_fits(text: str) -> bool:
@@ -307,28 +333,40 @@ def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: s
         refusal = refusal or "This cannot be approved here: Slack cannot show all of a page."
     page = form.page
     value = form.button.encode()
-    said = f"Page {page + 1} of {len(pages)} · {full.chars} characters · sha256 {full.digest}"
-    blocks = [render_head(card, TextBudget(INPUT_UNITS)), context(plain(said))]
+    last = page >= len(pages) - 1  # a question may have none at all
+    said = [f"Page {page + 1} of {len(pages)} · {full.chars} characters"] if pages else []
+    said.append(f"id {card.request_id} · sha256 {full.digest}")
+    blocks = [render_head(card, TextBudget(INPUT_UNITS))]
+    blocks += _render_end(card) if card.outcome is not None else ()
+    blocks.append(lines(said))
     if page == 0:
         blocks += _render_first(card, full)
-    blocks.append(rich("page", [exact(pages[page].text)]))
+    if pages:
+        blocks.append(rich("page", [exact(pages[page].text)]))
     turns = []
     if page > 0:
         turns.append(button("◀ Back", Act.BACK, value))
-    if page < len(pages) - 1:
+    if not last:
         turns.append(button("Next ▶", Act.NEXT, value))
     if turns:
         blocks.append(row("turns", *turns))
-    if card.outcome is not None:
-        blocks += _render_end(card)
-    elif page == len(pages) - 1:
-        if card.hides:
-            blocks.append(context(plain(f"⚠️ {HIDDEN}")))
-        if card.progress:
-            blocks.append(context(plain(one_line(card.progress))))
-        decisions = build_actions(card, form.copy, whole=True)
-        blocks.append(section(plain(refusal)) if refusal else decisions)
+    if card.outcome is None and last:
+        blocks += _render_last(card, form, refusal)
     return build_modal("Details", blocks, form=form)
+
+
+def _render_last(card: Card, form: ModalMetadata, refusal: str) -> Iterator[Json]:
+    """Return what stands below the last page: the buttons, or why there are none."""
+    if card.hides and form.page > 0:  # the first page says it, too
+        yield context(plain(f"⚠️ {HIDDEN}"))
+    if card.progress:
+        yield context(plain(one_line(card.progress)))
+    if not refusal:
+        yield build_actions(card, form.copy, whole=True)
+        return
+    yield section(plain(refusal))
+    if card.inbox:
+        yield row("inbox", link("Open in the inbox", Act.OPEN, card.inbox))
 
 
 def _render_end(card: Card) -> Iterator[Json]:
@@ -339,7 +377,12 @@ def _render_end(card: Card) -> Iterator[Json]:
         said.append(one_line(card.progress))
     if card.note is not None:
         said.append(f"Note for the record: “{one_line(card.note.text)}”")
-    yield context(*(plain(one) for one in said))
+    first = [words(f"{card.icon} {said[0]}", bold=True)]
+    if card.decided_at is not None:
+        first += [words(", "), day(card.decided_at)]
+    yield rich("ended", [line(*first)])
+    if said[1:]:
+        yield lines(said[1:])
     if card.changed_by is not None and card.changed:
         changed = exact(fit(render_diff(card), PAGE_UNITS))
         told = card.changed_aside  # else the line above says who
@@ -348,9 +391,11 @@ def _render_end(card: Card) -> Iterator[Json]:
 
 
 def _render_first(card: Card, full: FullView) -> Iterator[Json]:
-    """Return what stands above the first page: who asks, why, what was found, what is not known."""
+    """Return what stands above the first page: who asks, why, what was found, what it warns of,
+    what is not known."""
     facts = [(fact.label, fit(one_line(fact.text.text), 500)) for fact in card.facts]
-    parts = [label_pairs(facts)] if facts else []
+    parts = [quote(fit(field.text.text, 500)) for field in list_unsaid(card)]
+    parts += [label_pairs(facts)] if facts else []
     if card.says is not None:
         parts += [label("The agent's own words, unverified"), quote(fit(card.says.text, 3000))]
     yield rich("about", parts or [label("No more is known")])
@@ -359,6 +404,7 @@ def _render_first(card: Card, full: FullView) -> Iterator[Json]:
     yield from render_risk(card, TextBudget(INPUT_UNITS))
     yield from render_because(card, TextBudget(INPUT_UNITS))
     yield from render_findings(card, TextBudget(INPUT_UNITS))
+    yield from render_notices(list_notices(card))
     if full.undeclared is not None:
         yield context(plain(one_line(full.undeclared.text), INPUT_UNITS))
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -72,7 +73,9 @@ class CardPosting:
         uploads: Uploads,
         rank: RankOf,
         shared: SharedChannels,
+        address_of: Callable[[str], str],
     ) -> None:
+        self._address_of = address_of
         self._shared = shared
         self._rank = rank
         self._workspaces = workspaces
@@ -163,6 +166,8 @@ class CardPosting:
     async def _edit(
         self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str, full: FullText
     ) -> None:
+        if full is FullText.MISSING:
+            card = replace(card, inbox=self._address_of(card.request_id))
         text, made = blocks.build_message(card, nonce, full, mention_people(workspace.team, card))
         await edit_message(workspace, ref, text, made)
 

@@ -77,7 +77,7 @@ def _slack_words(value: Any) -> Iterator[str]:
         "rich_text_quote",
     ):
         if isinstance(value.get("text"), str) and not _is_code(value):
-            yield value["text"]
+            yield from re.split(r"\n(?=⚠️ )", value["text"])  # each warning is a line
         for one in value.values():
             if isinstance(one, dict | list):
                 yield from _slack_words(one)

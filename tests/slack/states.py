@@ -12,7 +12,13 @@ from adapters.slack.actions_and_replies import describe_state, describe_what
 from adapters.slack.admin_actions import build_switch
 from adapters.slack.app import NO_REQUEST, describe_error
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FullText
-from adapters.slack.commands import HELP, build_grant_entry, build_login_reply, build_request_entry
+from adapters.slack.commands import (
+    HELP,
+    build_grant_entry,
+    build_list,
+    build_login_reply,
+    build_request_entry,
+)
 from adapters.slack.grant_cards import build_grant_message
 from adapters.slack.group_cards import build_group_message
 from adapters.slack.groups import GROUP_CHARS, build_group
@@ -57,6 +63,7 @@ Json = dict[str, Any]
 REACH = "It would have covered 3 of the last 500 requests."
 MADE = 1_790_000_000_000
 COPY = "c0ffee" * 4
+INBOX = "https://approvals.example/inbox/r/" + "1f" * 16
 ALL = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT)
 HIGH = Risk(level=RiskLevel.HIGH, reasons=("moves money", "amount above 100"))
 
@@ -337,8 +344,12 @@ def messages() -> dict[str, tuple[str, list[Json]]]:
     for name, record in RECORDS.items():
         card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
         full = FullText.FITS if card.complete or card.final else FullText.ATTACHED
-        made[name] = blocks.build_message(card, COPY, full)
+        leads = INBOX if blocks.leads_to_inbox(card) else ""  # as the core says it
+        made[name] = blocks.build_message(replace(card, inbox=leads), COPY, full)
+    passkey = card_of(RECORDS["pending-passkey"], lines=CARD_LINES, chars=CARD_CHARS)
+    made["pending-passkey-no-address"] = blocks.build_message(passkey, COPY)
     long = card_of(LONG, lines=CARD_LINES, chars=CARD_CHARS)
+    long = replace(long, inbox=INBOX)
     made["pending-long-no-file"] = blocks.build_message(long, COPY, FullText.MISSING)
     for name, records in GROUP_CARDS.items():
         drawn = [(one, card_of(one, lines=CARD_LINES, chars=CARD_CHARS)) for one in records]
@@ -376,7 +387,7 @@ def views() -> dict[str, Json]:
         "check-edit": modals.build_edit_check(diff, replace(form, high=True)),
         "respond": modals.build_respond(whole["pending"], form),
         "answer": modals.build_answer(whole["question"], form),
-        "answer-secret": modals.build_answer(whole["question-secret"], form),
+        "answer-secret": modals.build_answer(replace(whole["question-secret"], inbox=INBOX), form),
         "details": modals.build_details(whole["pending"], short, form, refusal=""),
         "details-first": modals.build_details(whole["pending-long"], long, form, refusal=""),
         "details-last": modals.build_details(whole["pending-long"], long, last, refusal=""),
@@ -384,8 +395,16 @@ def views() -> dict[str, Json]:
             whole["pending"], short, form, refusal="You are not an approver for this request."
         ),
         "details-ended": modals.build_details(whole["denied"], short, form, refusal=""),
-        "number": modals.build_number(whole["pending-number"], form, _approval("pending-number")),
+        "number": modals.build_number(
+            whole["pending-number"], form, _approval("pending-number"), 1
+        ),
         "details-two": modals.build_details(whole["pending-two"], money, form, refusal=""),
+        "details-passkey": modals.build_details(
+            replace(whole["pending-passkey"], inbox=INBOX), money, form, refusal=""
+        ),
+        "details-abandoned": modals.build_details(
+            whole["pending-abandoned"], short, form, refusal=""
+        ),
         "details-number": modals.build_details(whole["pending-number"], money, form, refusal=""),
         "details-changed": modals.build_details(whole["approved-edited"], edited, form, refusal=""),
         "more-refused": modals.build_more(
@@ -415,12 +434,11 @@ def replies() -> dict[str, tuple[str, list[Json]]]:
     }
     made |= {name: ("", blocks.build_message(one, COPY)[1]) for name, one in crowds().items()}
     waiting = [asked(), known_as(PAYMENT, "3a"), known_as(LONG, "4b")]
-    login = "This signs you in to the inbox as ann: once, in 10 minutes."
-    made["reply-list"] = ("3 waiting", [one for r in waiting for one in build_request_entry(r)])
-    made["reply-grants"] = (
-        "5 remembered",
-        [b for one in GRANTS[:-1] for b in build_grant_entry(one)],
-    )
+    login = "This signs you in to the inbox as ann: once, within 10 minutes."
+    entries = [build_request_entry(one) for one in waiting]
+    made["reply-list"] = ("3 waiting", build_list(entries, len(entries)))
+    remembered = [build_grant_entry(one) for one in GRANTS[:-1]]
+    made["reply-grants"] = ("5 remembered", build_list(remembered, len(remembered)))
     made["reply-login"] = (login, build_login_reply(login, "https://x.example/in"))
     errors = (
         Unauthorized("you are not an approver for this request"),

@@ -146,7 +146,7 @@ async def test_27_a_quorum_counts_people(slack: Slack, world: World) -> None:
         await other.click(message, "Approve")
         await told(other, "You approved; waits for 1 more: ann")
         assert (await office.desk.requests.get(record.id)).status is Status.PENDING
-        await office.card_says(message, "waits for 1 more: ann")
+        await office.card_says(message, "1 of 2 approvals: bob; waits for ann")
         await office.ann.click(message, "Approve")
         assert (await office.ended(record)).status is Status.APPROVED
         await office.card_says(message, "Approved by bob and ann")

@@ -194,6 +194,26 @@ async def test_07_what_does_not_fit_is_attached_and_approved_from_the_full_view(
     assert (await office.ended(record)).status is Status.APPROVED
 
 
+async def test_08_without_its_file_the_card_leads_to_the_inbox(slack: Slack, world: World) -> None:
+    """Reading it here is no main button, as it approves nothing; the link is where one approves."""
+    slack.faults.plan("files.completeUploadExternal", Fault.ERROR, error="channel_not_found")
+    async with at_work(slack, world, inbox="https://approvals.example/inbox") as office:
+        record, message = await office.asked(arguments=LONG)
+        await office.card_says(message, "cannot be approved in Slack: approve it in the inbox.")
+        pressed = {one["text"]["text"]: one for _, one in office.ann.buttons(message.blocks)}
+        assert "style" not in pressed["Read it all…"]
+        leads = pressed["Open in the inbox"]
+        assert leads["url"] == f"https://approvals.example/inbox/r/{record.id}"
+        await office.ann.click(message, "Read it all…")
+        await office.page(office.ann, 1)
+        page = 1
+        while "Next ▶" in office.modal_buttons(office.ann):
+            await office.ann.click_modal("Next ▶")
+            page += 1
+            await office.page(office.ann, page)
+        assert "Open in the inbox" in office.modal_buttons(office.ann)
+
+
 async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Office) -> None:
     """The upload fails: the card says so, and nothing approves: Details, the command, or a click
     that is forged from the button beside."""

@@ -83,6 +83,19 @@ async def test_a_reason_takes_one_tap(office: Office) -> None:
     assert done.decision.reason is Reason.PERSON
 
 
+async def test_a_tapped_reason_keeps_what_was_chosen(office: Office) -> None:
+    """Who chose another plan and taps a reason asks for another plan, with that reason."""
+    record, message = await office.asked()
+    bob = office.bob
+    await bob.click(message, "Deny…")
+    await form(bob, "deny")
+    bob.fill("What then", "Deny, and ask for another plan")
+    await bob.click_modal("It is too broad")
+    done = await office.ended(record)
+    assert done.decision is not None
+    assert (done.decision.reason, done.decision.message) == (Reason.FEEDBACK, "It is too broad")
+
+
 async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(office: Office) -> None:
     """The first form could not know; what is sent from it decides nothing, and the next one says
     it."""
@@ -142,6 +155,18 @@ async def test_feedback_needs_words(office: Office) -> None:
     assert done.decision.reason is Reason.FEEDBACK
 
 
+async def test_details_of_a_question_open(office: Office) -> None:
+    """Nothing would run, and it is looked at all the same."""
+    asks = (Question(id="why", text="Why now?"), Question(id="n", text="How many?"))
+    allowed = (Action.ANSWER, Action.DENY)
+    _, message = await office.asked(
+        kind=Kind.QUESTION, tool="ask", arguments={}, questions=asks, allowed=allowed
+    )
+    await office.ann.more(message, "Details")
+    await office.told_in_modal(office.ann, "How many?")
+    assert office.modal_buttons(office.ann) == ["Answer…", "Deny…"]
+
+
 async def test_questions_are_answered_in_a_form(office: Office) -> None:
     """Choices, numbers, yes and no and texts arrive as what they are; empty ones are left out."""
     questions = (
@@ -193,7 +218,7 @@ async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Off
     await form(ann, "remember")
     assert "exactly this: `" in office.modal_says(ann)
     assert "It would have covered" in office.modal_says(ann)
-    ann.fill("Where", "Everywhere")
+    ann.fill("Where", "In all sessions of this agent")
     ann.fill("How long", "For a day")
     await ann.submit()
     assert (await office.ended(record)).status is Status.APPROVED

@@ -97,8 +97,8 @@ async def test_a_sessions_grants_and_all_are_taken_back_from_home_and_by_command
         await remembered(office, arguments={"command": f"ls {number}"})
     await remembered(office, session="other")
     await home(office, "ann", "3 remembered")
-    await office.ann.click_home("Revoke its whole session", 1)
-    await office.slack.until(lambda: "Revoke all" not in str(office.ann.home))
+    await office.ann.click_home("Revoke all of this session", 1)
+    await office.slack.until(lambda: "'Revoke all'" not in str(office.ann.home))
     assert [one.session for one in await office.desk.grants.newest()] == ["other"]
     await remembered(office)
     await home(office, "ann", "2 remembered")
@@ -133,12 +133,12 @@ async def test_an_admin_stops_everything_on_home_and_lifts_it(boss: Office) -> N
     await boss.ann.click_home("Stop everything")
     said = str(boss.ann.confirmed[-1])
     assert "The request that waits now is denied, and whatever comes" in said
-    await boss.slack.until(lambda: "Everything is denied: ann stopped it at" in str(boss.ann.home))
+    await boss.slack.until(lambda: "Everything is denied: ann stopped it, " in str(boss.ann.home))
     await boss.world.sweeper.sweep()
     assert (await boss.ended(record)).status is Status.DENIED
     assert (await boss.ask()).status is Status.DENIED
-    assert "Allow again" not in await home(boss, "bob", "Everything is denied")
-    await boss.ann.click_home("Allow again")
+    assert "Let agents ask again" not in await home(boss, "bob", "Everything is denied")
+    await boss.ann.click_home("Let agents ask again")
     await boss.slack.until(lambda: "Stop everything" in str(boss.ann.home))
     assert (await boss.ask()).status is Status.PENDING
     switched = [(one.type, one.data["by"]) for one in await boss.events("stopped", "resumed")]

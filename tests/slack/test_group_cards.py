@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
+from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, MOST_UNITS
+from adapters.slack.group_cards import build_group_message
 from gateway.domain.records import Record
 from gateway.models import Action, Execution, Kind, Report, Status
+from gateway.ports.cards import card_of
+from gateway.ports.group_cards import posted_group_of
 from gateway.ports.outgoing import Copy
+from tests.slack import states as states_of_cards
+from tests.slack.counterpart.blocks import check_message, elements_of
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
@@ -26,6 +32,7 @@ CALLS: tuple[dict[str, Any], ...] = (
 )
 ONE = ["Approve", "Deny…", "More…"]
 ALL = ["Approve all 3", "Deny all 3"]
+ENDED = ["Details"] * 3
 
 
 async def batch(office: Office, *calls: dict[str, Any], group: str = "turn-7") -> list[Record]:
@@ -85,7 +92,7 @@ async def test_a_group_is_one_card_and_all_of_it_is_approved_at_once(office: Off
         assert part in says
     assert labels(office.ann, message) == ONE * 3 + ALL
     await press(office, message, "Approve all 3", times=2)
-    await office.slack.until(lambda: labels(office.ann, message) == [])
+    await office.slack.until(lambda: labels(office.ann, message) == ENDED)
     assert await states(office, records) == [Status.APPROVED] * 3
     assert len(await office.events("approved")) == 3
     assert shown(message).count("Approved by ann") == 3
@@ -102,10 +109,36 @@ async def test_each_is_answered_alone_and_keeps_its_place(office: Office) -> Non
     says = shown(message)
     assert says.index('"content": "1"') < says.index("Approved by ann") < says.index("make release")
     assert '"content": "2"' not in says
-    assert labels(office.ann, message) == ONE * 2 + ["Approve all 2", "Deny all 2"]
+    assert labels(office.ann, message) == [*ONE, "Details", *ONE, "Approve all 2", "Deny all 2"]
     await press(office, message, "Deny all 2")
-    await office.slack.until(lambda: labels(office.ann, message) == [])
+    await office.slack.until(lambda: labels(office.ann, message) == ENDED)
     assert await states(office, records) == [Status.DENIED, Status.APPROVED, Status.DENIED]
+
+
+async def test_what_was_approved_can_be_read_on_the_card_of_a_group(office: Office) -> None:
+    """An ended one has Details, as an ended card has: what ran, whole, and that it ended."""
+    _, message = await carded(office)
+    await press(office, message, "Approve", 1)
+    await office.card_says(message, "Approved by ann")
+    await press(office, message, "Details")
+    await office.told_in_modal(office.ann, '"content": "2"')
+    assert "Approved by ann" in office.modal_says(office.ann)
+    assert office.modal_buttons(office.ann) == []
+
+
+def test_a_group_of_twelve_that_ended_keeps_slacks_limit() -> None:
+    """Each has its line and its Details; there are no more blocks than Slack takes."""
+    ids = [f"{number:032x}" for number in range(12)]
+    records = [states_of_cards.RECORDS["approved-ran"]] * 12
+    records = [
+        replace(one, request=replace(one.request, id=name))
+        for one, name in zip(records, ids, strict=True)
+    ]
+    drawn = [(one, card_of(one, lines=CARD_LINES, chars=CARD_CHARS)) for one in records]
+    _, made = build_group_message(posted_group_of(drawn), "c" * 22, lambda _: "")
+    check_message(made, MOST_UNITS)
+    pressed = [one["value"] for block in made for one in elements_of(block) if "value" in one]
+    assert [value.split(":")[1] for value in pressed] == ids
 
 
 async def test_a_denial_and_details_of_one_work_from_the_group(office: Office) -> None:
@@ -187,7 +220,7 @@ async def test_two_press_at_once_and_one_of_them_wins(office: Office) -> None:
         payload = human.payloads.on_message("C1", message, *pair)
         sent.append(office.slack.deliveries.interaction(payload))
     await asyncio.gather(*sent)
-    await office.slack.until(lambda: labels(office.ann, message) == [])
+    await office.slack.until(lambda: labels(office.ann, message) == ENDED)
     found = set(await states(office, records))
     assert len(found) == 1
     winner = "ann" if found == {Status.APPROVED} else "bob"
@@ -292,7 +325,7 @@ async def test_a_deleted_group_is_posted_again_with_those_that_wait(office: Offi
     (again,) = office.slack.messages("C1")
     assert "2 calls" in shown(again)
     await press(office, again, "Approve all 2")
-    await office.slack.until(lambda: labels(office.ann, again) == [])
+    await office.slack.until(lambda: labels(office.ann, again) == ENDED[:2])
     assert await states(office, records) == [Status.APPROVED] * 3
 
 
@@ -340,5 +373,5 @@ async def test_what_is_not_whole_on_the_card_is_not_approved_with_the_others(
     await told(office.ann, "Not all of them")
     assert await states(office, records) == [Status.PENDING] * 3
     await press(office, message, "Deny all 3")
-    await office.slack.until(lambda: labels(office.ann, message) == [])
+    await office.slack.until(lambda: labels(office.ann, message) == ENDED)
     assert await states(office, records) == [Status.DENIED] * 3

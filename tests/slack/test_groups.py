@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gateway.domain.records import Record
+from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Kind, Status
 from tests.slack.counterpart.person import Human
+from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
-from tests.slack.office import HIGH, Office, form, shown
-from tests.world import click
+from tests.slack.office import HIGH, ROUTE, Office, at_work, form, put_in_force, shown
+from tests.world import World, click
 
 CALLS: tuple[dict[str, Any], ...] = (
     {"kind": Kind.FILE_CHANGE, "tool": "write_file", "arguments": {"path": "a", "content": "1"}},
@@ -132,3 +135,17 @@ async def test_all_are_denied_at_once_also_where_one_takes_more_than_a_tap(offic
     await office.ann.click_modal("Deny all 4")
     await office.told_in_modal(office.ann, "All 4 are denied")
     assert await states(office, asked) == [Status.DENIED] * 4
+
+
+async def test_one_that_takes_a_passkey_leads_to_the_inbox(slack: Slack, world: World) -> None:
+    """In the place of its Approve stands the link to it; the others are approved there."""
+    address = "https://approvals.example/inbox"
+    passkey = RulesByRisk(high=LevelRules(step_up=(StepUp.PASSKEY,)))
+    async with at_work(slack, world, inbox=address) as office:
+        await put_in_force(office.world, replace(ROUTE, risk=passkey))
+        _, message = await office.asked()
+        record, _ = await office.asked(risk=HIGH)
+        await opened(office, office.ann, message, 2)
+        pressed = office.modal_buttons(office.ann)
+        assert [one for one in pressed if "Approve" in one] == ["Approve", "Approve in the inbox"]
+        assert f"{address}/r/{record.id}" in str(office.ann.modal.view["blocks"])

@@ -1,4 +1,4 @@
-"""Slack asks for the number that is shown where the agent waits."""
+"""What takes a step-up: the number that is shown where the agent waits, or a passkey."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from dataclasses import replace
 
 import pytest
 
+from adapters.slack.modals import MOST_NUMBERS
 from gateway.domain.clock import SystemClock
 from gateway.domain.records import Identity, Record
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.domain.step_up import MOST_GUESSES, LevelRules, RulesByRisk, StepUp
 from gateway.errors import Busy
 from gateway.models import Status
 from gateway.stores.browser_sessions import RedisLogins
 from tests.approvals.test_step_up import other_than
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
-from tests.slack.office import HIGH, ROUTE, Office, at_work, form, put_in_force
+from tests.slack.office import HIGH, ROUTE, Office, at_work, form, labels, put_in_force, shown
 from tests.world import World
 
 BY_NUMBER = RulesByRisk(high=LevelRules(step_up=(StepUp.NUMBER,)))
@@ -47,6 +48,54 @@ async def test_the_number_is_typed_in_the_form_behind_the_full_view(office: Offi
     await office.ann.submit()
     assert (await office.ended(record)).status is Status.APPROVED
     await office.card_says(message, "confirmed by number")
+
+
+async def test_the_form_says_how_many_tries_are_left(office: Office) -> None:
+    """Before the first and after a wrong one, and that the third wrong number denies."""
+    _, message, number = await asked(office)
+    ann = office.ann
+    for left in ("3 tries are left", "2 tries are left", "1 try is left"):
+        await ann.click(message, "Review…")
+        await office.slack.until(lambda: "Approve…" in office.modal_buttons(ann))
+        await ann.click_modal("Approve…")
+        await form(ann, "number")
+        assert f"{left}: the third wrong number denies it." in office.modal_says(ann)
+        ann.fill(LABEL, other_than(number))
+        await ann.submit()
+        while ann.has_modal:
+            await ann.close()
+    assert MOST_NUMBERS == MOST_GUESSES
+
+
+@pytest.mark.parametrize("address", ["https://approvals.example/inbox", ""])
+async def test_what_takes_a_passkey_is_approved_in_the_inbox(
+    slack: Slack, world: World, address: str
+) -> None:
+    """A link to the request stands in the place of Approve, on the card, behind Details and in
+    Home; without an address the card says where. A press that is forged decides nothing."""
+    passkey = RulesByRisk(high=LevelRules(step_up=(StepUp.PASSKEY,)))
+    async with at_work(slack, world, inbox=address) as office:
+        await put_in_force(office.world, replace(ROUTE, risk=passkey))
+        record, message = await office.asked(risk=HIGH)
+        leads = ["Approve in the inbox"] if address else []
+        ann = office.ann
+        assert labels(ann, message) == [*leads, "Deny…", "More…"]
+        assert (f"{address}/r/{record.id}" in str(message.blocks)) == bool(address)
+        assert ("cannot be approved in Slack" in shown(message)) != bool(address)
+        await ann.open_home()
+        await slack.until(lambda: "UANN" in slack.workspace().homes)
+        home = [one["text"]["text"] for _, one in ann.buttons(ann.home["blocks"])]
+        assert home == [*leads, "Deny…", "More…"]
+        await ann.more(message, "Details")
+        await office.page(ann, 1)
+        assert office.modal_buttons(ann) == [*leads, "Deny…"]
+        block, button = next(
+            one for one in ann.buttons(message.blocks) if one[1]["text"]["text"] == "Deny…"
+        )
+        forged = {**button, "action_id": "approve_confirmed"}
+        await slack.deliveries.interaction(ann.payloads.on_message("C1", message, block, forged))
+        await office.settled()
+        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_another_answer_that_takes_it_leads_to_the_inbox(office: Office) -> None:
