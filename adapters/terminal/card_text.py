@@ -13,7 +13,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from adapters.terminal.code_text import render_code, render_diff
-from adapters.terminal.code_text import render_text as render_text
+from adapters.terminal.code_text import render_text as render_text  # noqa: PLC0414 - exported, too
 from adapters.terminal.layout import Facts, Hanging, set_in
 from gateway.models import Action, Execution, RiskLevel, Status
 from gateway.ports import (
@@ -44,8 +44,8 @@ _WARNING = "bold yellow"
 _ALARM = "bold red"
 _NAME = "underline"
 _MINUTE, _HOUR = 60, 3600
-_MOST_FOUND = 4  # findings on a card
-_FOUND_BEGIN, _FOUND_END = 70, 46  # characters of one; its end says what it is about
+_MOST_FOUND = 3  # findings on a card
+_FOUND_BEGIN, _FOUND_END = 90, 46  # characters of one; its end says what it is about
 _PLACE = ("Agent", "Host", "Folder")
 
 HELP = f"""\

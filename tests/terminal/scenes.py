@@ -111,6 +111,12 @@ class _Main(TerminalApp):
         """Draw it, once."""
         self._draw()
 
+    def _follow(self) -> Any:
+        """Follow nothing."""
+
+    def _watch(self) -> Any:
+        """Watch nothing."""
+
 
 def main_scenes() -> dict[str, Callable[[], TerminalApp]]:
     """Return what makes the main screen in each of its states."""
