@@ -84,7 +84,7 @@ def render_card(card: Card, *, now_ms: int, record: Record | None = None) -> Ren
         # In no colour of the edge: grey can hardly be read.
         title=Text(f" {card.icon} {card.word} ", style="bold default"),
         title_align="left",
-        subtitle=Text(f" {_render_footer(card, now_ms)} ", style="default"),
+        subtitle=_say_time(card, now_ms),
         subtitle_align="left",
         border_style=_edge(card, record),
         padding=(0, 1),
@@ -213,11 +213,11 @@ def _responded(record: Record) -> bool:
     return record.decision is not None and record.decision.action is Action.RESPOND
 
 
-def _render_footer(card: Card, now_ms: int) -> str:
-    # Nobody can use the time that is left of what nobody waits for, or may approve.
-    timed = not card.final and not card.idle
-    left = f" · {render_time_left(card.deadline, now_ms)}" if timed else ""
-    return f"request {card.short_id} · digest {card.digest[:12]}{left}"
+def _say_time(card: Card, now_ms: int) -> Text | None:
+    """Return the time left; nobody can use that of what nobody waits for, or may approve."""
+    if card.final or card.idle:
+        return None
+    return Text(f" {render_time_left(card.deadline, now_ms)} ", style="default")
 
 
 def _render_outcome(card: Card, record: Record | None) -> Iterator[RenderableType]:
@@ -258,11 +258,13 @@ def _render_notices(card: Card) -> Iterator[RenderableType]:
 
 
 def _facts(card: Card, labels: Sequence[str] = ()) -> Facts:
+    found = [(fact.label, render_text(fact.text)) for fact in card.facts]
+    found += [("Request", Text(card.short_id)), ("Digest", Text(card.digest[:12]))]
     return Facts(
         [
-            Text().append(f"{fact.label} ", style="bold").append_text(render_text(fact.text))
-            for fact in card.facts
-            if not labels or fact.label in labels
+            Text().append(f"{label} ", style="bold").append_text(text)
+            for label, text in found
+            if not labels or label in labels
         ]
     )
 

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.events import DescendantFocus
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Footer, Input, Label, Select, Static
 
 from adapters.terminal.card_text import say_secret
@@ -68,7 +69,7 @@ class WordsScreen(ModalScreen[str | None]):
             if self._shown is not None:
                 with VerticalScroll(can_focus=False):
                     yield Static(self._shown, markup=False)
-            yield Label(Text(self._question, style="bold red" if self._alarmed else "bold"))
+            yield Label(Text(self._question, style="bold"))
             yield Input(self._value)
             scrolls = " · ↑ ↓ scroll" if self._shown is not None else ""
             yield Label(Text(f"enter {self._enter} · esc back{scrolls}"), classes="ways")
@@ -105,7 +106,9 @@ class _Sheet(ModalScreen[Any]):
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Show the question of what has the keys, and then that itself."""
-        widget = event.widget
+        self._bring(event.widget)
+
+    def _bring(self, widget: Widget) -> None:
         asked = next((one for one in widget.ancestors if one.has_class("field")), None)
         if asked is not None:
             self.call_after_refresh(_bring_into_sight, asked, widget)
@@ -225,12 +228,11 @@ class RememberScreen(_Sheet):
         """Start with what to remember, and with the first row in sight."""
         self.what.start()
 
-    def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Stay at the top for the first of the first."""
-        if event.widget is self.what.entries[0]:
+    def _bring(self, widget: Widget) -> None:
+        if widget is self.what.entries[0]:  # what is approved stands above it
             self.query_one(".asking", VerticalScroll).scroll_home(animate=False)
         else:
-            super().on_descendant_focus(event)
+            super()._bring(widget)
 
     def action_send(self) -> None:
         """Return the choices."""

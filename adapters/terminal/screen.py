@@ -109,13 +109,15 @@ class TerminalApp(App[None]):
     """Shows pending requests to one person and submits their decisions."""
 
     CSS = """
-    #top { dock: top; height: 1; background: $primary-background; padding: 0 1; }
+    #top { dock: top; height: auto; max-height: 3; background: $primary-background; padding: 0 1; }
     #card { padding: 0 1; }
     .asking { width: 96%; max-width: 90; height: auto; max-height: 100%; padding: 0 1;
               border: round $primary; background: $surface; }
     .asking Label { width: 100%; }
     .asking VerticalScroll { height: auto; max-height: 45vh; }
     .alarmed { border: heavy $error; }
+    .alarmed > Label { color: $text-error; }
+    .alarmed > .ways { color: $foreground; }
     .field { height: auto; margin-bottom: 1; }
     .asking Input, .asking Select > SelectCurrent { border: round $foreground 70%; }
     .asking Input:focus, .asking Select:focus > SelectCurrent { border: round $accent; }
@@ -133,7 +135,8 @@ class TerminalApp(App[None]):
         ("y", "approve", "approve"),
         ("n", "deny", "deny"),
         ("e", "edit", "edit"),
-        ("f", "full", "full text"),
+        ("f", "full", "read"),
+        ("question_mark", "help", "help"),
         ("r", "remember", "remember"),
         # These are told by `?`: the line at the foot is whole on a terminal of 80 columns.
         Binding("p", "replan", "another plan", show=False),
@@ -143,7 +146,6 @@ class TerminalApp(App[None]):
         Binding("g", "granted", "remembered", show=False),
         ("left", "move(-1)", "◀"),
         ("right", "move(1)", "▶"),
-        ("question_mark", "help", "help"),
         ("q", "quit", "quit"),
     ]
 
@@ -569,7 +571,7 @@ class TerminalApp(App[None]):
 
     def _top(self) -> Text:
         if self.gone:
-            return Text(_GONE, style="bold red")
+            return Text(_GONE, style="bold white on dark_red")
         if not self._queue:
             return Text(f"approval gateway · {self._who.id}")
         more = "+" if self._more else ""

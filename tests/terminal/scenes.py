@@ -128,14 +128,14 @@ def main_scenes() -> dict[str, Callable[[], TerminalApp]]:
     }
 
 
-class _Stage(App[None]):
+class Stage(App[None]):
     CSS = TerminalApp.CSS
     ENABLE_COMMAND_PALETTE = False
 
 
 async def drawn_screen(screen: ModalScreen[Any], columns: int) -> str:
     """Return a screen as SVG."""
-    app = _Stage()
+    app = Stage()
     async with app.run_test(size=(columns, HEIGHT)) as pilot:
         await app.push_screen(screen)
         await pilot.pause()
