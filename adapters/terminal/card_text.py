@@ -124,7 +124,6 @@ def render_edited(now: Card, changed: Text, before: Card) -> RenderableType:
         Hanging(render_head(now)),
         *_render_risk(before),
         *((Text("Found before these changes:", "bold"), *found) if found else ()),
-        *([Text(f"👥 {now.progress}", style="bold")] if now.progress else []),
         Rule(Text("what you change", style="bold"), align="left", style="dim"),
         set_in(changed),
         *_render_blocks(now),

@@ -7,7 +7,6 @@ import functools
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.console import Group, RenderableType
@@ -110,6 +109,7 @@ class TerminalApp(App[None]):
 
     CSS = """
     #top { dock: top; height: auto; max-height: 3; background: $primary-background; padding: 0 1; }
+    #top.gone { background: #8b0000; color: #ffffff; text-style: bold; }
     #card { padding: 0 1; }
     .asking { width: 96%; max-width: 90; height: auto; max-height: 100%; padding: 0 1;
               border: round $primary; background: $surface; }
@@ -446,7 +446,7 @@ class TerminalApp(App[None]):
         edited = record.edited_as(arguments, me)
         now, before = self._build_card(edited), self._build_card(record)
         changed = render_diff(changes(record.arguments, arguments))
-        shown = render_edited(replace(now, progress=""), changed, before)
+        shown = render_edited(now, changed, before)
         sure = record.risk.level is RiskLevel.HIGH
         control = self._control_of(edited, Action.EDIT)
         number = control is not None and control.number
@@ -560,7 +560,9 @@ class TerminalApp(App[None]):
         base = self.screen_stack[0]
         if not base.query("#top"):
             return  # the terminal is being closed
-        base.query_one("#top", Static).update(self._top())
+        top = base.query_one("#top", Static)
+        top.set_class(self.gone, "gone")
+        top.update(self._top())
         shown: Any = Text("\n  Nothing waits for an answer.", style="dim")
         if record is not None:
             shown = render_card(self._build_card(record), now_ms=self._clock.now_ms())
@@ -571,7 +573,7 @@ class TerminalApp(App[None]):
 
     def _top(self) -> Text:
         if self.gone:
-            return Text(_GONE, style="bold white on dark_red")
+            return Text(_GONE)
         if not self._queue:
             return Text(f"approval gateway · {self._who.id}")
         more = "+" if self._more else ""

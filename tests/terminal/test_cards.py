@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pygments.token import STANDARD_TYPES  # type: ignore[import-untyped]
 from rich.console import Console, RenderableType
@@ -94,6 +94,7 @@ HOSTILE_ROWS = (
 )  # fmt: skip
 
 
+@settings(deadline=None)  # a machine may be busy
 @given(st.lists(st.sampled_from(HOSTILE_ROWS), min_size=1, max_size=6), st.sampled_from(WIDTHS))
 def test_no_row_of_an_agent_begins_where_ours_do(lines: list[str], width: int) -> None:
     """Of what runs, of its own words and of its preview, also where a row was folded."""
