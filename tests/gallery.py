@@ -21,7 +21,7 @@ from tests.discord.pictures import NARROW, photographed
 from tests.picture_files import BUILT
 from tests.slack import render, states
 from tests.slack.pictures import PHONE, shot
-from tests.terminal.scenes import drawn_screen, terminal_scenes
+from tests.terminal.scenes import drawn_main, drawn_screen, main_scenes, terminal_scenes
 from tests.web.chromium import Page, chromium
 from tests.web.gallery import draw_cards, draw_pages
 
@@ -62,7 +62,7 @@ async def draw_terminal(page: Page) -> None:
         for columns, pixels in WIDTHS.items():
             for look, theme in (("light", DEFAULT_TERMINAL_THEME), ("dark", MONOKAI)):
                 console = Console(file=io.StringIO(), record=True, width=columns)
-                console.print(render_card(card, now_ms=states.MADE))
+                console.print(render_card(card, now_ms=states.MADE, record=record))
                 html = console.export_html(inline_styles=True, theme=theme)
                 html = html.replace("<head>", "<head><title>Slack</title>", 1)
                 path = FOLDER / f"terminal-{name}-{columns}-{look}.png"
@@ -72,6 +72,12 @@ async def draw_terminal(page: Page) -> None:
             svg = await drawn_screen(make(), columns)
             html = f"<!doctype html><title>Slack</title><body style='margin:0'>{svg}"
             path = FOLDER / f"terminal-screen-{name}-{columns}-dark.png"
+            await shot(page, html, path, pixels)
+    for name, main_screen in main_scenes().items():
+        for columns, pixels in WIDTHS.items():
+            svg = await drawn_main(main_screen(), columns)
+            html = f"<!doctype html><title>Slack</title><body style='margin:0'>{svg}"
+            path = FOLDER / f"terminal-main-{name}-{columns}-dark.png"
             await shot(page, html, path, pixels)
 
 

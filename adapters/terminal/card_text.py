@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.panel import Panel
 from rich.rule import Rule
-from rich.style import Style
-from rich.syntax import Syntax
 from rich.text import Text
 
-from gateway.models import RiskLevel, Status
-from gateway.ports import ANOTHER_PLAN, Block, Card, Change, Visible, say_names
+from adapters.terminal.code_text import render_code, render_diff
+from adapters.terminal.code_text import render_text as render_text  # noqa: PLC0414 - exported, too
+from adapters.terminal.layout import Facts, Hanging, set_in
+from gateway.models import Action, Execution, RiskLevel, Status
+from gateway.ports import (
+    ANOTHER_PLAN,
+    Block,
+    Card,
+    Control,
+    Field,
+    Record,
+    Visible,
+    plain,
+    plain_head,
+    render_safe,
+    say_names,
+)
 
-ESCAPE = "bold black on yellow"  # escapes stand out from the agent's own characters
 _RISK = {RiskLevel.LOW: "green", RiskLevel.MEDIUM: "yellow", RiskLevel.HIGH: "bold red"}
 _EDGE = {
     Status.PENDING: "blue",
@@ -25,15 +38,18 @@ _EDGE = {
     Status.EXPIRED: "bright_black",
     Status.CANCELLED: "bright_black",
 }
-_SIGNS = {"+": "green", "-": "red", "@": "cyan"}
-_LEXERS = {"shell": "bash", "json": "json"}
+_RAN_BADLY, _DID_NOT_RUN = "red", "yellow"
+_NOT_RUN = (Execution.NEVER_FETCHED, Execution.SKIPPED, Execution.REFUSED_LATE)
 _WARNING = "bold yellow"
 _ALARM = "bold red"
 _NAME = "underline"
 _MINUTE, _HOUR = 60, 3600
+_MOST_FOUND = 3  # findings on a card
+_FOUND_BEGIN, _FOUND_END = 90, 46  # characters of one; its end says what it is about
+_PLACE = ("Agent", "Host", "Folder")
 
 HELP = f"""\
-y  approve
+y  approve, or answer a question
 n  deny, with a reason if you like
 p  {ANOTHER_PLAN.lower()}
 f  read all of it
@@ -46,37 +62,33 @@ k  say that you are looking at it
 ←  the one before, → the next
 ↑  ↓  scroll
 q  leave; requests stay where they are
+?  this help
+Esc  back, and nothing is decided
+
+In a form: Tab goes to the next field, Space chooses, ^s sends.
 
 High risk needs a confirmation. A shortened request is approved from its full text only."""
 
 
-def render_card(card: Card, *, now_ms: int) -> RenderableType:
-    """Return a card as a panel."""
-    title = Text(f" {card.icon} {card.word} ", style="bold")
+def render_card(card: Card, *, now_ms: int, record: Record | None = None) -> RenderableType:
+    """Return a card as a panel; with its `record`, as what became of it, too."""
     return Panel(
         Group(
-            *_render_outcome(card),
-            _indent(render_head(card)),
+            *_render_outcome(card, record),
+            Hanging(render_head(card)),
             *_render_found(card),  # a screen ends below
             *_render_calls(card),
             *_render_facts(card),
             *_render_unverified(card),
         ),
-        title=title,
+        # In no colour of the edge: grey can hardly be read.
+        title=Text(f" {card.icon} {card.word} ", style="bold default"),
         title_align="left",
-        subtitle=Text(f" {_render_footer(card, now_ms)} "),
+        subtitle=_say_time(card, now_ms),
         subtitle_align="left",
-        border_style=_EDGE[card.status],
+        border_style=_edge(card, record),
         padding=(0, 1),
     )
-
-
-def render_text(visible: Visible, style: str = "") -> Text:
-    """Return text with its escapes highlighted."""
-    text = Text(style=style)
-    for part, escape in visible.segments:
-        text.append(part, style=ESCAPE if escape else None)
-    return text
 
 
 def render_head(card: Card) -> Text:
@@ -91,18 +103,64 @@ def render_head(card: Card) -> Text:
 
 
 def render_about(card: Card) -> RenderableType:
-    """Return what a prompt is about: the head, and exactly what runs as far as the card has it."""
-    cut = () if card.complete else (Text(f"✂ {card.size}", "bold"),)
-    return Group(_indent(render_head(card)), *_render_calls(card), *cut)
+    """Return what a prompt is about: the head, the risk and what was found, exactly what runs as
+    far as the card has it, for whom and where."""
+    return Group(
+        Hanging(render_head(card)),
+        *_render_risk(card),
+        *render_findings(card),
+        *_render_notices(card),
+        *_render_calls(card),
+        Rule(style="dim"),
+        _facts(card, _PLACE),
+    )
 
 
-def render_diff(changes: Iterable[Change]) -> Text:
-    """Return a diff with coloured signs."""
-    rows = []
-    for change in changes:
-        row = Text(f"{change.sign} ", style=_SIGNS.get(change.sign, ""))
-        rows.append(row.append_text(render_text(change.text)))
-    return Text("\n").join(rows)
+def render_edited(now: Card, changed: Text, before: Card) -> RenderableType:
+    """Return what an edit is about: the head of what will run, what was changed, and all of it; and
+    what was found in it `before`."""
+    found = list(render_findings(before))
+    return Group(
+        Hanging(render_head(now)),
+        *_render_risk(before),
+        *((Text("Found before these changes:", "bold"), *found) if found else ()),
+        Rule(Text("what you change", style="bold"), align="left", style="dim"),
+        set_in(changed),
+        *_render_blocks(now),
+        Rule(style="dim"),
+        _facts(now, _PLACE),
+    )
+
+
+def render_remembered(card: Card) -> RenderableType:
+    """Return what is approved before it is remembered: the head, for whom and where."""
+    return Group(Hanging(render_head(card)), _facts(card, _PLACE))
+
+
+def render_full(card: Card, pages: Sequence[Visible], undeclared: Visible | None) -> RenderableType:
+    """Return all that would run below the warnings, and in the end each finding that was cut."""
+    told = tuple(render_findings(card))
+    cut = [one for one in dict.fromkeys(card.findings) if _shorten(one) is not None]
+    if cut or len(set(card.findings)) > _MOST_FOUND:
+        cut = list(dict.fromkeys(card.findings))
+    whole: list[RenderableType] = [Hanging(Text("• ").append_text(render_text(one))) for one in cut]
+    return Group(
+        *(Hanging(render_text(reason)) for reason in card.reasons),
+        *told,
+        *_render_notices(card),
+        *([render_text(undeclared)] if undeclared else []),
+        *(render_text(page) for page in pages),
+        *([Text("\n── ⟨what was found, whole⟩ ──")] if whole else []),
+        *whole,
+    )
+
+
+def render_risk(card: Card) -> Text:
+    """Return one line of how dangerous it is, "" where nothing says so."""
+    if not card.reasons and card.risk is not RiskLevel.HIGH and not card.findings:
+        return Text()
+    found = f" · findings: {len(card.findings)}" if card.findings else ""
+    return Text(f"{card.risk.value} risk{found}", style=_RISK[card.risk])
 
 
 def render_time_left(deadline: int, now_ms: int) -> str:
@@ -113,101 +171,184 @@ def render_time_left(deadline: int, now_ms: int) -> str:
     return f"{left // _MINUTE}:{left % _MINUTE:02d} left"
 
 
-def _render_footer(card: Card, now_ms: int) -> str:
-    left = "" if card.final else f" · {render_time_left(card.deadline, now_ms)}"
-    return f"{card.short_id} · {card.digest[:12]}{left}"
+def render_findings(card: Card) -> Iterator[RenderableType]:
+    """Return the guardrail findings, each once and in short, and how many more there are."""
+    sign, style = ("🔴 ", _ALARM) if card.alarms else ("⚠ ", _WARNING)
+    found = Counter(card.findings)
+    for one, times in list(found.items())[:_MOST_FOUND]:
+        text = Text(sign, style=style).append_text(_shorten(one, style) or render_text(one, style))
+        yield Hanging(text.append(f" ({times} times)" if times > 1 else ""))
+    if (more := len(found) - _MOST_FOUND) > 0:
+        yield Hanging(Text(f"{sign}… {more} more found, whole in the full text", style=style))
 
 
-def _render_outcome(card: Card) -> Iterator[RenderableType]:
+def confirm_sentence(card: Card, control: Control) -> str:
+    """Return the sentence of a control that is shown below `render_about`: without the head, which
+    stands there, and the findings, which an agent could make long."""
+    found = "".join(f" {card.sign} {one.text}." for one in card.findings)
+    asked = (control.confirm or "").removesuffix(found)
+    return asked.removeprefix(f"{plain_head(card.head)}. ")
+
+
+def say_secret(card: Card) -> str:
+    """Say who gets a secret that is typed here."""
+    agent = next((one.text.text for one in card.facts if one.label == "Agent"), "")
+    who = f"agent {agent}" if agent else "the agent"
+    return f"secret: hidden while you type; {who} alone gets it, no card, log or audit"
+
+
+def _edge(card: Card, record: Record | None) -> str:
+    if card.status is not Status.APPROVED or record is None:
+        return _EDGE[card.status]
+    if _responded(record):
+        return _DID_NOT_RUN
+    report = record.report
+    if report is not None and report.execution is Execution.FAILED:
+        return _RAN_BADLY
+    return _DID_NOT_RUN if report and report.execution in _NOT_RUN else _EDGE[card.status]
+
+
+def _responded(record: Record) -> bool:
+    return record.decision is not None and record.decision.action is Action.RESPOND
+
+
+def _say_time(card: Card, now_ms: int) -> Text | None:
+    """Return the time left; nobody can use that of what nobody waits for, or may approve."""
+    if card.final or card.idle:
+        return None
+    return Text(f" {render_time_left(card.deadline, now_ms)} ", style="default")
+
+
+def _render_outcome(card: Card, record: Record | None) -> Iterator[RenderableType]:
     if (ending := card.ending or card.outcome) is not None:
         named = tuple((say_names(text, card.people), escape) for text, escape in ending.segments)
-        yield _indent(render_text(replace(ending, segments=named), "bold"))
+        yield Hanging(render_text(replace(ending, segments=named), "bold"))
     if card.result is not None:
-        yield _indent(render_text(card.result))
+        yield Hanging(render_text(card.result))
+    if record is not None and record.decision is not None and _responded(record):
+        yield Hanging(Text("It was not run. The agent got this instead:"))
+        given = record.decision.result
+        yield set_in(render_text(render_safe(given if isinstance(given, str) else _json(given))))
+
+
+def _json(value: object) -> str:
+    return json.dumps(plain(value), ensure_ascii=False)
 
 
 def _render_found(card: Card) -> Iterator[RenderableType]:
     """Yield what was found, in its colour, and what keeps it from being approved here."""
-    if card.reasons or card.risk is RiskLevel.HIGH:
-        yield Text(f"{card.risk.value} risk", style=_RISK[card.risk])
-    yield from (_indent(render_text(reason)) for reason in card.reasons)
-    yield from map(_indent, render_findings(card))
+    yield from _render_risk(card)
+    yield from render_findings(card)
     if not card.complete:
         rest = "" if card.final else "; only there it can be approved"
         yield Text(f"✂ {card.size}: press f to read all of it{rest}", "bold")
+    yield from _render_notices(card)
+
+
+def _render_risk(card: Card) -> Iterator[RenderableType]:
+    if card.reasons or card.risk is RiskLevel.HIGH:
+        yield Text(f"{card.risk.value} risk", style=_RISK[card.risk])
+    yield from (Hanging(render_text(reason)) for reason in card.reasons)
+
+
+def _render_notices(card: Card) -> Iterator[RenderableType]:
     for notice in card.notices:
         yield Text(f"⚠ {notice}", style=_WARNING)
 
 
+def _facts(card: Card, labels: Sequence[str] = ()) -> Facts:
+    found = [(fact.label, render_text(fact.text)) for fact in card.facts]
+    found += [("Request", Text(card.short_id)), ("Digest", Text(card.digest[:12]))]
+    return Facts(
+        [
+            Text().append(f"{label} ", style="bold").append_text(text)
+            for label, text in found
+            if not labels or label in labels
+        ]
+    )
+
+
 def _render_facts(card: Card) -> Iterator[RenderableType]:
+    yield Rule(style="dim")
     if card.asks_because is not None:
-        yield _indent(render_text(card.asks_because, "dim"))
-    facts = Text()
-    for fact in card.facts:
-        facts.append(f"{fact.label} ", style="dim").append_text(render_text(fact.text)).append(
-            "   "
-        )
-    yield _indent(facts)
+        yield Hanging(render_text(card.asks_because))
+    yield _facts(card)
     if card.progress:
         yield Text(f"👥 {card.progress}", style="bold")
     if card.claimed:
-        yield Text(f"👀 {card.claimed}", style="cyan")
+        yield Text(f"👀 {card.claimed}", style="bold")
 
 
-def render_findings(card: Card) -> Iterator[Text]:
-    """Return the guardrail findings, one line each."""
-    sign, style = ("🔴 ", _ALARM) if card.alarms else ("⚠ ", _WARNING)
-    for one in card.findings:
-        yield Text(sign, style=style).append_text(render_text(one, style))
+def _shorten(found: Visible, style: str = "") -> Text | None:
+    """Return the beginning and the end of a finding, None where it is short: between them stands
+    what the agent named."""
+    pieces = [
+        (part, escape)
+        for text, escape in found.segments
+        for part in ([text] if escape else list(text))
+    ]
+    if len(found.text) <= _FOUND_BEGIN + _FOUND_END:
+        return None
+    begin, end = _take(pieces, _FOUND_BEGIN), _take(pieces[::-1], _FOUND_END)[::-1]
+    kept = Visible((*begin, ("…", False), *end))
+    return render_text(kept, style)
+
+
+def _take(pieces: Sequence[tuple[str, bool]], most: int) -> list[tuple[str, bool]]:
+    """Return the first pieces that have so many characters at most: no escape is torn."""
+    taken: list[tuple[str, bool]] = []
+    for piece in pieces:
+        most -= len(piece[0])
+        if most < 0:
+            break
+        taken.append(piece)
+    return taken
 
 
 def _render_calls(card: Card) -> Iterator[RenderableType]:
     for field in card.fields:
-        yield _indent(Text("• ").append_text(render_text(field.text)))
-    for block in card.blocks:
-        yield Rule(Text(block.label, style="bold"), align="left", style="dim")
-        yield _indent(_render_code(block))
+        yield from _render_field(card, field)
+    yield from _render_blocks(card)
     if card.changed_by is not None:
         yield Rule(style="dim")
         told = card.changed_aside  # else the first line says who
-        yield Text("What was changed", "bold") if told is None else render_text(told, "bold")
-        yield _indent(render_diff(card.changed))
+        yield Hanging(
+            Text("What was changed", "bold") if told is None else render_text(told, "bold")
+        )
+        yield set_in(render_diff(card.changed))
+
+
+def _render_field(card: Card, field: Field) -> Iterator[RenderableType]:
+    yield set_in(Text("• ").append_text(render_text(field.text)))
+    if field.secret and not card.final:
+        yield Hanging(Text(f"🔒 {say_secret(card)}", style="bold"))
+
+
+def _render_blocks(card: Card) -> Iterator[RenderableType]:
+    for block in card.blocks:
+        yield Rule(Text(block.label, style="bold"), align="left", style="dim")
+        yield set_in(render_code(block))
+        if left := _say_left(block):
+            yield Text(f"… {left}" + ("" if card.final else ": press f"), style="bold")
+
+
+def _say_left(block: Block) -> str:
+    """Say how much of a block was cut off, "" where it is whole."""
+    chars = block.chars - len(block.text.text)
+    lines = block.lines - len(block.text.lines())
+    if chars <= 0:
+        return ""
+    if lines <= 0:
+        return f"{chars} more characters"
+    return f"{lines} more line{'s' if lines > 1 else ''}"
 
 
 def _render_unverified(card: Card) -> Iterator[RenderableType]:
     if card.says is not None:
-        yield Rule(
-            Text("the agent's own words, unverified", style="dim"), align="left", style="dim"
-        )
-        yield _indent(render_text(card.says, "italic"))
+        yield Rule(Text("the agent's own words, unverified"), align="left", style="dim")
+        yield set_in(render_text(card.says, "italic"))
     if card.preview is not None:
-        yield Rule(Text("the agent's preview, unverified", style="dim"), align="left", style="dim")
-        yield _indent(_render_code(card.preview))
-
-
-def _indent(text: Text) -> Padding:
-    """Return text of the agent behind a margin: no line of it begins where ours do."""
-    return Padding(text, (0, 0, 0, 2))
-
-
-def _render_code(block: Block) -> Text:
-    if block.format == "diff":
-        rows = [Text(line, style=_SIGNS.get(line[:1], "")) for line in block.text.text.split("\n")]
-        return Text("\n").join(rows)
-    lexer = _LEXERS.get(block.format)
-    if lexer is None:
-        return render_text(block.text)
-    coloured = Syntax("", lexer, theme="ansi_dark", word_wrap=True).highlight(block.text.text)
-    coloured.rstrip()
-    # Comments must be as readable as the rest.
-    coloured.spans = [span for span in coloured.spans if not _is_dim(span.style)]
-    at = 0
-    for part, escape in block.text.segments:
-        if escape:
-            coloured.stylize(ESCAPE, at, at + len(part))
-        at += len(part)
-    return coloured
-
-
-def _is_dim(style: str | Style) -> bool:
-    return bool(isinstance(style, Style) and style.dim)
+        yield Rule(Text("the agent's preview, unverified"), align="left", style="dim")
+        yield set_in(render_code(card.preview))
+        if left := _say_left(card.preview):
+            yield Text(f"… {left}", style="bold")

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from rich.console import Group
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
-from adapters.terminal.card_text import render_text
+from adapters.terminal.code_text import render_text
 from gateway.errors import InvalidRequest
 from gateway.ports import AuditEvent, Desk, Grant, Identity, grant_card_of
 
 ALL = "all"
+_MARGIN = 3
 _SAID = {
     "grant_made": "newly remembered",
     "grant_ending": "ends soon",
@@ -23,18 +25,23 @@ _SAID = {
 
 def render_grants(grants: Sequence[Grant]) -> Group:
     """Return a numbered list of grants."""
-    lines: list[Text] = []
+    lines: list[RenderableType] = []
     for number, grant in enumerate(grants, 1):
         card = grant_card_of(grant)
         until = _render_end(card.until)
         facts = " · ".join(f"{one.label} {one.text.text}" for one in card.facts)
         lines += [
             Text(f"{number}. {card.word} · ", style="bold").append_text(render_text(card.tool)),
-            Text("   ").append_text(render_text(card.words)),
-            Text(f"   {facts} · {until} · {card.uses}", style="dim"),
-            *(Text(f"   ! {notice}", style="yellow") for notice in card.notices),
+            _set_in(render_text(card.words)),
+            _set_in(Text(f"{facts} · {until} · {card.uses}")),
+            *(_set_in(Text(f"! {notice}", style="yellow")) for notice in card.notices),
         ]
     return Group(*lines)
+
+
+def ask_which(grants: Sequence[Grant]) -> str:
+    """Return the question below the list."""
+    return f"Take back which? A number, or {ALL}: the {len(grants)} listed, as far as you may"
 
 
 async def revoke_chosen(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: str) -> str:
@@ -52,6 +59,10 @@ def describe_event(event: AuditEvent) -> str:
     """Return a message about a grant's event, empty for other events."""
     said = _SAID.get(event.type, "")
     return f"{said} for {event.agent}: press g" if said else ""
+
+
+def _set_in(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, _MARGIN))
 
 
 def _render_end(at_ms: int | None) -> str:

@@ -22,18 +22,21 @@ from textual.worker import Worker, WorkerState
 
 from adapters.terminal.card_text import (
     HELP,
+    confirm_sentence,
     render_about,
     render_card,
-    render_diff,
-    render_findings,
+    render_edited,
+    render_full,
     render_head,
-    render_text,
+    render_remembered,
+    render_risk,
 )
+from adapters.terminal.code_text import render_diff
 from adapters.terminal.editor import edit_text
-from adapters.terminal.grants import describe_event, render_grants, revoke_chosen
+from adapters.terminal.grants import ask_which, describe_event, render_grants, revoke_chosen
 from adapters.terminal.prompts import YES, FormScreen, FullTextScreen, RememberScreen, WordsScreen
 from gateway.errors import GatewayError, StepUpNeeded, Unconfirmed
-from gateway.models import Action, RiskLevel
+from gateway.models import Action, DecidedBy, DeciderKind, RiskLevel
 from gateway.ports import (
     ANOTHER_PLAN,
     HIDDEN,
@@ -44,6 +47,7 @@ from gateway.ports import (
     Control,
     Desk,
     Identity,
+    JsonObject,
     Query,
     Record,
     card_of,
@@ -64,7 +68,23 @@ _MOST_LISTED = 200
 _LOOK_SECONDS = 2.0
 _GONE = "The gateway does not answer: what is shown may be old, and no key does anything"
 _OR_YES = f", or {YES} to have somebody else approve it, too"
+_AFTER_YES = "sends what you typed"
+_HIGH_NOW = "With these changes it is high risk. Approve it all the same?"
+DENY = "Deny it? Words for the agent, if you like"
 _NOT_DONE = "no answer: nothing was done"
+
+
+def ask_edited(record: Record, edited: Card, control: Control | None) -> str:
+    """Return the question of an edit: what an approval would be asked, and whether it is one of
+    several."""
+    asked = confirm_sentence(edited, control) if control is not None else ""
+    share = "" if "Yours is approval" in asked else say_share(record)
+    return " ".join(filter(None, ("Approve with these changes?", asked))) + share
+
+
+def say_share(record: Record) -> str:
+    """Say of an edit that it is the first of several approvals: it voids those before."""
+    return f" Yours is approval 1 of {record.quorum}." if record.quorum > 1 else ""
 
 
 Key = Callable[["TerminalApp"], Coroutine[Any, Any, None]]
@@ -88,14 +108,26 @@ class TerminalApp(App[None]):
     """Shows pending requests to one person and submits their decisions."""
 
     CSS = """
-    #top { dock: top; height: 1; background: $primary-background; padding: 0 1; }
+    #top { dock: top; height: auto; max-height: 3; background: $primary-background; padding: 0 1; }
+    #top.gone { background: #8b0000; color: #ffffff; text-style: bold; }
     #card { padding: 0 1; }
-    .asking { width: 90%; max-width: 90; height: auto; max-height: 90%; padding: 1 2;
+    .asking { width: 96%; max-width: 90; height: auto; max-height: 100%; padding: 0 1;
               border: round $primary; background: $surface; }
     .asking Label { width: 100%; }
     .asking VerticalScroll { height: auto; max-height: 45vh; }
-    .reading { width: 96%; height: 96%; padding: 0 1; border: round $primary;
+    .alarmed { border: heavy $error; }
+    .alarmed > Label { color: $text-error; }
+    .alarmed > .ways { color: $foreground; }
+    .field { height: auto; margin-bottom: 1; }
+    .asking Input, .asking Select > SelectCurrent { border: round $foreground 70%; }
+    .asking Input:focus, .asking Select:focus > SelectCurrent { border: round $accent; }
+    Choices { height: auto; }
+    Entry { height: auto; padding: 0 1; }
+    Entry:focus { background: $primary 40%; }
+    .reading { width: 96%; height: 1fr; padding: 0 1; border: round $primary;
                background: $surface; }
+    .reading VerticalScroll { height: 1fr; }
+    .reading Label { width: 100%; }
     WordsScreen, FormScreen, FullTextScreen, RememberScreen { align: center middle; }
     """
     ENABLE_COMMAND_PALETTE = False
@@ -103,7 +135,8 @@ class TerminalApp(App[None]):
         ("y", "approve", "approve"),
         ("n", "deny", "deny"),
         ("e", "edit", "edit"),
-        ("f", "full", "full text"),
+        ("f", "full", "read"),
+        ("question_mark", "help", "help"),
         ("r", "remember", "remember"),
         # These are told by `?`: the line at the foot is whole on a terminal of 80 columns.
         Binding("p", "replan", "another plan", show=False),
@@ -113,7 +146,6 @@ class TerminalApp(App[None]):
         Binding("g", "granted", "remembered", show=False),
         ("left", "move(-1)", "◀"),
         ("right", "move(1)", "▶"),
-        ("question_mark", "help", "help"),
         ("q", "quit", "quit"),
     ]
 
@@ -265,15 +297,15 @@ class TerminalApp(App[None]):
         record = self.record
         if record is None:
             return
-        view = full_view(record)
-        text = Group(
-            *render_findings(self._build_card(record)),
-            *([render_text(view.undeclared, "dim")] if view.undeclared else []),
-            *(render_text(page) for page in view.pages),
-        )
-        title = f"{view.chars} characters, digest {view.digest}"
+        view, card = full_view(record), self._build_card(record)
         key = await self.push_screen_wait(
-            FullTextScreen(title, text, decides=not self._build_card(record).fields)
+            FullTextScreen(
+                render_head(card),
+                render_full(card, view.pages, view.undeclared),
+                decides=not card.fields,
+                size=f"{view.chars} characters, digest {view.digest[:12]}",
+                risk=render_risk(card),
+            )
         )
         if key == "y":
             await self._approve(record, self._build_card(record, whole=True))
@@ -309,25 +341,13 @@ class TerminalApp(App[None]):
         if not isinstance(arguments, dict) or arguments == record.arguments:
             self._say("nothing was changed")
             return
-        head = render_head(self._build_card(record))
-        shown = Group(head, render_diff(changes(record.arguments, arguments)))
-        asked, sure = "Approve with these changes?", record.risk.level is RiskLevel.HIGH
-        control = self._control_of(record, Action.EDIT)
-        number = control is not None and control.number
-        optional = control is not None and control.optional
-        while said := await self._confirm(asked, number=number, optional=optional, shown=shown):
-            more = said if sure or "number" in said else {}
-            told = await self._click(record, Action.EDIT, arguments=arguments, **more)
-            if not isinstance(told, Unconfirmed):
-                return
-            number, sure = number or isinstance(told, StepUpNeeded), True
-            asked = "With these changes it is high risk. Approve it all the same?"
+        await self._approve_edit(record, arguments)
 
     @_told_of_failures
     async def action_several(self) -> None:
         """Approve all pending requests that need no confirmation, or a number of them."""
         count = await self.push_screen_wait(
-            WordsScreen("Approve how many? A number, or all", "all")
+            WordsScreen("Approve how many? A number, or all", "all", enter="lists them first")
         )
         if count is None:
             return
@@ -342,7 +362,8 @@ class TerminalApp(App[None]):
         now = self._clock.now_ms()
         listed = Group(*(render_card(self._build_card(one), now_ms=now) for one in chosen))
         question = f"Approve these {len(chosen)}? Type {YES}"
-        if await self.push_screen_wait(WordsScreen(question, shown=listed)) == YES:
+        asking = WordsScreen(question, shown=listed, enter=_AFTER_YES)
+        if await self.push_screen_wait(asking) == YES:
             for one in chosen:
                 await self._click(one, Action.APPROVE)
 
@@ -360,7 +381,9 @@ class TerminalApp(App[None]):
         offered = scopes_of(record, Action.APPROVE, passes=may)
         reach = self._desk.requests.reach
         scopes = [(one, await reach(record.id, one.id)) for one in offered]
-        chosen = await self.push_screen_wait(RememberScreen(record, scopes))
+        chosen = await self.push_screen_wait(
+            RememberScreen(record, scopes, render_remembered(card))
+        )
         if chosen is not None:
             await self._click(record, Action.APPROVE, remember=chosen)
 
@@ -371,8 +394,8 @@ class TerminalApp(App[None]):
         if not grants:
             self._say("nothing is remembered")
             return
-        question = "Take back which? A number, all, or just Escape"
-        chosen = await self.push_screen_wait(WordsScreen(question, shown=render_grants(grants)))
+        asking = WordsScreen(ask_which(grants), shown=render_grants(grants), enter="takes it back")
+        chosen = await self.push_screen_wait(asking)
         if not chosen:
             return
         try:
@@ -395,7 +418,7 @@ class TerminalApp(App[None]):
 
     def action_help(self) -> None:
         """Show the keys."""
-        self.push_screen(FullTextScreen("Keys", Text(HELP), decides=False))
+        self.push_screen(FullTextScreen(Text("Keys", "bold"), Text(HELP), decides=False))
 
     # ---------------------------------------------------------------- clicks
 
@@ -406,22 +429,56 @@ class TerminalApp(App[None]):
         more: dict[str, Any] | None = {}
         if control is not None and control.confirm is not None:
             more = await self._confirm(
-                control.confirm, number=control.number, optional=control.optional
+                confirm_sentence(card, control),
+                number=control.number,
+                optional=control.optional,
+                shown=render_about(card),
+                alarmed=card.risk is RiskLevel.HIGH,
             )
         if more is None:
             self._say("not approved")
             return
         await self._click(record, Action.APPROVE, **more)
 
+    async def _approve_edit(self, record: Record, arguments: JsonObject) -> None:
+        """Show what will run instead, and approve that after a confirmation."""
+        me = DecidedBy(kind=DeciderKind.PERSON, name=self._reader)
+        edited = record.edited_as(arguments, me)
+        now, before = self._build_card(edited), self._build_card(record)
+        changed = render_diff(changes(record.arguments, arguments))
+        shown = render_edited(now, changed, before)
+        sure = record.risk.level is RiskLevel.HIGH
+        control = self._control_of(edited, Action.EDIT)
+        number = control is not None and control.number
+        optional = control is not None and control.optional
+        asked = ask_edited(record, now, control)
+        while said := await self._confirm(
+            asked, number=number, optional=optional, shown=shown, alarmed=sure
+        ):
+            more = said if sure or "number" in said else {}
+            told = await self._click(record, Action.EDIT, arguments=arguments, **more)
+            if not isinstance(told, Unconfirmed):
+                return
+            number, sure = number or isinstance(told, StepUpNeeded), True
+            asked = f"{_HIGH_NOW}{say_share(record)}"
+
     async def _confirm(
-        self, sentence: str, *, number: bool, optional: bool, shown: RenderableType | None = None
+        self,
+        sentence: str,
+        *,
+        number: bool,
+        optional: bool,
+        shown: RenderableType,
+        alarmed: bool,
     ) -> dict[str, Any] | None:
         """Ask for a confirmation, or for the number of a step-up; return what a click says of it,
         None where it was not given."""
         how = YES
         if number:
             how = f"the number that is shown where the agent waits{_OR_YES if optional else ''}"
-        typed = await self.push_screen_wait(WordsScreen(f"{sentence} Type {how}", shown=shown))
+        question = f"{sentence} Type {how}"
+        asking = WordsScreen(question, shown=shown, enter=_AFTER_YES, alarmed=alarmed)
+        typed = await self.push_screen_wait(asking)
         if typed == YES and (optional or not number):
             return {"confirmed": True}
         return {"number": typed.strip()} if number and typed and typed.strip().isdigit() else None
@@ -431,16 +488,16 @@ class TerminalApp(App[None]):
         return next((one for one in card.controls if one.action is action), None)
 
     async def _deny(self, record: Record) -> None:
-        question = "Deny. Words for the agent, or just Enter"
         about = render_about(self._build_card(record))
-        words = await self.push_screen_wait(WordsScreen(question, shown=about))
+        words = await self.push_screen_wait(WordsScreen(DENY, shown=about, enter="denies"))
         if words is not None:
             await self._click(record, Action.DENY, message=words)
 
     async def _replan(self, record: Record) -> None:
         question = f"{ANOTHER_PLAN}. {SAY_THE_PLAN}"
         about = render_about(self._build_card(record))
-        words = await self.push_screen_wait(WordsScreen(question, shown=about))
+        asking = WordsScreen(question, shown=about, enter="denies with these words")
+        words = await self.push_screen_wait(asking)
         if words == "":
             self._say("not denied: another plan needs words for the agent", bad=True)
         elif words is not None:
@@ -503,7 +560,9 @@ class TerminalApp(App[None]):
         base = self.screen_stack[0]
         if not base.query("#top"):
             return  # the terminal is being closed
-        base.query_one("#top", Static).update(self._top())
+        top = base.query_one("#top", Static)
+        top.set_class(self.gone, "gone")
+        top.update(self._top())
         shown: Any = Text("\n  Nothing waits for an answer.", style="dim")
         if record is not None:
             shown = render_card(self._build_card(record), now_ms=self._clock.now_ms())
@@ -514,7 +573,7 @@ class TerminalApp(App[None]):
 
     def _top(self) -> Text:
         if self.gone:
-            return Text(_GONE, style="bold red")
+            return Text(_GONE)
         if not self._queue:
             return Text(f"approval gateway · {self._who.id}")
         more = "+" if self._more else ""

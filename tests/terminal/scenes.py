@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from rich.console import Group
 from rich.text import Text
 from textual.app import App
 from textual.screen import ModalScreen
 
-from adapters.terminal.card_text import HELP, render_about, render_diff, render_head
-from adapters.terminal.grants import render_grants
+from adapters.terminal.card_text import (
+    HELP,
+    confirm_sentence,
+    render_about,
+    render_edited,
+    render_full,
+    render_head,
+    render_remembered,
+    render_risk,
+)
+from adapters.terminal.code_text import render_diff
+from adapters.terminal.grants import ask_which, render_grants
 from adapters.terminal.prompts import FormScreen, FullTextScreen, RememberScreen, WordsScreen
-from adapters.terminal.screen import CARD_CHARS, CARD_LINES, TerminalApp
-from gateway.models import Action
+from adapters.terminal.screen import CARD_CHARS, CARD_LINES, DENY, TerminalApp, ask_edited
+from gateway.domain.records import Identity, Record
+from gateway.models import Action, RiskLevel
 from gateway.ports.blocks import changes
 from gateway.ports.cards import card_of, full_view
 from gateway.ports.remember_options import scopes_of
@@ -29,35 +40,111 @@ def terminal_scenes() -> dict[str, Callable[[], ModalScreen[Any]]]:
     records = states.RECORDS
     sized = partial(card_of, lines=CARD_LINES, chars=CARD_CHARS)
     about = render_about(sized(records["pending"]))
-    diff = render_diff(changes(states.asked().arguments, {"command": "make release"}))
-    edited = Group(render_head(sized(records["pending"])), diff)
-    two = next(one for one in sized(records["pending-two"]).controls if one.confirm)
     git = records["pending-git"]
+    kept = render_remembered(sized(git))
     options = [(one, states.REACH) for one in scopes_of(git, Action.APPROVE, passes=True)]
-    text = Text(full_view(states.LONG).text)
     listed = render_grants(states.GRANTS)
     return {
-        "deny": lambda: WordsScreen("Deny. Words for the agent, or just Enter", shown=about),
-        "confirm": lambda: WordsScreen(f"{two.confirm} Type yes"),
-        "edit": lambda: WordsScreen("Approve with these changes? Type yes", shown=edited),
-        "grants": lambda: WordsScreen("Revoke which? A number, or all", shown=listed),
+        "deny": lambda: WordsScreen(DENY, shown=about, enter="denies"),
+        "confirm": lambda: _confirm("pending-two"),
+        "confirm-findings": lambda: _confirm("pending-findings"),
+        "edit": lambda: _edit(states.asked()),
+        "edit-high": lambda: _edit(replace(states.asked(risk=states.HIGH), quorum=2)),
+        "grants": lambda: WordsScreen(
+            ask_which(states.GRANTS), shown=listed, enter="takes it back"
+        ),
         "answer": lambda: FormScreen(sized(records["question"])),
         "answer-secret": lambda: FormScreen(sized(records["question-secret"])),
-        "remember": lambda: RememberScreen(git, options),
-        "full": lambda: FullTextScreen("Writes notes.md", text, decides=True),
-        "help": lambda: FullTextScreen("Keys", Text(HELP), decides=False),
+        "remember": lambda: RememberScreen(git, options, kept),
+        "full": lambda: _full(states.LONG),
+        "full-findings": lambda: _full(records["pending-findings"]),
+        "help": lambda: FullTextScreen(Text("Keys", "bold"), Text(HELP), decides=False),
     }
 
 
-class _Stage(App[None]):
+def _confirm(name: str) -> WordsScreen:
+    card = card_of(states.RECORDS[name], lines=CARD_LINES, chars=CARD_CHARS)
+    control = next(one for one in card.controls if one.confirm)
+    question = f"{confirm_sentence(card, control)} Type yes"
+    return WordsScreen(question, shown=render_about(card), enter="sends", alarmed=True)
+
+
+def _edit(record: Record) -> WordsScreen:
+    arguments = {"command": "make release"}
+    edited = record.edited_as(arguments, states.BOB)
+    now, before = (card_of(one, lines=CARD_LINES, chars=CARD_CHARS) for one in (edited, record))
+    diff = render_diff(changes(record.arguments, arguments))
+    control = next(one for one in now.controls if one.action is Action.EDIT)
+    question = f"{ask_edited(record, now, control)} Type yes"
+    high = record.risk.level is RiskLevel.HIGH
+    return WordsScreen(question, shown=render_edited(now, diff, before), alarmed=high)
+
+
+def _full(record: Record) -> FullTextScreen:
+    card, view = card_of(record, lines=CARD_LINES, chars=CARD_CHARS), full_view(record)
+    return FullTextScreen(
+        render_head(card),
+        render_full(card, view.pages, view.undeclared),
+        decides=True,
+        size=f"{view.chars} characters, digest {view.digest[:12]}",
+        risk=render_risk(card),
+    )
+
+
+class _Fixed:
+    """A clock that stands still."""
+
+    def now_ms(self) -> int:
+        """Return when the requests were made."""
+        return states.MADE
+
+
+class _Main(TerminalApp):
+    """The main screen as it stands, which follows nothing."""
+
+    def __init__(self, queue: list[Record], *, gone: bool) -> None:
+        super().__init__(cast("Any", None), Identity(platform="terminal", id="ann"), _Fixed())
+        self._queue = queue
+        self.gone = gone
+
+    async def on_mount(self) -> None:
+        """Draw it, once."""
+        self._draw()
+
+    def _follow(self) -> Any:
+        """Follow nothing."""
+
+    def _watch(self) -> Any:
+        """Watch nothing."""
+
+
+def main_scenes() -> dict[str, Callable[[], TerminalApp]]:
+    """Return what makes the main screen in each of its states."""
+    waiting = [states.asked(), states.PAYMENT, states.QUESTION]
+    return {
+        "waiting": lambda: _Main(waiting, gone=False),
+        "empty": lambda: _Main([], gone=False),
+        "disconnected": lambda: _Main(waiting, gone=True),
+    }
+
+
+class Stage(App[None]):
     CSS = TerminalApp.CSS
     ENABLE_COMMAND_PALETTE = False
 
 
 async def drawn_screen(screen: ModalScreen[Any], columns: int) -> str:
     """Return a screen as SVG."""
-    app = _Stage()
+    app = Stage()
     async with app.run_test(size=(columns, HEIGHT)) as pilot:
         await app.push_screen(screen)
+        await pilot.pause()
+        await pilot.pause()
+        return app.export_screenshot(title="gateway adapter terminal")
+
+
+async def drawn_main(app: TerminalApp, columns: int) -> str:
+    """Return the main screen as SVG."""
+    async with app.run_test(size=(columns, HEIGHT)) as pilot:
         await pilot.pause()
         return app.export_screenshot(title="gateway adapter terminal")

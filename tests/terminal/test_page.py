@@ -7,11 +7,15 @@ from pathlib import Path
 
 from textual.binding import Binding
 
+from adapters.terminal import choices
 from adapters.terminal import prompts as questions
 from adapters.terminal import screen as answering
 
 PAGE = (Path(__file__).parents[2] / "docs" / "terminal.md").read_text(encoding="utf-8")
-NAMES = {"left": "←", "right": "→", "question_mark": "?", "ctrl+s": "Ctrl+S", "escape": "Esc"}
+NAMES = {
+    "left": "←", "right": "→", "up": "↑", "down": "↓", "question_mark": "?", "ctrl+s": "Ctrl+S",
+    "escape": "Esc", "space": "Space", "enter": "Enter",
+}  # fmt: skip
 
 
 def test_every_key_stands_in_the_table() -> None:
@@ -20,7 +24,7 @@ def test_every_key_stands_in_the_table() -> None:
     named = {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
     own = [
         one
-        for module in (answering, questions)
+        for module in (answering, choices, questions)
         for one in vars(module).values()
         if isinstance(one, type) and one.__module__ == module.__name__
     ]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Select
 
+from adapters.terminal.prompts import RememberScreen
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.domain.risk_rules import RiskRule
@@ -413,8 +414,9 @@ async def test_a_pass_is_given_at_the_terminal(world: World) -> None:
         await seat.press("r")
         await seat.sees("a pass, 8 hours at most: everything but high risk")
         asking = seat.screen.screen
-        scopes = asking.query(Select).first()
-        scopes.value = passes_for(record)[-1].id
+        assert isinstance(asking, RememberScreen)
+        await seat.press(*["down"] * (len(asking.what.values) - 1), "space")
+        assert asking.what.chosen == [passes_for(record)[-1].id]
         list(asking.query(Select))[-1].value = "next5"
         await seat.press("ctrl+s")
         assert (await seat.ended(record)).status is Status.APPROVED

@@ -1,0 +1,52 @@
+"""Margins that tell our rows from the agent's: ours begin at the edge or behind two blanks, a row
+of the agent's text behind four, also where it was folded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
+from rich.text import Text
+
+_OURS, _AGENTS = 2, 4  # blanks
+_GAP = 3  # blanks between two facts of one row
+
+
+class Hanging:
+    """A text with words of ours first: whatever is folded begins where the agent's text does."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the rows."""
+        rows = self._text.wrap(console, max(1, options.max_width - _AGENTS))
+        for number, row in enumerate(rows):
+            yield Padding(row, (0, 0, 0, _AGENTS if number else _OURS))
+
+
+class Facts:
+    """Labelled short texts, as many in a row as fit: none is torn from its label."""
+
+    def __init__(self, facts: Sequence[Text]) -> None:
+        self._facts = facts
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the rows."""
+        row = Text()
+        for fact in self._facts:
+            together = row.cell_len + _GAP + fact.cell_len + _AGENTS
+            if row and together > options.max_width:
+                yield Hanging(row)
+                row = Text()
+            if row:
+                row.append(" " * _GAP)
+            row.append_text(fact)
+        if row:
+            yield Hanging(row)
+
+
+def set_in(text: Text) -> Padding:
+    """Return a text of the agent behind its margin."""
+    return Padding(text, (0, 0, 0, _AGENTS))

@@ -1,0 +1,261 @@
+"""Cards and what prompts are about: whole, in order, and readable on any ground."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pygments.token import STANDARD_TYPES  # type: ignore[import-untyped]
+from rich.console import Console, RenderableType
+from rich.syntax import ANSISyntaxTheme
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI, TerminalTheme
+
+from adapters.terminal.card_text import (
+    HELP,
+    confirm_sentence,
+    render_about,
+    render_card,
+    render_full,
+)
+from adapters.terminal.code_text import STYLES
+from adapters.terminal.screen import CARD_CHARS, CARD_LINES, ask_edited
+from gateway.domain.records import Record
+from gateway.models import Action, Context, Kind
+from gateway.ports.cards import Card, card_of, full_view
+from tests.slack import states
+from tests.terminal.scenes import terminal_scenes
+
+READABLE = 4.5
+WIDTHS = (45, 80)
+
+
+def card(record: Record) -> Card:
+    """Return a card as the terminal has it."""
+    return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+
+
+def rows(shown: RenderableType, width: int = 80) -> list[str]:
+    """Return what is drawn, row by row."""
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    with console.capture() as drawn:
+        console.print(shown)
+    return drawn.get().split("\n")
+
+
+def inside(record: Record, width: int = 80) -> list[str]:
+    """Return the rows of a card without its frame."""
+    drawn = rows(render_card(card(record), now_ms=states.MADE, record=record), width)
+    return [row[2:-2].rstrip() for row in drawn[1:-2]]
+
+
+def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    """Return the contrast of two colours, as WCAG has it."""
+    lights = []
+    for colour in (one, other):
+        parts = [c / 255 for c in colour]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+LOOKS = {"light": DEFAULT_TERMINAL_THEME, "dark": MONOKAI}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_every_kind_of_word_can_be_read_on_light_and_dark(look: str) -> None:
+    """Of all that a lexer tells apart."""
+    ground: TerminalTheme = LOOKS[look]
+    theme = ANSISyntaxTheme(STYLES)
+    for token in STANDARD_TYPES:
+        style = theme.get_style_for_token(token)
+        assert not style.dim, token
+        colour = style.color.get_truecolor(ground) if style.color else ground.foreground_color
+        assert contrast(colour, ground.background_color) >= READABLE, token
+
+
+@pytest.mark.parametrize("name", ["abandoned", "expired", "cancelled", "superseded", "denied"])
+def test_the_words_of_what_ended_can_be_read_in_the_dark(name: str) -> None:
+    """The frame is grey; the words are not."""
+    record = states.RECORDS[name]
+    console = Console(file=io.StringIO(), record=True, width=80)
+    console.print(render_card(card(record), now_ms=states.MADE, record=record))
+    page = console.export_html(inline_styles=True, theme=MONOKAI)
+    word = next(part for part in page.split("<span") if card(record).word in part)
+    assert "color: #d9d9d9" in word.partition("</span>")[0]
+
+
+HOSTILE_ROWS = (
+    'Agent "漢"', '  Folder "/srv/漢"', "high risk 漢", "⚠ 漢", "──────── 漢", "漢" * 60, "\t漢",
+    "🔴 Guardrail: 漢", "   Asked by 漢", "… 3 more lines: press f 漢", "what was found 漢",
+)  # fmt: skip
+
+
+@settings(deadline=None)  # a machine may be busy
+@given(st.lists(st.sampled_from(HOSTILE_ROWS), min_size=1, max_size=6), st.sampled_from(WIDTHS))
+def test_no_row_of_an_agent_begins_where_ours_do(lines: list[str], width: int) -> None:
+    """Of what runs, of its own words and of its preview, also where a row was folded."""
+    said = "\n".join(("x", *lines))
+    record = states.asked(arguments={"command": f"ls\n{said}"}, hint=said)
+    drawn = inside(record, width)
+    theirs = [row for row in drawn if "漢" in row and "Runs" not in row]
+    assert theirs
+    assert [row for row in theirs if not row.startswith("    ")] == []
+    facts = next(at for at, row in enumerate(drawn) if row.startswith("  Agent "))
+    assert set(drawn[facts - 1]) == {"─"}
+
+
+def test_a_long_name_is_folded_behind_the_margin_of_ours() -> None:
+    """What follows on the next row begins where no fact does."""
+    folder = "/" + "Host " * 11
+    drawn = inside(states.asked(context=Context(cwd=folder, host="ci-7")), 45)
+    at = next(at for at, row in enumerate(drawn) if row.startswith("  Folder "))
+    assert drawn[at + 1].startswith("    ")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_fact_is_torn_from_its_label(width: int) -> None:
+    """A row ends after a fact, and begins with a label."""
+    drawn = inside(states.asked(), width)
+    text = "\n".join(drawn)
+    for one in ('Session "release-42"', 'Host "ci-7"', 'Folder "/srv/app"', "Request 1f1f1f1f"):
+        assert one in text
+    assert f"Digest {states.asked().digest[:12]}" in text
+
+
+def test_findings_are_short_and_each_is_told_once() -> None:
+    """Eight that are the same take few rows; their end says what it is about."""
+    record = states.RECORDS["pending-findings"]
+    drawn = inside(record, 45)
+    above = drawn[: next(at for at, row in enumerate(drawn) if row.startswith("arguments "))]
+    assert len(above) <= 15
+    text = " ".join(" ".join(above).split())
+    assert "…" in text
+    assert "it may hold secrets (8 times)" in text
+
+
+def different() -> Record:
+    """Return a request with eight findings, each another and long."""
+    found = tuple(f"names {n}{'x' * 300}: it may hold secrets" for n in range(8))
+    return replace(states.PAYMENT, findings=found)
+
+
+def test_findings_that_have_no_room_are_counted_and_whole_in_the_full_text() -> None:
+    """None vanishes silently."""
+    record = different()
+    text = "\n".join(inside(record, 80))
+    assert "… 5 more found" in text
+    view = full_view(record)
+    full = "".join(row.strip() for row in rows(render_full(card(record), view.pages, None), 80))
+    for one in record.findings:
+        assert one.replace(" ", "") in full.replace(" ", "")
+
+
+def test_the_sentence_of_a_confirmation_holds_no_findings() -> None:
+    """They stand above it, in short; so does the head."""
+    now = card(different())
+    control = next(one for one in now.controls if one.confirm)
+    assert confirm_sentence(now, control) == "This is high risk. Have you read all of it?"
+    about = rows(render_about(now), 80)
+    assert "… 5 more found" in "\n".join(about)
+    assert len(about) < 30
+
+
+def test_a_confirmation_shows_what_runs_for_whom_and_where() -> None:
+    """As much as denying does, and the risk with its reasons."""
+    about = "\n".join(rows(render_about(card(states.PAYMENT))))
+    for said in (
+        "high risk",
+        "moves money",
+        '"amount": 1249.0',
+        'Agent "deployer"',
+        "ci-7",
+        "/srv/app",
+    ):
+        assert said in about
+
+
+def test_where_text_is_cut_stands_how_much_is_left() -> None:
+    """Right below the last row, with the key."""
+    drawn = inside(states.LONG)
+    now = card(states.LONG)
+    block = next(one for one in now.blocks if len(one.text.text) < one.chars)
+    left = block.lines - len(block.text.lines())
+    at = drawn.index(f"… {left} more lines: press f")
+    assert drawn[at - 1].startswith("    line ")
+    assert left > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "edge"),
+    [
+        ("approved", "green"), ("approved-ran", "green"), ("approved-failed", "red"),
+        ("approved-never-fetched", "yellow"), ("responded", "yellow"),
+    ],
+)  # fmt: skip
+def test_only_what_may_have_run_well_is_framed_in_green(name: str, edge: str) -> None:
+    """Not what failed, what was never fetched, or what was answered instead."""
+    record = states.RECORDS[name]
+    panel: Any = render_card(card(record), now_ms=states.MADE, record=record)
+    assert panel.border_style == edge
+
+
+def test_what_was_answered_instead_is_shown() -> None:
+    """With the words that the agent got, and that nothing ran."""
+    text = "\n".join(inside(states.RECORDS["responded"]))
+    assert "It was not run. The agent got this instead:\n    use staging" in text
+
+
+@pytest.mark.parametrize("name", ["pending-abandoned", "question-abandoned", "pending-nobody"])
+def test_no_time_is_left_where_nobody_can_use_it(name: str) -> None:
+    """Nobody waits, or nobody may approve."""
+    record = states.RECORDS[name]
+    drawn = "\n".join(rows(render_card(card(record), now_ms=states.MADE)))
+    assert " left" not in drawn
+    waiting = "\n".join(rows(render_card(card(states.asked()), now_ms=states.MADE)))
+    assert "15:00 left" in waiting
+
+
+def test_a_secret_that_is_asked_for_says_who_gets_it() -> None:
+    """Before it is typed."""
+    text = " ".join(" ".join(inside(states.SECRET)).split())
+    assert 'hidden while you type; agent "deployer" alone gets it' in text
+
+
+def test_the_head_of_an_edit_is_that_of_what_will_run() -> None:
+    """Not of what was asked."""
+    screen: Any = terminal_scenes()["edit"]()
+    drawn = rows(screen._shown)
+    assert drawn[0].strip() == 'Runs "make release"'
+    assert "    make release" in [row.rstrip() for row in drawn]
+
+
+def test_an_edit_asks_what_an_approval_would() -> None:
+    """On high risk, and where it is one of several."""
+    high = replace(states.asked(risk=states.HIGH), quorum=2)
+    for record, said in (
+        (high, ("high risk", "read all of it?", "approval 1 of 2")),
+        (replace(states.asked(), quorum=2), ("approval 1 of 2",)),
+    ):
+        now = card(record.edited_as({"command": "make release"}, states.BOB))
+        control = next(one for one in now.controls if one.action is Action.EDIT)
+        asked = ask_edited(record, now, control)
+        assert all(word in asked for word in said)
+        assert asked.count("Yours is approval") == 1
+
+
+def test_the_help_lists_every_way() -> None:
+    """Answering a question, back, and itself."""
+    for said in ("answer a question", "Esc  back", "?  this help"):
+        assert said in HELP
+
+
+def test_questions_keep_the_margin() -> None:
+    """Their texts are an agent's."""
+    record = states.asked(
+        kind=Kind.QUESTION, questions=states.SECRET.request.questions, arguments={}
+    )
+    assert "    • The deploy token" in inside(record)
