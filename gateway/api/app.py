@@ -127,8 +127,10 @@ def build_api(
     )
     app[SERVICES] = services
     for one in table:
-        # A page of grants, such as their offers, is no grant's id.
+        # A page of grants, such as their offers, is no grant's id, nor is one of requests.
         path = one.path.replace("{grant}", f"{{grant:{REQUEST_ID.pattern}}}")
+        if path == "/v1/requests/{id}":
+            path = "/v1/requests/{id:(?!prepare$)[^{}/]+}"
         app.router.add_route(one.method, path, _serve(one, services))
     if site.protocol is not None:
         app.add_routes(protocol_routes(services, *site.protocol, store_errors=store_errors))

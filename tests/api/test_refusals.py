@@ -215,6 +215,8 @@ async def test_unknown_paths_and_methods_are_problems_too(gate: Replica) -> None
     wrong = await gate.call("DELETE", "/v1/requests")
     assert wrong.problem == (405, "method_not_allowed")
     assert wrong.headers["Allow"] == "GET,POST"
+    beside = await gate.call("OPTIONS", "/v1/requests/prepare")  # which is no id of a request
+    assert beside.headers["Allow"] == "POST"
 
 
 async def test_every_answer_carries_the_headers(gate: Replica) -> None:
