@@ -51,7 +51,7 @@ OUTCOMES = (
     Row(Status.DENIED, Reason.UNDELIVERABLE, SYSTEM, Denied, 1, "could not be shown"),
     Row(Status.DENIED, Reason.STOPPED, SYSTEM, Denied, 1, "kill switch"),
     Row(Status.DENIED, Reason.WRONG_NUMBER, SYSTEM, Denied, 1, "wrong number"),
-    Row(Status.DENIED, Reason.BREAKER, SYSTEM, Denied, 1, "denied unasked"),
+    Row(Status.DENIED, Reason.BREAKER, SYSTEM, Denied, 1, "denied without asking anybody"),
     Row(Status.EXPIRED, Reason.TIMEOUT, SYSTEM, Expired, 3, "nobody answered in time"),
     Row(Status.CANCELLED, Reason.CANCELLED_BY_AGENT, SYSTEM, Cancelled, 4, "by the agent"),
     Row(Status.CANCELLED, Reason.CANCELLED_BY_OPERATOR, SYSTEM, Cancelled, 4, "an operator"),

@@ -101,7 +101,7 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
         "switch-on": lambda: build_switch_view(KillSwitch(on=True, by="ann", at=states.MADE)),
         "changes": lambda: build_changes(states.asked(), BUTTON, "k", edited),
         "changes-high": lambda: build_changes(states.asked(), BUTTON, "k", edited, high=True),
-        "edit-refused": lambda: build_refused_edit(BUTTON, "k", "amount is no number"),
+        "edit-refused": lambda: build_refused_edit(BUTTON, "k", "amount is not a number"),
         "step-up": lambda: build_private_reply("It takes a step-up: a passkey.", INBOX).shown,
         "login": lambda: build_private_reply("This signs you in to the inbox.", INBOX).shown,
     }

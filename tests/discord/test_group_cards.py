@@ -91,7 +91,7 @@ async def test_a_group_is_one_card_and_all_of_it_is_approved_at_once(stage: Stag
     tap approves all, and the card says so in a line each."""
     records, message = await carded(stage)
     says = shown_text(message)
-    for part in ("3 calls of", "2 file changes, 1 command", "make release", '"content": "2"'):
+    for part in ("3 requests of", "2 file changes, 1 command", "make release", '"content": "2"'):
         assert part in says
     assert labels(message) == [*ONE * 3, "Approve all 3", "Deny all 3"]
     await press(stage, stage.server.ann, message, "Approve all 3")
@@ -142,7 +142,7 @@ async def test_what_finds_no_room_comes_in_cards_of_its_own(stage: Stage) -> Non
     texts = [shown_text(one) for one in stage.server.channel.messages.values()]
     for number in range(7):
         assert sum(f"ls {number}" in text for text in texts) == 1
-    assert sum("5 calls of" in text for text in texts) == 1
+    assert sum("5 requests of" in text for text in texts) == 1
 
 
 async def test_somebody_was_faster_with_one_and_nothing_is_decided(stage: Stage) -> None:

@@ -114,7 +114,7 @@ async def test_nothing_is_said_twice() -> None:
         assert drawn.lower().count(said) == 1
     ended = card("denied-breaker").ending
     assert ended is not None
-    assert ended.text.lower().count("unasked") == 1
+    assert ended.text.lower().count("without asking anybody") == 1
     hook = shown(scenes.messages()["full-approved-hook"]())
     assert hook.count("Changed by") == 1
 
@@ -135,7 +135,7 @@ def test_ids_of_platforms_are_said_in_words() -> None:
     assert '{"type": "user", "user_id": "U7"}' in json.dumps(made)
     assert "slack:T1/U7" not in json.dumps(made)
     assert card("pending-missing").progress.endswith(
-        "waits for bob, somebody of a Slack group or eve"
+        "waits for 2 of: bob, eve, somebody in a Slack group"
     )
     people = {"slack:T1/U7", "discord:123456789012345678"}
     said = "approved by slack:T1/U7 and discord:123456789012345678, not slack:T1/U8"
