@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from adapters.discord.markup import (
     mention_others,
     quote,
 )
-from gateway.models import Action, RiskLevel, Status
+from gateway.models import Action, RiskLevel
 from gateway.ports import BECAUSE as DENY_BECAUSE
 from gateway.ports import (
     DENIALS,
@@ -74,7 +74,7 @@ _COLOURS = {
     Tone.QUIET: 0x8B949E,
 }
 _FOUND, _FOUND_HIGH = 0xF0A020, 0xDA3633
-LEADS: dict[Action | None, str] = {
+LEADS: dict[Action, str] = {
     Action.ANSWER: "Answer in the inbox",
     Action.APPROVE: "Approve in the inbox",
 }
@@ -429,17 +429,26 @@ def render_findings(card: Card, room: int) -> str:
     """Return the guardrail findings, one line each, equal ones once. What is long yields to the
     others: an agent chooses how long the names in them are. Those without room are counted."""
     counted = Counter(one.text for one in card.findings)
-    texts = [f"{text} ({count} times)" if count > 1 else text for text, count in counted.items()]
+    texts = [f"{count} times: {text}" if count > 1 else text for text, count in counted.items()]
     most = max(1, (room - _MORE_FOUND) // _LEAST_SHARE)
     shown = texts if len(texts) * _LEAST_SHARE <= room else texts[:most]
     missing = len(texts) - len(shown)
     lines: list[str] = []
     shares = share_room(shown, room - (_MORE_FOUND if missing else 0), _SIGN)
     for one, share in zip(shown, shares, strict=True):
-        lines.append(f"{card.sign} {escape_line(one, share)}")
+        lines.append(f"{card.sign} {_cut_finding(one, share)}")
     if missing:
         lines.append(f"{card.sign} {missing} more: Details has them.")
     return "\n".join(lines)
+
+
+def _cut_finding(text: str, share: int) -> str:
+    """Return a finding within its share. Where the name in it is cut, what is said of it stays."""
+    said, end, after = text.rpartition('"')
+    tail = escape_line(f"{end}{after}", share)
+    if len(after) > _LEAST or count_units(tail) > share // 2 or not after:
+        return escape_line(text, share)
+    return f"{escape_line(said, share - count_units(tail))}{tail}"
 
 
 def share_room(texts: Sequence[str], room: int, around: int) -> list[int]:
@@ -583,7 +592,7 @@ def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[A
         )
         buttons.insert(0, whole)
     if card.inbox:
-        label = LEADS.get(next(iter(leads_of(card)), None), "Open in the inbox")
+        label = _label_inbox(led)
         buttons.insert(-1, ui.Button(label=label, url=card.inbox))
     buttons.append(ui.Button(label="More…", custom_id=base.with_verb(MORE).custom_id))
     return _arrange_in_rows(buttons)
@@ -670,6 +679,11 @@ def leads_of(card: Card) -> frozenset[Action]:
     )
 
 
+def _label_inbox(led: Collection[Action]) -> str:
+    """Return the words of the link to the inbox: what must be done there, where that is so."""
+    return next((said for action, said in LEADS.items() if action in led), "Open in the inbox")
+
+
 def _say_leads(card: Card) -> str:
     """Say that a secret is answered elsewhere; that a passkey is, its notice says."""
     if card.final or not any(field.secret for field in card.fields):
@@ -713,7 +727,7 @@ def _build_full_rows(card: Card, button: DiscordButton, seen: bool) -> list[ui.A
         )
     buttons += _build_remember_buttons(card, base) if seen else []
     if card.inbox:
-        label = LEADS.get(next(iter(led), None), "Open in the inbox")
+        label = _label_inbox(led)
         buttons.append(ui.Button(label=label, url=card.inbox))
     return _arrange_in_rows(buttons)
 

@@ -14,7 +14,6 @@ from enum import StrEnum
 
 from gateway.models import RiskLevel
 from gateway.wire.codec import Wire
-from gateway.wire.outcome_text import join_names
 
 
 class StepUp(StrEnum):

@@ -48,9 +48,10 @@ _MOST_NAMED = 2  # programs
 _NAMED_WORDS = 2  # of each
 _ROOM_TO_DO = 3
 _DOING = frozenset(
-    "apt apt-get aws az brew bun cargo docker dnf flux gcloud gh git go helm kubectl npm pip pip3"
-    " pnpm podman pulumi service systemctl terraform tofu uv yarn".split()
-)
+    ("apt", "apt-get", "aws", "az", "brew", "bun", "cargo", "docker", "dnf", "flux", "gcloud", "gh",
+     "git", "go", "helm", "kubectl", "npm", "pip", "pip3", "pnpm", "podman", "pulumi", "service",
+     "systemctl", "terraform", "tofu", "uv", "yarn")
+)  # fmt: skip
 """Programs whose first word says what they do."""
 _DO = re.compile(r"[a-z][a-z0-9_.:-]{0,23}")
 _MOST_SHORT = 60

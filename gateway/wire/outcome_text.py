@@ -21,7 +21,8 @@ _BY_REASON = {
     "canary_caught": "a test by the gateway: nothing was going to run",
     "canary_missed": "a test by the gateway: nothing was going to run",
     "wrong_number": "denied: a wrong number was typed three times",
-    "breaker": "denied without asking anybody: people denied too many of this agent's requests in a row",
+    "breaker": "denied without asking anybody: "
+    "people denied too many of this agent's requests in a row",
 }
 
 

@@ -124,7 +124,15 @@ async def test_too_long_a_pass_is_refused_in_words(stage: Stage) -> None:
     """Nothing is decided then; the next five of the ordinary kind are remembered as such."""
     record, card = await stage.asked(arguments={"command": "make lint"})
     offer = passes_for(record)[-1].id
-    refused = await remembered(stage, card, "Approve", "remember", scope=offer, life="revoked")
+    asked = await stage.click(stage.server.ann, card, "Remember…")
+    opened = await stage.click(stage.server.ann, asked.private[0], "Approve and give a pass…")
+    menus = {
+        one["component"]["custom_id"]: one["component"] for one in opened.answer_data["components"]
+    }
+    assert set(menus) == {"scope", "life"}
+    assert "revoked" not in [one["value"] for one in menus["life"]["options"]]
+    menus["life"]["options"].append({"value": "revoked", "label": "forged"})
+    refused = await stage.server.ann.submit(opened, scope=offer, life="revoked")
     assert "8 hours at most" in private_text(refused)
     assert not (await stage.core.requests.get(record.id)).final
     await remembered(stage, card, "Approve", life="next5")

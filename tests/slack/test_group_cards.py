@@ -81,7 +81,8 @@ async def test_a_group_is_one_card_and_all_of_it_is_approved_at_once(office: Off
     confirmed tap, delivered twice, approves each once, and the card says so in a line each."""
     records, message = await carded(office)
     says = shown(message)
-    for part in ('3 requests of "bot": 2 file changes, 1 command', "make release", '"content": "2"'):
+    title = '3 requests of "bot": 2 file changes, 1 command'
+    for part in (title, "make release", '"content": "2"'):
         assert part in says
     assert labels(office.ann, message) == ONE * 3 + ALL
     await press(office, message, "Approve all 3", times=2)
