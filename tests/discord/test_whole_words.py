@@ -8,12 +8,21 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import choose_group_colour, render_findings
+from adapters.discord.card_views import (
+    MOST_TEXT,
+    build_full_view,
+    choose_group_colour,
+    page_fits,
+    render_findings,
+)
 from adapters.discord.markup import count_units
+from gateway.domain.records import Approvers
+from gateway.domain.step_up import StepUp
 from gateway.models import Execution, Report, RiskLevel, Status
-from gateway.ports.cards import Card, card_of
+from gateway.ports.cards import Card, card_of, full_view
 from tests.discord import scenes
 from tests.discord.limits import TEXT, walk
+from tests.discord.pictures import HOSTILE
 from tests.slack import states
 
 EVERYTHING = 10**9
@@ -149,3 +158,25 @@ def test_what_ended_badly_is_not_green() -> None:
     ran = card("approved", report=Report(execution=Execution.SUCCEEDED))
     assert (ran.icon, choose_group_colour([ran])) == ("✅", good)
     assert 'Not run: answered instead by bob: "use staging"' in shown("responded")
+
+
+def test_the_fullest_page_keeps_to_discords_limits() -> None:
+    """The longest findings, eight notices, votes, the agent's words and an edit, all at once."""
+    made = replace(
+        states.HOSTILE,
+        findings=tuple(f"names {LONG}{n}: it may hold secrets" for n in range(12)),
+        tier=1,
+        waiting=False,
+        quorum=3,
+        numbered=True,
+        guesses=1,
+        approvers=Approvers(names=("ann", "bob", "eve"), step_up=(StepUp.NUMBER, StepUp.PERSON)),
+        edited={"command": HOSTILE * 60},
+    )
+    whole = card_of(made, lines=EVERYTHING, chars=EVERYTHING)
+    pages = full_view(made, fits=page_fits)
+    view: Any = build_full_view(whole, pages, scenes.BUTTON).view
+    texts = [str(one["content"]) for one in walk(view.to_components()) if one["type"] == TEXT]
+    assert sum(map(count_units, texts)) <= MOST_TEXT
+    said = "\n".join(texts).replace("\\", "")
+    assert "Escalated" in said and "Nobody waits" in said and "wrong numbers typed" in said
