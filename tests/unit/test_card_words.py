@@ -214,7 +214,11 @@ def test_a_remembered_decision_says_which_it_is_in_every_state() -> None:
     ended = grant_card_of(replace(first, end=over))
     assert (ended.uses, ended.outcome) == ("never used", "revoked by ann")
     assert grant_card_of(first).uses == "not used yet"
-    given = replace(first, match=replace(first.match, shape=Shape.ALL, digest=None), session="s")
+    given = replace(
+        first,
+        match=replace(first.match, shape=Shape.ALL, digest=None, tool="*", kind=None),
+        session="s",
+    )
     assert grant_card_of(given).word == "Session let through"
     assert grant_card_of(replace(given, end=over)).word == "Session pass over"
 
