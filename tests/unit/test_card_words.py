@@ -214,11 +214,9 @@ def test_a_remembered_decision_says_which_it_is_in_every_state() -> None:
     ended = grant_card_of(replace(first, end=over))
     assert (ended.uses, ended.outcome) == ("never used", "revoked by ann")
     assert grant_card_of(first).uses == "not used yet"
-    given = replace(
-        first,
-        match=replace(first.match, shape=Shape.ALL, digest=None, tool="*", kind=None),
-        session="s",
-    )
+    every = replace(first.match, shape=Shape.ALL, digest=None, tool="*", kind=None)
+    hour = first.made_at + 3_600_000
+    given = replace(first, match=every, session="s", expires_at=hour)
     assert grant_card_of(given).word == "Session let through"
     assert grant_card_of(replace(given, end=over)).word == "Session pass over"
 
