@@ -138,7 +138,7 @@ async def test_what_is_decided_alone_has_a_card_of_its_own(
     records = await batch(office, *CALLS[:2], alone)
     await office.slack.until(lambda: len(office.slack.messages("C1")) == 2)
     await placed(office, records)
-    (group,) = [one for one in office.slack.messages("C1") if "2 calls" in shown(one)]
+    (group,) = [one for one in office.slack.messages("C1") if "2 requests" in shown(one)]
     assert records[2].id[:8] not in shown(group)
     assert labels(office.ann, group) == ONE * 2 + ["Approve all 2", "Deny all 2"]
 
@@ -291,7 +291,7 @@ async def test_a_deleted_group_is_posted_again_with_those_that_wait(office: Offi
     await office.desk.requests.claim(second.id, identity)
     await office.slack.until(lambda: office.slack.messages("C1"))
     (again,) = office.slack.messages("C1")
-    assert "2 calls" in shown(again)
+    assert "2 requests" in shown(again)
     await press(office, again, "Approve all 2")
     await office.slack.until(lambda: labels(office.ann, again) == [])
     assert await states(office, records) == [Status.APPROVED] * 3
