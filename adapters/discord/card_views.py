@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from adapters.discord.markup import (
     mention_others,
     quote,
 )
-from gateway.models import Action, RiskLevel, Status
+from gateway.models import Action, RiskLevel
 from gateway.ports import BECAUSE as DENY_BECAUSE
 from gateway.ports import (
     DENIALS,
@@ -35,6 +36,7 @@ from gateway.ports import (
     Control,
     FullView,
     Style,
+    Tone,
     Visible,
     say_names,
 )
@@ -57,17 +59,25 @@ _BECAUSE = 300
 _CHANGED_BY = 300
 _PROGRESS = 200
 _LEAST = 60  # characters; a part with less room is left out
+_LEAST_SHARE = 40  # of one of several findings or notices
+_MORE_FOUND = 40  # for how many more there are
+_SIGN = 5  # the sign of a line, with its blank and the line's end
+_FULL_FOUND, _FULL_TOLD = (250, 900), (200, 900)  # at least, at most
 _PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
 _TURN = "Approve is on the last."
 _SPACE = 120  # for separators, and differences in Discord's counting
 
 _COLOURS = {
-    Status.APPROVED: 0x2EA043,
-    Status.DENIED: 0xDA3633,
-    Status.EXPIRED: 0x8B949E,
-    Status.CANCELLED: 0x8B949E,
+    Tone.GOOD: 0x2EA043,
+    Tone.REFUSED: 0xDA3633,
+    Tone.TROUBLED: 0xF0A020,
+    Tone.QUIET: 0x8B949E,
 }
-_FOUND, _FOUND_HIGH, _NEUTRAL = 0xF0A020, 0xDA3633, 0x8B949E
+_FOUND, _FOUND_HIGH = 0xF0A020, 0xDA3633
+LEADS: dict[Action, str] = {
+    Action.ANSWER: "Answer in the inbox",
+    Action.APPROVE: "Approve in the inbox",
+}
 _RISKS = {RiskLevel.LOW: "🟢 Low", RiskLevel.MEDIUM: "🟡 Medium", RiskLevel.HIGH: "🔴 High"}
 _STYLES = {
     Style.PRIMARY: discord.ButtonStyle.success,
@@ -166,6 +176,7 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     head = budget.take(render_head(card, silent=silent))
     foot = budget.take(_render_footer(card))
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in card.notices))
+    leads = budget.take(_say_leads(card))
     risk = budget.take(_render_risk(card, budget))
     found = budget.take(render_findings(card, budget.room(500)))
     ended = budget.take(_render_outcome(card, budget))
@@ -183,7 +194,7 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     return _Drawn(
         ended=ended,
         runs=(head if card.asks else "", blocks, size, changed, fields),
-        about=(risk, found, notices, because, who, says, preview),
+        about=(risk, found, notices, leads, because, who, says, preview),
         foot=foot,
         complete=complete,
     )
@@ -218,25 +229,16 @@ def build_full_view(
     more = not last and any(one.action is Action.APPROVE for one in card.controls)
     ended = tuple(render_ended(card)) if card.final else ()
     said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
-    told = (
-        *(ended if card.final else (render_head(card), _render_brief_risk(card))),
-        render_findings(card, 250),
-        _render_facts(card, _ALL_FACTS)[0],
-        _render_because(card, _BECAUSE),
-        _render_undeclared(view),
-        f"👥 {escape_with_mentions(card.progress, _PROGRESS, card.people)}"
-        if card.progress
-        else "",
-        f"{said} {_TURN}" if more else said,
-        "" if whole else _PARTLY,
-    )
-    head = [part for part in told if part]
     digest = hashlib.sha256(raw).hexdigest()
     file = f"-# {FILE_NAME}: all of it, SHA-256 `{digest}`\n-# what runs: SHA-256 `{card.digest}`"
     if not fits:
         file = "⚠️ It is too large for Discord. Read and decide it in the inbox."
     if card.hides:
         file = f"⚠️ {HIDDEN}\n{file}"
+    first = ended if card.final else (render_head(card), _render_brief_risk(card))
+    last_words = (f"{said} {_TURN}" if more else said, "" if whole else _PARTLY)
+    told = _tell_around(card, view, first, (*last_words, text, file))
+    head = [part for part in (*told, *last_words) if part]
     if changed := _render_last_changes(card, (*head, text, file)):
         head = [one for one in head if one not in ended] + changed
         head[:0] = render_ended(card, changes=False)
@@ -250,6 +252,51 @@ def build_full_view(
     for one in (*map(ui.TextDisplay, head), ui.TextDisplay(text), *below, *rows):
         container.add_item(one)
     return MessageContent(_build_view(container), raw if fits else None)
+
+
+def _tell_around(
+    card: Card, view: FullView, first: Sequence[str], beside: Sequence[str]
+) -> tuple[str, ...]:
+    """Return what stands above a page of the full view: everything that the card says, with the
+    room that is left `beside` the rest. Warnings come before words about it."""
+    budget = _TextBudget()
+    facts = _render_facts(card, _ALL_FACTS)[0]
+    for part in (*first, facts, *beside):
+        budget.take(part)
+    waits = not card.final
+    ends = f"-# ⏳ Expires <t:{card.deadline // 1000}:R> (<t:{card.deadline // 1000}:f>)"
+    ends = budget.take(ends) if waits else ""
+    found = budget.take(render_findings(card, _bound(budget, _FULL_FOUND)))
+    notices = _render_notices(card, _bound(budget, _FULL_TOLD)) if waits else ""
+    budget.take(notices)
+    people = [("👥", card.progress)] + ([("👀", card.claimed)] if waits else [])
+    who = "\n".join(
+        f"{sign} {escape_with_mentions(text, _PROGRESS, card.people)}"
+        for sign, text in people
+        if text
+    )
+    budget.take(who)
+    changed = budget.take(_render_changes(card, budget)) if waits else ""
+    because = budget.take(_render_because(card, budget.room(_BECAUSE)))
+    says = budget.take(_render_statement(card, budget)) if waits else ""
+    undeclared = budget.take(_render_undeclared(view, budget.room(_BECAUSE)))
+    return (*first, notices, found, facts, because, undeclared, changed, says, who, ends)
+
+
+def _bound(budget: _TextBudget, limits: tuple[int, int]) -> int:
+    """Return a third of what is left, within these limits: more comes after it."""
+    least, most = limits
+    return max(least, min(most, budget.left // 3))
+
+
+def _render_notices(card: Card, room: int) -> str:
+    """Return the notices that stand nowhere else in the full view, none of them left out."""
+    texts = [one for one in card.notices if one != HIDDEN]
+    shares = share_room(texts, room, _SIGN)
+    return "\n".join(
+        f"⚠️ {escape_with_mentions(one, share, card.people)}"
+        for one, share in zip(texts, shares, strict=True)
+    )
 
 
 def _render_last_changes(card: Card, beside: Sequence[str]) -> list[str]:
@@ -302,10 +349,20 @@ def _build_view(item: ui.Item[Any]) -> ui.LayoutView:
     return view
 
 
+def choose_group_colour(cards: Sequence[Card]) -> int | None:
+    """Return the colour of the edge of several: the loudest of those that wait; when all ended,
+    theirs where it is the same, else grey."""
+    waiting = [card for card in cards if not card.final]
+    colours = [_choose_colour(card) for card in waiting or cards]
+    if waiting:
+        return next((one for one in (_FOUND_HIGH, _FOUND) if one in colours), None)
+    return colours[0] if len(set(colours)) == 1 else _COLOURS[Tone.QUIET]
+
+
 def _choose_colour(card: Card) -> int | None:
     """Return the colour of the edge: how it ended, or that something was found; else none."""
     if card.final:
-        return _COLOURS.get(card.status, _NEUTRAL)
+        return _COLOURS[card.tone]
     if card.risk is RiskLevel.HIGH:
         return _FOUND_HIGH
     return _FOUND if card.reasons or card.findings else None
@@ -345,9 +402,11 @@ def _render_because(card: Card, room: int) -> str:
     return f"-# {escape_line(card.asks_because.text, room - 3)}"
 
 
-def _render_undeclared(view: FullView) -> str:
+def _render_undeclared(view: FullView, room: int) -> str:
     """Return what is the same each time for want of a declaration."""
-    return f"-# {escape_line(view.undeclared.text, _BECAUSE)}" if view.undeclared else ""
+    if view.undeclared is None or room < _LEAST:
+        return ""
+    return f"-# {escape_line(view.undeclared.text, room)}"
 
 
 def _render_risk(card: Card, budget: _TextBudget) -> str:
@@ -360,23 +419,48 @@ def _render_risk(card: Card, budget: _TextBudget) -> str:
 
 
 def _render_brief_risk(card: Card) -> str:
-    """Return for a page with little room that the risk is high, and why nobody may approve."""
+    """Return for a page with little room that the risk is high."""
     reasons = escape_line("; ".join(one.text for one in card.reasons), 100) if card.reasons else ""
     high = f"🔴 High risk{': ' if reasons else ''}{reasons}"
-    told = [high] if card.risk is RiskLevel.HIGH else []
-    told += [f"⚠️ {escape_line(one, 120)}" for one in card.notices[:1] if card.idle]
-    return "\n".join(told)
+    return high if card.risk is RiskLevel.HIGH else ""
 
 
 def render_findings(card: Card, room: int) -> str:
-    """Return the guardrail findings, one line each."""
+    """Return the guardrail findings, one line each, equal ones once. What is long yields to the
+    others: an agent chooses how long the names in them are. Those without room are counted."""
+    counted = Counter(one.text for one in card.findings)
+    texts = [f"{count} times: {text}" if count > 1 else text for text, count in counted.items()]
+    most = max(1, (room - _MORE_FOUND) // _LEAST_SHARE)
+    shown = texts if len(texts) * _LEAST_SHARE <= room else texts[:most]
+    missing = len(texts) - len(shown)
     lines: list[str] = []
-    for one in card.findings:
-        left = room - sum(count_units(line) + 1 for line in lines) - 3
-        if left < _LEAST:
-            return "\n".join([*lines, f"{card.sign} …"])
-        lines.append(f"{card.sign} {escape_line(one.text, left)}")
+    shares = share_room(shown, room - (_MORE_FOUND if missing else 0), _SIGN)
+    for one, share in zip(shown, shares, strict=True):
+        lines.append(f"{card.sign} {_cut_finding(one, share)}")
+    if missing:
+        lines.append(f"{card.sign} {missing} more: Details has them.")
     return "\n".join(lines)
+
+
+def _cut_finding(text: str, share: int) -> str:
+    """Return a finding within its share. Where the name in it is cut, what is said of it stays."""
+    said, end, after = text.rpartition('"')
+    tail = escape_line(f"{end}{after}", share)
+    if len(after) > _LEAST or count_units(tail) > share // 2 or not after:
+        return escape_line(text, share)
+    return f"{escape_line(said, share - count_units(tail))}{tail}"
+
+
+def share_room(texts: Sequence[str], room: int, around: int) -> list[int]:
+    """Return how much of the room each text gets when escaped, with so much `around` each: short
+    ones what they need, the others equal shares of the rest."""
+    left, shares = room - around * len(texts), [0] * len(texts)
+    needs = [count_units(escape_line(text, MOST_TEXT)) for text in texts]
+    order = sorted(range(len(texts)), key=needs.__getitem__)
+    for done, at in enumerate(order):
+        shares[at] = max(0, min(needs[at], left // (len(order) - done)))
+        left -= shares[at]
+    return shares
 
 
 def _render_statement(card: Card, budget: _TextBudget) -> str:
@@ -497,15 +581,19 @@ def _render_footer(card: Card) -> str:
 def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[Any]]:
     """Return the two answers and "More…"; where something else comes first, that."""
     base = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
+    led = leads_of(card) if card.inbox else frozenset()
     offered = {one.action: one for one in card.controls if _is_offered(one, complete)}
-    buttons = [_build_button(offered[one], base) for one in _ON_CARD if one in offered]
+    buttons = [
+        _build_button(offered[one], base) for one in _ON_CARD if one in offered and one not in led
+    ]
     if not complete:
         whole: ui.Button[Any] = ui.Button(
             label="Read it all", style=discord.ButtonStyle.primary, custom_id=base.custom_id
         )
         buttons.insert(0, whole)
     if card.inbox:
-        buttons.insert(-1, ui.Button(label="Open in the inbox", url=card.inbox))
+        label = _label_inbox(led)
+        buttons.insert(-1, ui.Button(label=label, url=card.inbox))
     buttons.append(ui.Button(label="More…", custom_id=base.with_verb(MORE).custom_id))
     return _arrange_in_rows(buttons)
 
@@ -580,6 +668,29 @@ def _build_remember_buttons(card: Card, base: DiscordButton) -> list[ui.Button[A
     return [ui.Button(label="Remember…", custom_id=base.with_verb(REMEMBER).custom_id)]
 
 
+def leads_of(card: Card) -> frozenset[Action]:
+    """Return the answers that Discord cannot take, so that the inbox must: a secret would stand in
+    its logs, and a passkey has no place here."""
+    return frozenset(
+        one.action
+        for one in card.controls
+        if (one.action is Action.ANSWER and any(field.secret for field in card.fields))
+        or (one.passkey and not one.number and not one.optional)
+    )
+
+
+def _label_inbox(led: Collection[Action]) -> str:
+    """Return the words of the link to the inbox: what must be done there, where that is so."""
+    return next((said for action, said in LEADS.items() if action in led), "Open in the inbox")
+
+
+def _say_leads(card: Card) -> str:
+    """Say that a secret is answered elsewhere; that a passkey is, its notice says."""
+    if card.final or not any(field.secret for field in card.fields):
+        return ""
+    return "🔒 A secret is asked for. Answer it in the inbox, where no log sees it."
+
+
 def _is_offered(control: Control, complete: bool) -> bool:
     return complete or control.action in (Action.DENY, Action.ABORT, Action.ANSWER)
 
@@ -597,8 +708,9 @@ def _build_button(control: Control, base: DiscordButton) -> ui.Button[Any]:
 def _build_full_rows(card: Card, button: DiscordButton, seen: bool) -> list[ui.ActionRow[Any]]:
     buttons: list[ui.Button[Any]] = []
     base = replace(button, revision=card.revision)
+    led = leads_of(card) if card.inbox else frozenset()
     for control in card.controls:
-        if not _is_offered(control, seen):
+        if not _is_offered(control, seen) or control.action in led:
             continue
         if control.number and control.action is Action.APPROVE:
             wanted = base.with_verb(NUMBER)
@@ -615,7 +727,8 @@ def _build_full_rows(card: Card, button: DiscordButton, seen: bool) -> list[ui.A
         )
     buttons += _build_remember_buttons(card, base) if seen else []
     if card.inbox:
-        buttons.append(ui.Button(label="Open in the inbox", url=card.inbox))
+        label = _label_inbox(led)
+        buttons.append(ui.Button(label=label, url=card.inbox))
     return _arrange_in_rows(buttons)
 
 

@@ -46,7 +46,7 @@ from adapters.discord.grant_cards import REVOKE, SWITCHES, KillSwitchActions, bu
 from adapters.discord.group_cards import ALL, NONE
 from adapters.discord.groups import IN_GROUP, GroupMessages
 from adapters.discord.identities import read_identity, refuse_unfit
-from adapters.discord.remember import KEEP, RememberDialog, read_remember
+from adapters.discord.remember import KEEP, RememberDialog, read_remember, read_way
 from adapters.discord.responses import InteractionReply, build_private_reply, build_refusal, respond
 from gateway.errors import (
     Conflict,
@@ -340,7 +340,7 @@ class InteractionHandler:
             "message": str(read_values(interaction.data).get(REASON) or ""),
             "remember": read_remember(interaction.data),
         }
-        record = await self._apply_decision(interaction, button, Action(button.more), content)
+        record = await self._apply_decision(interaction, button, read_way(button), content)
         return InteractionReply(await self._remembering.build_outcome(record), replaces=True)
 
     async def _apply_decision(

@@ -29,7 +29,7 @@ from adapters.discord.markup import clip, escape_line
 from adapters.discord.remember import RememberDialog
 from adapters.discord.responses import InteractionReply, build_private_reply
 from gateway.errors import Unauthorized
-from gateway.models import Action
+from gateway.models import Action, RiskLevel
 from gateway.ports import (
     ANOTHER_PLAN,
     Click,
@@ -257,7 +257,8 @@ def build_pending_view(records: Sequence[Record]) -> MessageContent:
     lines = ["### What waits for you"]
     for record in records:
         ends = f"<t:{record.deadline // 1000}:R>"
-        lines.append(f"- {escape_line(_render_line(record), 150)} · expires {ends}")
+        said, number = escape_line(_describe(record), 300), record.id[:_SHORT]
+        lines.append(f"- {said} · expires {ends} · `{number}`")
     menu: ui.Select[Any] = ui.Select(
         custom_id=OPEN,
         placeholder="Read one",
@@ -272,5 +273,13 @@ def build_pending_view(records: Sequence[Record]) -> MessageContent:
 
 
 def _render_line(record: Record) -> str:
-    said = plain_head(card_of(record, lines=1, chars=1).head)
-    return clip(f"{record.id[:_SHORT]} · {said}", _LINE)
+    """Return a line for a menu, which always ends with the id."""
+    number = f" · {record.id[:_SHORT]}"
+    return f"{clip(_describe(record), _LINE - len(number))}{number}"
+
+
+def _describe(record: Record) -> str:
+    """Say whether it is high risk, who asks, and what happens."""
+    card = card_of(record, lines=1, chars=1)
+    high = "🔴 High risk · " if card.risk is RiskLevel.HIGH else ""
+    return f"{high}{record.request.agent}: {plain_head(card.head)}"

@@ -231,5 +231,5 @@ def _parse_number(text: str, field: Field) -> int | float:
     except InvalidRequest:
         value = None
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InvalidRequest(f"the answer to {field.text.text!r} is no number")
+        raise InvalidRequest(f"the answer to {field.text.text!r} is not a number")
     return value

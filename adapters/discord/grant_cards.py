@@ -64,7 +64,7 @@ def _build_view(card: GrantCard, copy: str, silent: bool) -> MessageContent:
     ends = f"until <t:{card.until // 1000}:f>" if card.until else "until revoked"
     head = [f"### {card.icon} {card.word} · {escape_line(card.tool.text, 120)}"]
     if card.outcome:
-        at = f" <t:{card.ended_at // 1000}:f>" if card.ended_at else ""
+        at = f", <t:{card.ended_at // 1000}:f>" if card.ended_at else ""
         said = card.outcome[:1].upper() + card.outcome[1:]
         head.append(f"{escape_with_mentions(said, 300, card.people)}{at}")
     covers = [] if silent else [f"**What it covers**\n> {escape_line(card.words.text, 900)}"]

@@ -19,6 +19,7 @@ from adapters.discord.card_views import (
     MOST_TEXT,
     READ,
     MessageContent,
+    choose_group_colour,
     render_blocks,
     render_ended,
     render_findings,
@@ -57,16 +58,18 @@ def build_group_view(
 ) -> MessageContent:
     """Return the message of a group's posted card, with the mentions `called` below it. With
     `silent`, it contains no text of the agent, and nothing is approved on it."""
-    container: ui.Container[Any] = ui.Container()
+    container: ui.Container[Any] = ui.Container(accent_colour=choose_group_colour(group.items))
     container.add_item(ui.TextDisplay(f"### {escape_line(group.title.text, _TOLD)}"))
     for card, text, whole in _draw_all(group):
         container.add_item(ui.Separator())
         container.add_item(ui.TextDisplay(text if whole and not silent else _shorten(card, silent)))
-        if card.final:
-            continue
         base = DiscordButton(
             verb=READ, request_id=card.request_id, revision=card.revision, copy=copy
         )
+        if card.final:
+            details = _button("Details", base, discord.ButtonStyle.secondary)
+            container.add_item(ui.ActionRow(details))
+            continue
         container.add_item(build_item_row(card, base, whole=whole and not silent))
     waiting = group.waiting
     if group.deniable and group.revisions:

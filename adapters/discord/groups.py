@@ -19,6 +19,8 @@ from adapters.discord.card_views import (
     READ,
     MessageContent,
     build_text_view,
+    choose_group_colour,
+    leads_of,
 )
 from adapters.discord.custom_ids import PLATFORM, DiscordButton
 from adapters.discord.group_cards import (
@@ -162,7 +164,9 @@ async def draw_card(desk: Desk, record: Record) -> Card:
     card = await draw(
         lambda: card_of(record, lines=CARD_LINES, chars=CARD_CHARS), *weight_of(record)
     )
-    return replace(card, deciders=await desk.requests.deciders(record, PLATFORM))
+    leads = desk.address_of(record.id) if leads_of(card) else ""
+    deciders = await desk.requests.deciders(record, PLATFORM)
+    return replace(card, deciders=deciders, inbox=leads)
 
 
 def list_drawn(group: GroupCard) -> list[tuple[Card, str]]:
@@ -188,7 +192,8 @@ def build_group(
     together: bool,
 ) -> MessageContent:
     """Return the message of a group."""
-    container: ui.Container[Any] = ui.Container()
+    colour = choose_group_colour(group.items)
+    container: ui.Container[Any] = ui.Container(accent_colour=colour)
     title = f"### {escape_line(group.title.text, _TOLD)}"
     said = escape_line(f"{told[:1].upper()}{told[1:]}", _TOLD) if told else ""
     container.add_item(ui.TextDisplay("\n".join(filter(None, (title, said)))))

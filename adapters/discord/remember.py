@@ -16,10 +16,11 @@ from adapters.discord.grant_cards import NO_REQUEST, REVOKE
 from adapters.discord.identities import read_identity, refuse_unfit
 from adapters.discord.markup import clip, escape_line, escape_with_mentions, keep_whole_lines
 from adapters.discord.responses import InteractionReply, build_private_reply
-from gateway.errors import Conflict
+from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action
 from gateway.ports import (
     LIFETIME_WORDS,
+    PASS_LIFETIME_WORDS,
     Desk,
     Grant,
     Record,
@@ -45,10 +46,14 @@ _COVERS = 900  # characters of what a grant covers
 _REACH = 200
 _DIALOG = 3900
 _LIST_UNITS = 3800
+_LABEL = 60
+_PASS = "pass"
 _VERBS = {
-    Action.APPROVE: ("Approve and remember", discord.ButtonStyle.success),
-    Action.DENY: ("Deny and remember", discord.ButtonStyle.danger),
+    Action.APPROVE.value: ("Approve and remember", discord.ButtonStyle.success),
+    _PASS: ("Approve and give a pass", discord.ButtonStyle.success),
+    Action.DENY.value: ("Deny and remember", discord.ButtonStyle.danger),
 }
+_DENIALS = "-# What a denial can cover is listed where it is chosen."
 
 
 class RememberDialog:
@@ -66,21 +71,21 @@ class RememberDialog:
         record = await self._reading.get_permitted(interaction, button.request_id)
         button = self._reading.name_card(interaction, button)
         offered = await self._list_scopes(interaction, record, Action.APPROVE)
-        actions = [action for action in _VERBS if scopes_of(record, action)]
-        if not actions:
+        ways = list_ways(offered, denies=bool(scopes_of(record, Action.DENY)))
+        if not ways:
             raise Conflict("there is nothing that could be remembered about this request")
         reach = {one.id: await self._desk.requests.reach(record.id, one.id) for one in offered}
-        return InteractionReply(build_options_view(offered, reach, actions, button))
+        return InteractionReply(build_options_view(offered, reach, ways, button))
 
     async def build_modal(
         self, interaction: discord.Interaction, record: Record, button: DiscordButton
     ) -> ui.Modal:
         """Return the modal that asks for scope, place and lifetime. Raises Conflict."""
-        action = Action(button.more)
-        scopes = await self._list_scopes(interaction, record, action)
-        if not scopes:
+        scopes = await self._list_scopes(interaction, record, read_way(button))
+        modal = build_remember_modal(button.more, scopes, record.request.session, button)
+        if modal is None:
             raise Conflict("there is nothing that could be remembered about this request")
-        return build_remember_modal(action, scopes, record.request.session, button)
+        return modal
 
     async def _list_scopes(
         self, interaction: discord.Interaction, record: Record, action: Action
@@ -154,10 +159,25 @@ class RememberDialog:
         return [(value, clip(words, _CHOICE)) for value, words in found]
 
 
+def read_way(button: DiscordButton) -> Action:
+    """Return the answer that a button of the dialog gives. Raises InvalidRequest."""
+    if button.more not in _VERBS:
+        raise InvalidRequest("this is nothing that can be remembered; open it again")
+    return Action.APPROVE if button.more == _PASS else Action(button.more)
+
+
+def list_ways(offered: Sequence[RememberOption], *, denies: bool) -> list[str]:
+    """Return what may be done with what is offered, for a button each: approve and remember, give a
+    pass, whose lifetimes are its own, deny and remember."""
+    approves = any(not one.session_pass for one in offered)
+    there = (approves, any(one.session_pass for one in offered), denies)
+    return [way for way, may in zip(_VERBS, there, strict=True) if may]
+
+
 def build_options_view(
     offered: Sequence[RememberOption],
     reach: Mapping[str, str],
-    actions: Sequence[Action],
+    ways: Sequence[str],
     button: DiscordButton,
 ) -> MessageContent:
     """Return what could be remembered, each with its recent `reach`, and a button for each of these
@@ -166,10 +186,12 @@ def build_options_view(
     for number, scope in enumerate(offered, 1):
         lines.append(f"**{number}.** {escape_line(scope.words.text, _COVERS)}")
         lines.append(f"-# {escape_line(reach[scope.id], _REACH)}")
+    if offered and Action.DENY.value in ways:
+        lines.append(_DENIALS)
     row: ui.ActionRow[Any] = ui.ActionRow()
-    for action in actions:
-        label, style = _VERBS[action]
-        wanted = button.with_verb(KEEP, more=action.value)
+    for way in ways:
+        label, style = _VERBS[way]
+        wanted = button.with_verb(KEEP, more=way)
         row.add_item(ui.Button(label=f"{label}…", style=style, custom_id=wanted.custom_id))
     view = ui.LayoutView(timeout=None)
     view.add_item(ui.TextDisplay("\n".join(lines)[:_DIALOG])).add_item(row)
@@ -178,17 +200,28 @@ def build_options_view(
 
 
 def build_remember_modal(
-    action: Action, scopes: Sequence[RememberOption], session: str, button: DiscordButton
-) -> ui.Modal:
-    """Return the modal that asks for scope, place and lifetime."""
-    modal = ui.Modal(title=_VERBS[action][0], custom_id=button.custom_id)
-    words = [(scope.id, clip(scope.words.text, 100)) for scope in scopes]
-    modal.add_item(_build_menu("What", _SCOPE, words))
-    here = clip(f"only in the session {session}", 100)
-    places = [(_SESSION, here), (_EVERYWHERE, "in all sessions of this agent")]
-    modal.add_item(_build_menu("Where", _WHERE, places))
-    modal.add_item(_build_menu("How long", _LIFE, list(LIFETIME_WORDS.items())))
-    if action is Action.DENY:
+    way: str, scopes: Sequence[RememberOption], session: str, button: DiscordButton
+) -> ui.Modal | None:
+    """Return the modal that asks for scope, place and lifetime; a pass is for the session, and has
+    lifetimes of its own. The scopes have the numbers that they have in the message before; those of
+    a denial, which it does not list, are whole above the menu. None where none is offered."""
+    passes, denies = way == _PASS, way == Action.DENY.value
+    numbered = [one for one in enumerate(scopes, 1) if one[1].session_pass is passes]
+    if not numbered:
+        return None
+    modal = ui.Modal(title=_VERBS[way][0], custom_id=button.custom_id)
+    if denies:
+        lines = (f"**{at}.** {escape_line(one.words.text, _COVERS)}" for at, one in numbered)
+        modal.add_item(ui.TextDisplay("\n".join(lines)[:_DIALOG]))
+    options = [(one.id, *_label_scope(at, one.words.text)) for at, one in numbered]
+    modal.add_item(_build_menu("What", _SCOPE, options))
+    if not passes:
+        here = clip(f"only in the session {session}", 100)
+        places = [(_SESSION, here, ""), (_EVERYWHERE, "in all sessions of this agent", "")]
+        modal.add_item(_build_menu("Where", _WHERE, places))
+    lives = PASS_LIFETIME_WORDS if passes else LIFETIME_WORDS
+    modal.add_item(_build_menu("How long", _LIFE, [(*one, "") for one in lives.items()]))
+    if denies:
         modal.add_item(build_text_field("Reason", REASON, "The agent is told. May be empty."))
     modal.stop()
     return modal
@@ -243,13 +276,22 @@ def _read_choice(given: dict[str, Any], name: str) -> str:
     return str((given.get(name) or [""])[0])
 
 
-def _build_menu(label: str, name: str, options: list[tuple[str, str]]) -> ui.Label[Any]:
-    """Return a menu with its first option, the narrowest, as the default."""
+def _label_scope(number: int, words: str) -> tuple[str, str]:
+    """Return a short label for a scope, which ends where its words pause, and the rest of them."""
+    pause = min((at for sign in (": ", ", ") if 0 < (at := words.find(sign)) <= _LABEL), default=0)
+    if pause:
+        return f"{number}. {words[:pause]}…", clip(words[pause + 2 :], _CHOICE)
+    return f"{number}. {clip(words, _LABEL)}", clip(words, _CHOICE) if len(words) > _LABEL else ""
+
+
+def _build_menu(label: str, name: str, options: list[tuple[str, str, str]]) -> ui.Label[Any]:
+    """Return a menu of values, labels and descriptions, with its first option, the narrowest, as
+    the default."""
     menu: ui.Select[Any] = ui.Select(
         custom_id=name,
         options=[
-            discord.SelectOption(label=words, value=value, default=not at)
-            for at, (value, words) in enumerate(options)
+            discord.SelectOption(label=words, value=value, description=more or None, default=not at)
+            for at, (value, words, more) in enumerate(options)
         ],
     )
     return ui.Label(text=label, component=menu)

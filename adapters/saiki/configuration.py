@@ -70,7 +70,7 @@ def _check(members: dict[str, str]) -> Confirmation:
         raise InvalidRequest(f"allowedToolsStorage {storage!r} is none of {', '.join(STORAGES)}")
     timeout = members.get("timeout", str(default.timeout))
     if not (timeout.isascii() and timeout.isdigit() and 0 < int(timeout) <= _LONGEST):
-        raise InvalidRequest(f"timeout {timeout!r} is no number of milliseconds up to 30 days")
+        raise InvalidRequest(f"timeout {timeout!r} is not a number of milliseconds up to 30 days")
     return Confirmation(mode, int(timeout), storage)
 
 

@@ -271,7 +271,7 @@ def _build_notices(card: Card, record: Record) -> JsonObject:
     steps, tries = say_step_up(record)
     apart = " ".join(filter(None, (steps, tries)))
     said = [_word_notice(one) for one in card.notices if one != apart]
-    return {"notices": said, "steps": steps.replace(", in the inbox", ""), "tries": tries}
+    return {"notices": said, "steps": steps.replace(" in the inbox", ""), "tries": tries}
 
 
 def _word_notice(notice: str) -> str:

@@ -107,7 +107,7 @@ def _command(verbs: Verbs, name: str, run: str, help: str) -> argparse.ArgumentP
 def _count(text: str) -> int:
     """Return how many are meant; argparse says why a text is refused."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
     return int(text)
 
 

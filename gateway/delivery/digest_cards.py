@@ -166,28 +166,41 @@ def _state(crowd: AgentGroup) -> tuple[str, str]:
 
 def _describe(crowd: AgentGroup) -> str:
     agent, count = crowd.agent, len(crowd.records)
-    requests = "request" if count == 1 else "requests"
-    waits = f"{count} more {requests} of {agent} wait; they get cards as its budget allows"
+    alone = count == 1
+    requests, wait = ("request", "waits") if alone else ("requests", "wait")
+    cards = "it gets a card" if alone else "they get cards"
     if crowd.paused is not None:
-        paused = f"people denied too many requests of {agent} in a row, so it asks nobody for now"
-        return f"{paused}; {waits}" if count else paused
-    return waits if count else f"no request of {agent} waits for a card any more, and it may ask"
+        paused = f"people denied too many requests of {agent} in a row, so new ones ask nobody"
+        earlier = f"{count} asked before still {wait}; {cards} as its budget allows"
+        return f"{paused}; {earlier}" if count else paused
+    if not count:
+        return f"no request of {agent} waits for a card any more, and it may ask again"
+    return f"{count} more {requests} of {agent} {wait}; {cards} as its budget allows"
 
 
 def _notices(crowd: AgentGroup, inbox: str, command: str) -> tuple[str, ...]:
     """Say how people go on from here."""
     agent, said = crowd.agent, []
     if crowd.paused is not None:
-        said.append("What people would be asked about is denied at once. Rules and grants go on.")
+        said.append(
+            "Each new request that people would have to decide is denied at once. Rules and "
+            "remembered decisions still decide theirs."
+        )
         said.append(
             "An admin, or an approver of this agent, lets it ask again: in the inbox under "
             f"Sessions, or with gateway agent lift {agent}"
         )
     if crowd.records:
         by_command = command and not inbox
-        where = f"{command} shows them" if by_command else "Open the inbox to see and decide them"
-        said.append(f"{where}. High risk is never among them.")
-        said.append(f"To end them all: end {agent}'s sessions in the inbox.")
+        count = len(crowd.records)
+        what, they, lone = (
+            ("the request that waits", "it is not", "it")
+            if count == 1
+            else (f"the {count} requests that wait", "none is", "them all")
+        )
+        where = f"{command} shows {what}" if by_command else f"Open the inbox to decide {what}"
+        said.append(f"{where}; {they} of high risk.")
+        said.append(f"To end {lone}: end {agent}'s sessions in the inbox.")
     return tuple(said)
 
 

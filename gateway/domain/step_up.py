@@ -14,7 +14,6 @@ from enum import StrEnum
 
 from gateway.models import RiskLevel
 from gateway.wire.codec import Wire
-from gateway.wire.outcome_text import join_names
 
 
 class StepUp(StrEnum):
@@ -28,7 +27,7 @@ class StepUp(StrEnum):
 
 WORDS = {
     StepUp.NUMBER: "the number that is shown where the agent waits",
-    StepUp.PASSKEY: "a passkey, in the inbox",
+    StepUp.PASSKEY: "a passkey in the inbox",
     StepUp.PERSON: "a second person",
 }
 """What people read of each way."""
@@ -47,7 +46,8 @@ def draw_number() -> str:
 
 def say_ways(ways: Iterable[StepUp]) -> str:
     """Return the ways of which one must be done, as a sentence lists them."""
-    return join_names(tuple(WORDS[way] for way in ways), "or")
+    *most, last = (WORDS[way] for way in ways)
+    return f"{', '.join(most)}, or {last}" if most else last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,7 +147,7 @@ def _time_left(timeout: Any, attempt: int) -> float | None:
     if timeout is None:
         return None
     if not isinstance(timeout, int) or isinstance(timeout, bool) or timeout <= 0:
-        raise BadMessage("timeout is no number of milliseconds")
+        raise BadMessage("timeout is not a number of milliseconds")
     left = timeout / 1000 - _ATTEMPT_SECONDS * (attempt - 1)
     if left <= 0:
         raise BadMessage("it arrived after its timeout")

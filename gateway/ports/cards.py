@@ -63,6 +63,16 @@ _MOST_ANSWERS = 300
 _MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
 
 
+class Tone(StrEnum):
+    """How a request ended, as a colour says it: what was approved or answered as it should be,
+    refused, approved without having run well, or none of these."""
+
+    GOOD = "good"
+    REFUSED = "refused"
+    TROUBLED = "troubled"
+    QUIET = "quiet"
+
+
 class Style(StrEnum):
     """How a control looks, and how easily it is hit."""
 
@@ -200,6 +210,11 @@ class Card:
         return f"{self.icon} {self.word} · {self.tool.text}"
 
     @property
+    def tone(self) -> Tone:
+        """How it ended; quiet while it waits."""
+        return _TONES.get(self.icon, Tone.QUIET) if self.final else Tone.QUIET
+
+    @property
     def sign(self) -> str:
         """What stands before each finding: red where they count, amber in shadow."""
         return finding_sign(alarms=self.alarms)
@@ -253,7 +268,7 @@ _REPORTS = {
     Execution.SKIPPED: "The agent says that it did not run",
     Execution.REFUSED_LATE: "The agent says that it did not run: the approval came too late",
 }
-_TIMED = {Execution.SUCCEEDED: "ran", Execution.FAILED: "failed after"}
+_TIMED = {Execution.SUCCEEDED: "ran for", Execution.FAILED: "failed after"}
 _LABELS = {
     Action.APPROVE: ("Approve", Style.PRIMARY),
     Action.EDIT: ("Edit", Style.PLAIN),
@@ -264,7 +279,19 @@ _LABELS = {
 }
 _BARRED, _LEFT = ("⛔", "Cannot be approved"), ("💤", "Agent gone")
 _BOTH = "Changed and approved"
-_DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Answered instead of running"}
+_NOT_RUN_BUT = "not run: answered instead"
+_DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Not run: answered instead"}
+_ANSWERED, _TROUBLED, _STOPPED = "💬", "⚠️", "🛑"
+_NOT_RUN = frozenset(
+    (Execution.FAILED, Execution.SKIPPED, Execution.REFUSED_LATE, Execution.NEVER_FETCHED)
+)
+"""Reports that an approval did not become what it was given for."""
+_TONES = {
+    "✅": Tone.GOOD,
+    "❌": Tone.REFUSED,
+    _STOPPED: Tone.REFUSED,
+    _TROUBLED: Tone.TROUBLED,
+}
 
 
 def card_of(
@@ -390,13 +417,22 @@ def _state(record: Record) -> tuple[str, str]:
     decision = record.decision
     if not record.final:
         return _waiting_state(record)
+    if _responded(record):
+        icon = _ANSWERED
+    elif record.status is Status.APPROVED and record.report is not None:
+        icon = _TROUBLED if record.report.execution in _NOT_RUN else icon
     if record.request.questions and record.status is Status.APPROVED:
         return icon, "Answered"
     if decision and decision.action is Action.ABORT:
-        return "🛑", f"Denied, and the {decision.abort or 'turn'} stopped"
+        return _STOPPED, f"Denied, and the {decision.abort or 'turn'} stopped"
     if decision and decision.reason is Reason.BREAKER:
-        return icon, "Denied unasked"
+        return icon, "Denied without asking anybody"
     return icon, _DONE.get(decision.action or Action.APPROVE, word) if decision else word
+
+
+def _responded(record: Record) -> bool:
+    """Whether a person answered it instead of letting it run."""
+    return record.decision is not None and record.decision.action is Action.RESPOND
 
 
 def _waiting_state(record: Record) -> tuple[str, str]:
@@ -562,8 +598,8 @@ def say_step_up(record: Record) -> tuple[str, str]:
     may = record.approvers
     if record.final or may is None or may.nobody or not may.step_up:
         return "", ""
-    tries = f"{record.guesses} of {MOST_GUESSES} wrong numbers typed." if record.guesses else ""
-    return f"Approving takes {say_ways(may.step_up)}.", tries
+    tries = f"{record.guesses} of {MOST_GUESSES} wrong numbers typed; the third denies it."
+    return f"Approving takes {say_ways(may.step_up)}.", tries if record.guesses else ""
 
 
 def progress_of(record: Record, standing: Standing) -> str:
@@ -580,7 +616,10 @@ def _outcome(record: Record) -> Visible | None:
     lost = "" if fetched else ". The agent never fetched the approval: nothing ran"
     rule = record.decision.host_rule
     kept = "" if rule is None else f"; {kept_words(record, rule)}"
-    return render_safe(f"{told_outcome(record)}{_answers(record)}{kept}{lost}")
+    told = told_outcome(record)
+    if _responded(record):
+        told = f"{_NOT_RUN_BUT} {told.removeprefix(record.status.value).strip()}{_response(record)}"
+    return render_safe(f"{told}{_answers(record)}{kept}{lost}")
 
 
 def _say_ending(record: Record, word: str) -> Visible | None:
@@ -589,7 +628,7 @@ def _say_ending(record: Record, word: str) -> Visible | None:
     if outcome is None:
         return None
     first, rest = outcome.segments[0][0], outcome.segments[1:]
-    status = record.status.value
+    status = _NOT_RUN_BUT if _responded(record) else record.status.value
     said = first.removeprefix(status) if first.startswith(status) else f" · {first}"
     state, _, stopped = word.partition(", and ")
     if record.decision and record.decision.reason is Reason.BREAKER:
@@ -611,6 +650,14 @@ def _answers(record: Record) -> str:
         if one.id in given
     )
     return f": {start_of(said, _MOST_ANSWERS)}" if said else ""
+
+
+def _response(record: Record) -> str:
+    """Say what the agent was answered instead, quoted: a person wrote it."""
+    given = record.decision.result if record.decision else None
+    if given is None:
+        return ""
+    return f": {start_of(json.dumps(given, ensure_ascii=False), _MOST_ANSWERS)}"
 
 
 def _result(record: Record) -> Visible | None:

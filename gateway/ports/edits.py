@@ -212,7 +212,7 @@ def _read(field: EditField, given: str, record: Record) -> Any:
     if field.kind is EditKind.NUMBER and (
         isinstance(value, bool) or not isinstance(value, int | float)
     ):
-        raise WrongField(field.id, "this is no number")
+        raise WrongField(field.id, "this is not a number")
     return value
 
 
@@ -220,5 +220,5 @@ def _parse(field: EditField, text: str, why: str) -> Any:
     try:
         return parse(text.encode("utf-8", "surrogatepass"))
     except InvalidRequest as error:
-        said = "this is no number" if field.kind is EditKind.NUMBER else f"{why}: {error}"
+        said = "this is not a number" if field.kind is EditKind.NUMBER else f"{why}: {error}"
         raise WrongField(field.id, said) from error

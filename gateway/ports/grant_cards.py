@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gateway.domain.records import Record
 from gateway.domain.redaction import render_safe
 from gateway.domain.safe_text import Visible
-from gateway.policy.grants.grant import ANY_TOOL, PASSES, Effect, Grant
+from gateway.policy.grants.grant import ANY_TOOL, PASSES, Effect, End, Grant
 from gateway.ports.blocks import headline, quote_name
 from gateway.ports.cards import Fact
 
@@ -83,11 +83,16 @@ def grant_card_of(grant: Grant, record: Record | None = None, *, reach: str = ""
         uses=uses_of(grant),
         reach=reach if end is None else "",
         notices=_notices(grant),
-        outcome="" if end is None else f"{end.why}, by {end.by}",
+        outcome="" if end is None else _say_end(end),
         ended_at=None if end is None else end.at,
         confirm="" if end is not None else _REVOKE,
         people=people_of(grant),
     )
+
+
+def _say_end(end: End) -> str:
+    """Say why it ended, and who ended it where somebody did."""
+    return f"{end.why} by {end.by}" if end.why == "revoked" else f"{end.why}, by {end.by}"
 
 
 def people_of(grant: Grant) -> frozenset[str]:
@@ -100,7 +105,8 @@ def uses_of(grant: Grant) -> str:
     """Say how often a grant was used, and how often it may be."""
     if grant.max_uses is not None:
         return f"used {grant.used} of {grant.max_uses} times"
-    return {0: "not used yet", 1: "used once"}.get(grant.used, f"used {grant.used} times")
+    never = "not used yet" if grant.end is None else "never used"
+    return {0: never, 1: "used once"}.get(grant.used, f"used {grant.used} times")
 
 
 def backing_of(grant: Grant) -> str:
@@ -114,15 +120,14 @@ def _others(grant: Grant) -> str:
 
 
 def _state(grant: Grant) -> tuple[str, str]:
-    if grant.end is not None:
-        return "↩️", "No longer remembered"
-    if grant.suspended or grant.rests:
-        return "⏸️", "Suspended"
     if grant.match.shape in PASSES:
-        return "🎫", "Session let through"
-    if grant.effect is Effect.ALLOW:
-        return "🧠", "Approval remembered"
-    return "🧠", "Denial remembered"
+        icon, what, kept, over = "🎫", "Session pass", "Session let through", "Session pass over"
+    else:
+        what = "Approval" if grant.effect is Effect.ALLOW else "Denial"
+        icon, kept, over = "🧠", f"{what} remembered", f"{what} no longer remembered"
+    if grant.end is not None:
+        return "↩️", over
+    return ("⏸️", f"{what} suspended") if grant.suspended or grant.rests else (icon, kept)
 
 
 def _facts(grant: Grant) -> tuple[Fact, ...]:

@@ -158,7 +158,7 @@ def _title(records: Sequence[Record]) -> Visible:
     counted = ", ".join(f"{count} {_plural(kind, count)}" for kind, count in kinds.most_common())
     agent = call_name(records[0].request.agent)
     count = len(records)
-    begin = f"{count} {_plural('call', count)} of "
+    begin = f"{count} {_plural('request', count)} of "
     said = f": {counted}" if set(kinds) != {"call"} else ""
     return Visible(((begin, False), *agent.segments, (said, False)))
 

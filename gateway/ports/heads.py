@@ -45,6 +45,15 @@ _NAME_CHARS = 40
 _WHOLE_CHARS = 60  # of a command that is said whole
 _AGENT_CHARS = 24
 _MOST_NAMED = 2  # programs
+_NAMED_WORDS = 2  # of each
+_ROOM_TO_DO = 3
+_DOING = frozenset(
+    ("apt", "apt-get", "aws", "az", "brew", "bun", "cargo", "docker", "dnf", "flux", "gcloud", "gh",
+     "git", "go", "helm", "kubectl", "npm", "pip", "pip3", "pnpm", "podman", "pulumi", "service",
+     "systemctl", "terraform", "tofu", "uv", "yarn")
+)  # fmt: skip
+"""Programs whose first word says what they do."""
+_DO = re.compile(r"[a-z][a-z0-9_.:-]{0,23}")
 _MOST_SHORT = 60
 _LOOKED_AT = 200  # characters of a name
 _BLANKS = re.compile(r"\s+")
@@ -185,10 +194,10 @@ def _say_command(text: str, room: Room) -> list[HeadPart]:
     rest = [one for one in commands if not list_deleted(one) or is_led(one)]
     rest = [one for one in rest if not one[0].startswith("$(")] or rest  # what is in it is listed
     rest = sorted([one for one in rest if not is_idle(one)] or rest, key=rank_command)
-    names = _drop_secrets(list(dict.fromkeys(map(_program_name, rest))), secrets)
+    names = _name_commands(rest, secrets, room)
     if deleted:
         said = [_ours("Deletes "), *_some(_drop_secrets(deleted, secrets), room.words, 1)]
-        return [*said, _ours(", runs "), *_some(names, 1, 1)] if names else said
+        return [*said, _ours(", runs "), *_some(names, _NAMED_WORDS, 1)] if names else said
     if room.words == 1:  # little room: what weighs most of the two
         quiet = changed and not any(map(is_loud, rest))
         return [_ours("Changes "), *_some(changed, 1, 1)] if quiet else _run(text, names, room)
@@ -199,7 +208,7 @@ def _say_command(text: str, room: Room) -> list[HeadPart]:
 def _run(text: str, names: Sequence[str], room: Room) -> list[HeadPart]:
     lines = text.count("\n") + 1
     begin = "Runs " if lines == 1 or room.words == 1 else f"Runs {lines} lines: "
-    return [_ours(begin), *_some(names, 1, min(room.words, _MOST_NAMED))]
+    return [_ours(begin), *_some(names, _NAMED_WORDS, min(room.words, _MOST_NAMED))]
 
 
 def _list_changed(text: str, commands: Sequence[tuple[str, ...]]) -> list[str]:
@@ -218,8 +227,21 @@ def _is_short(text: str, room: Room) -> bool:
     return len(text) <= _WHOLE_CHARS and len(text.split()) <= room.words
 
 
-def _program_name(words: tuple[str, ...]) -> str:
-    return words[0].rstrip("/").rpartition("/")[2] or words[0]
+def _name_commands(
+    commands: Sequence[tuple[str, ...]], secrets: Sequence[str], room: Room
+) -> list[str]:
+    """Return the programs of commands, each once, and what it is to do where there is room for the
+    word; "…" behind it where more follows. No part of a secret is among them."""
+    named: dict[str, bool] = {}
+    for words in commands:
+        program = words[0].rstrip("/").rpartition("/")[2] or words[0]
+        said = 1
+        if room.words >= _ROOM_TO_DO and program in _DOING and _DO.fullmatch("".join(words[1:2])):
+            said = 2 if _drop_secrets(words[1:2], secrets) else 1
+        name = " ".join((program, *words[1:said]))
+        named[name] = named.get(name, False) or len(words) > said
+    kept = set(_drop_secrets(list(named), secrets))
+    return [f"{name}…" if more else name for name, more in named.items() if name in kept]
 
 
 # --- files, messages, everything else ---------------------------------------------------------

@@ -12,6 +12,7 @@ from gateway.policy.declared_tools import ON_CARDS, open_values
 
 _MOST_NAMED = 8
 _MOST_NAME = 80
+_REMEMBERED = "If remembered, it covers only the same"
 ROLES_ON_CARDS = {role.value: words for role, words in ON_CARDS.items()}
 """The roles to choose from on a card, with a sentence each."""
 
@@ -46,12 +47,12 @@ def say_undeclared(record: Record) -> Visible | None:
     found = undeclared_of(record)
     if not found:
         return None
-    named = "; ".join(f"{one.name.text} ({one.what})" for one in found[:_MOST_NAMED])
-    more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    them = "it is" if len(found) == 1 else "they are"
+    named = ", ".join(one.name.text for one in found[:_MOST_NAMED])
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    alone = len(found) == 1
     return render_safe(
-        f"The same each time, as nobody declared {'it' if len(found) == 1 else 'them'}: "
-        f"{named}{more}. An admin can say what {them} in the inbox."
+        f"{_REMEMBERED} {named}{more}: nobody declared what "
+        f"{'it is' if alone else 'they are'}. An admin can, in the inbox."
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gateway.domain.records import Approvers, Record
 from gateway.models import Action
-from gateway.ports.words import say_name
+from gateway.ports.words import is_group, say_name
 from gateway.wire.outcome_text import join_names
 
 _MOST_NAMED = 4
@@ -60,13 +60,18 @@ class Standing:
         waits = f"waits for {self.more} more"
         if self.left is None:
             return waits
-        return f"{waits}: {self._say_left()}" if self.left else f"{waits}, and {_NOBODY_ELSE}"
+        left = self._say_left().removeprefix(f"{self.more} of: ")
+        of = " of" if left != self._say_left() else ""
+        return f"{waits}{of}: {left}" if self.left else f"{waits}, and {_NOBODY_ELSE}"
 
     def _say_left(self) -> str:
-        left = tuple(dict.fromkeys(map(say_name, self.left or ())))
+        """Say who may still: all of them where all must, groups of people last."""
+        left = tuple(dict.fromkeys(map(say_name, sorted(self.left or (), key=is_group))))
         named = list(left[:_MOST_NAMED])
         if others := len(left) - len(named):
             named.append(f"{others} other{'s' if others > 1 else ''}")
+        if self.more > 1 and (len(left) > self.more or any(map(is_group, self.left or ()))):
+            return f"{self.more} of: {', '.join(named)}"
         return join_names(named, "and" if len(left) <= self.more else "or")
 
 

@@ -23,7 +23,7 @@ DENIALS = (
 BECAUSE = "Deny, because"
 """What stands before those reasons."""
 _GROUPS = re.compile(r"slack:[A-Z0-9]+/S[A-Z0-9]+|discord:[0-9]+/[0-9]+")
-_GROUP = {"s": "group", "d": "role"}
+_GROUP = {"s": "in a Slack group", "d": "with a Discord role"}
 _MEMBERS = re.compile(r"slack:[A-Z0-9]+/[UW][A-Z0-9]+")
 LIFT = "Requests are asked about again. What was denied stays denied."
 
@@ -31,9 +31,14 @@ LIFT = "Requests are asked about again. What was denied stays denied."
 def say_name(name: str) -> str:
     """Return a person's name as people read it: of who has none, where the platform has them. A
     user of Discord stays as written, whom Discord shows by name."""
-    if _GROUPS.fullmatch(name):
-        return f"somebody of a {name.partition(':')[0].title()} {_GROUP[name[0]]}"
+    if is_group(name):
+        return f"somebody {_GROUP[name[0]]}"
     return "somebody in Slack" if _MEMBERS.fullmatch(name) else name
+
+
+def is_group(name: str) -> bool:
+    """Whether a name stands for all of a platform's group or role."""
+    return _GROUPS.fullmatch(name) is not None
 
 
 def say_names(text: str, people: Collection[str]) -> str:

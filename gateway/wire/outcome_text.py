@@ -8,8 +8,8 @@ _BY_REASON = {
     "person": "{status} by {name}",
     "feedback": "{name} asks for another plan",
     "grant": "{status} by the remembered decision {name}",
-    "rule": "{status} by the rule {name}; no person was asked",
-    "hook": "{status} by the hook {name}; no person was asked",
+    "rule": '{status} by the rule "{name}"; no person was asked',
+    "hook": '{status} by the hook "{name}"; no person was asked',
     "timeout": "expired: nobody answered in time",
     "cancelled_by_agent": "cancelled by the agent",
     "cancelled_by_operator": "cancelled by an operator",
@@ -21,7 +21,8 @@ _BY_REASON = {
     "canary_caught": "a test by the gateway: nothing was going to run",
     "canary_missed": "a test by the gateway: nothing was going to run",
     "wrong_number": "denied: a wrong number was typed three times",
-    "breaker": "denied unasked: people denied too many of this agent's requests in a row",
+    "breaker": "denied without asking anybody: "
+    "people denied too many of this agent's requests in a row",
 }
 
 

@@ -111,7 +111,7 @@ def test_a_number_is_typed_with_the_approval(up: Shell, agent: HttpPool, tmp_pat
     path.write_text(BY_NUMBER, encoding="utf-8")
     assert "step_up" in up.run("apply", str(path), "--check")
     up.run("apply", str(path))
-    assert "denied by the rule step-up" in up.run("show", ask(agent, new_id(), command="ls"))
+    assert 'denied by the rule "step-up' in up.run("show", ask(agent, new_id(), command="ls"))
     asked = new_id()
     number = submit_waiting(agent, asked)["number"]
     told = "the number that is shown where the agent waits"

@@ -87,7 +87,7 @@ def test_who_asks_too_much_is_refused_with_a_code_of_its_own(up: Shell, tmp_path
     assert "wait already" in up.run("ask", "shell", "--no-wait", "--", "pwd", code=7)
     up.run("deny", json.loads(asked.splitlines()[0])["id"])
     # Another call: the same one is answered by its denial, paused or not.
-    assert "denied unasked" in up.run("ask", "shell", "--", "pwd", code=1)
+    assert "denied without asking anybody" in up.run("ask", "shell", "--", "pwd", code=1)
     (paused,) = json.loads(up.run("agent", "paused", "--json"))
     assert paused["budget"]["denials"] == 1
     assert "until" in up.run("agent", "paused")

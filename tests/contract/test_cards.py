@@ -123,7 +123,7 @@ async def test_what_was_decided_elsewhere_comes_to_show(stage: Stage, world: Wor
     async with playing(stage, world) as play:
         record = await play.asked()
         await play.decided(record, Action.EDIT, arguments={"command": "ls -l"})
-        await play.shows("pproved")  # or changed and approved
+        await play.shows("pproved by bob")
         assert "bob" in stage.texts()[0]
 
 

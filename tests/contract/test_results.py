@@ -53,7 +53,7 @@ def test_how_long_it_ran_is_the_agents_word(surface: str) -> None:
     record, _ = reported(Execution.SUCCEEDED)
     record = replace(record, report=Report(execution=Execution.SUCCEEDED, duration_ms=1840))
     shown = SURFACES[surface](record, card_of(record, lines=30, chars=1500)).replace("\\", "")
-    assert "The agent says: ran 1.8 s" in shown
+    assert "The agent says: ran for 1.8 s" in shown
     assert shown.count("1.8 s") == 1
 
 

@@ -65,7 +65,8 @@ async def test_a_grant_has_a_card_at_every_place_and_revoking_is_shown_on_each(
     await office.desk.grants.revoke(grant.id, identity("bob"))
     await office.settle()
     for plate in office.adapter.plates.values():
-        assert (plate.card.word, plate.card.outcome) == ("No longer remembered", "revoked, by bob")
+        assert plate.card.word == "Approval no longer remembered"
+        assert plate.card.outcome == "revoked by bob"
         assert plate.card.confirm == ""
     assert await office.due() == 0
 

@@ -217,7 +217,7 @@ async def test_a_group_is_reminded_of_once(world: World) -> None:
         await office.settle()
     ((notice, card),) = office.adapter.notices
     assert notice.ref is not None
-    assert (notice.ref.message, card.tool.text) == ("b1", '3 calls of "bot"')
+    assert (notice.ref.message, card.tool.text) == ("b1", '3 requests of "bot"')
 
 
 async def test_a_card_that_may_be_gone_is_looked_at_through_any_of_its_requests(

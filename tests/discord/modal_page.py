@@ -48,7 +48,7 @@ def _field(one: Any) -> str:
         return f"<div class='field{long}'>{escape(one.get('value') or '')}</div>"
     rows = [
         f"<div class='{'on' if item.get('default') else ''}'>{'◉' if item.get('default') else '○'} "
-        f"{escape(item['label'])}</div>"
+        f"{escape(item['label'])}<small>{escape(item.get('description') or '')}</small></div>"
         for item in one["options"]
     ]
     return f"<div class='field'>{''.join(rows)}</div>"

@@ -26,7 +26,12 @@ from adapters.discord.forms import build_modal, build_number_modal
 from adapters.discord.grant_cards import build_grant_view, build_switch_view
 from adapters.discord.group_cards import build_group_view
 from adapters.discord.groups import GROUP_CHARS, build_group, list_drawn
-from adapters.discord.remember import build_grants_view, build_options_view, build_remember_modal
+from adapters.discord.remember import (
+    build_grants_view,
+    build_options_view,
+    build_remember_modal,
+    list_ways,
+)
 from adapters.discord.responses import build_private_reply, build_refusal
 from gateway.domain.records import Record
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
@@ -61,12 +66,14 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
     for number in (0, 1, len(long.pages) - 1):
         made[f"page-{number}"] = partial(_page, states.LONG, number)
     for name in ("pending", "pending-high-risk", "pending-two", "pending-number", "denied",
-                 "pending-nobody", "pending-votes", "approved-hook", "pending-masked"):  # fmt: skip
+                 "pending-nobody", "pending-votes", "approved-hook", "pending-masked",
+                 "pending-findings", "pending-escalated", "pending-hook", "pending-hostile",
+                 "pending-passkey", "responded"):  # fmt: skip
         made[f"full-{name}"] = partial(_page, records[name], 0)
     git, edited = records["pending-git"], {"command": "make release"}
     options = scopes_of(git, Action.APPROVE, passes=True)
     reach = {one.id: states.REACH for one in options}
-    both = (Action.APPROVE, Action.DENY)
+    ways = list_ways(options, denies=True)
     errors = (
         Unauthorized("you are not an approver for this request"),
         NotFound("no such request"),
@@ -82,6 +89,13 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
     alone = (*states.GROUP, states.known_as(states.PAYMENT, "3a"))
     return made | {
         "silent": lambda: build_card_view(sized, COPY, silent=True),
+        "secret-inbox": lambda: build_card_view(_led("question-secret"), COPY),
+        "passkey-inbox": lambda: build_card_view(_led("pending-passkey"), COPY),
+        "full-passkey-inbox": lambda: build_full_view(
+            replace(_whole(records["pending-passkey"]), inbox=INBOX),
+            full_view(records["pending-passkey"], fits=page_fits),
+            BUTTON,
+        ),
         "called": lambda: build_card_view(sized, COPY, called="<@111111111111111111>"),
         "more": lambda: build_more_view(sized, BUTTON, group=3),
         "more-inbox": lambda: build_more_view(
@@ -94,14 +108,14 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
         "outcome-voted": lambda: build_outcome_view(
             card_of(records["pending-votes"], lines=9, chars=99, reader="ann")
         ),
-        "options": lambda: build_options_view(options, reach, both, BUTTON),
+        "options": lambda: build_options_view(options, reach, ways, BUTTON),
         "grants": lambda: build_grants_view(states.GRANTS),
         "pending-list": lambda: build_pending_view(several),
         "switch-off": lambda: build_switch_view(KillSwitch(on=False, waiting=3)),
         "switch-on": lambda: build_switch_view(KillSwitch(on=True, by="ann", at=states.MADE)),
         "changes": lambda: build_changes(states.asked(), BUTTON, "k", edited),
         "changes-high": lambda: build_changes(states.asked(), BUTTON, "k", edited, high=True),
-        "edit-refused": lambda: build_refused_edit(BUTTON, "k", "amount is no number"),
+        "edit-refused": lambda: build_refused_edit(BUTTON, "k", "amount is not a number"),
         "step-up": lambda: build_private_reply("It takes a step-up: a passkey.", INBOX).shown,
         "login": lambda: build_private_reply("This signs you in to the inbox.", INBOX).shown,
     }
@@ -118,12 +132,7 @@ def modals() -> dict[str, ui.Modal]:
         action.value: build_modal(action, brief, BUTTON, about=about)
         for action in (Action.DENY, Action.ABORT, Action.RESPOND)
     }
-    remember = {
-        f"remember-{action.value}": build_remember_modal(
-            action, scopes_of(git, action, passes=True), "release-42", BUTTON
-        )
-        for action in (Action.APPROVE, Action.DENY)
-    }
+    remember = {f"remember-{way}": _remember(git, way) for way in ("approve", "pass", "deny")}
     edits = {
         name: build_edit_modal(record, _whole(record), BUTTON, {})
         for name, record in (("edit", pending), ("edit-money", states.PAYMENT))
@@ -139,8 +148,21 @@ def modals() -> dict[str, ui.Modal]:
     }
 
 
+def _remember(record: Record, way: str) -> ui.Modal:
+    action = Action.DENY if way == Action.DENY.value else Action.APPROVE
+    made = build_remember_modal(
+        way, scopes_of(record, action, passes=True), record.request.session, BUTTON
+    )
+    assert made is not None
+    return made
+
+
 def _sized(record: Record) -> Card:
     return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+
+
+def _led(name: str) -> Card:
+    return replace(_sized(states.RECORDS[name]), inbox=INBOX)
 
 
 def _whole(record: Record) -> Card:

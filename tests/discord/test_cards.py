@@ -173,7 +173,7 @@ async def test_a_result_instead_and_a_stop_are_told_as_what_they_are(stage: Stag
     ended = await stage.ended(record)
     assert ended.decision is not None and ended.decision.action is Action.RESPOND
     assert ended.decision.result == "use the staging host"
-    await stage.shows(card, "Answered instead of running")
+    await stage.shows(card, "answered instead by ann", "use the staging host")
     record, card = await stage.asked()
     opened = await stage.click(stage.server.ann, card, "Deny and stop")
     await stage.server.ann.submit(opened, reason="enough")

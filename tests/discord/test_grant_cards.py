@@ -43,7 +43,7 @@ async def test_a_grant_has_a_card_whose_button_takes_it_back(stage: Stage) -> No
     assert "timed out" in private_text(await stage.click(server.bob, card, "Revoke"))
     member.timed_out_until = None
     await stage.click(server.bob, card, "Revoke")
-    await stage.shows(card, "No longer remembered", "Revoked, by bob")
+    await stage.shows(card, "Approval no longer remembered", "Revoked by bob")
     assert not labels(card)
     again = await stage.ask(arguments={"command": "make lint"})
     assert again.status is Status.PENDING

@@ -91,12 +91,12 @@ async def test_a_group_is_one_card_and_all_of_it_is_approved_at_once(stage: Stag
     tap approves all, and the card says so in a line each."""
     records, message = await carded(stage)
     says = shown_text(message)
-    for part in ("3 calls of", "2 file changes, 1 command", "make release", '"content": "2"'):
+    for part in ("3 requests of", "2 file changes, 1 command", "make release", '"content": "2"'):
         assert part in says
     assert labels(message) == [*ONE * 3, "Approve all 3", "Deny all 3"]
     await press(stage, stage.server.ann, message, "Approve all 3")
     assert await states(stage, records) == [Status.APPROVED] * 3
-    assert labels(message) == []
+    assert labels(message) == ["Details"] * 3
     assert shown_text(message).count("Approved by ann") == 3
     assert len(stage.server.channel.messages) == 1
 
@@ -108,10 +108,12 @@ async def test_each_is_answered_alone_and_keeps_its_place(stage: Stage) -> None:
     assert await states(stage, records) == [Status.PENDING, Status.APPROVED, Status.PENDING]
     says = await stage.shows(message, "Approved by ann")
     assert says.index('"content": "1"') < says.index("Approved by ann") < says.index("make release")
-    assert labels(message) == [*ONE * 2, "Approve all 2", "Deny all 2"]
+    assert labels(message) == [*ONE, "Details", *ONE, "Approve all 2", "Deny all 2"]
     await press(stage, stage.server.ann, message, "Deny all 2")
     assert await states(stage, records) == [Status.DENIED, Status.APPROVED, Status.DENIED]
-    await stage.seen(lambda: labels(message) == [])
+    await stage.seen(lambda: labels(message) == ["Details"] * 3)
+    view = await press(stage, stage.server.ann, message, "Details", 1)
+    assert "Approved by ann" in await told_privately(view)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ async def test_what_finds_no_room_comes_in_cards_of_its_own(stage: Stage) -> Non
     texts = [shown_text(one) for one in stage.server.channel.messages.values()]
     for number in range(7):
         assert sum(f"ls {number}" in text for text in texts) == 1
-    assert sum("5 calls of" in text for text in texts) == 1
+    assert sum("5 requests of" in text for text in texts) == 1
 
 
 async def test_somebody_was_faster_with_one_and_nothing_is_decided(stage: Stage) -> None:
@@ -233,5 +235,5 @@ async def test_what_is_not_whole_on_the_card_is_not_approved_with_the_others(sta
     assert "all of them can be read" in await told_privately(done)
     assert await states(stage, records) == [Status.PENDING] * 3
     await press(stage, stage.server.ann, message, "Deny all 3")
-    await stage.seen(lambda: labels(message) == [])
+    await stage.seen(lambda: labels(message) == ["Details"] * 3)
     assert await states(stage, records) == [Status.DENIED] * 3

@@ -48,7 +48,7 @@ async def test_all_of_a_group_is_read_and_approved_at_once(stage: Stage) -> None
     """Each with its head and exactly what runs; one tap approves all; every card says so."""
     asked = await several(stage)
     group = await opened(stage, asked[0][1], 3)
-    text = await stage.shows(group, "3 calls of", "2 file changes, 1 command", "make release")
+    text = await stage.shows(group, "3 requests of", "2 file changes, 1 command", "make release")
     assert '"content": "2"' in text
     await stage.click(stage.server.ann, group, "Approve all 3")
     assert await states(stage, asked) == [Status.APPROVED] * 3
@@ -62,7 +62,7 @@ async def test_one_of_a_group_is_answered_alone(stage: Stage) -> None:
     asked = await several(stage)
     group = await opened(stage, asked[0][1], 3)
     await stage.click(stage.server.ann, group, "Approve")
-    await stage.shows(group, "2 calls of")
+    await stage.shows(group, "2 requests of")
     found = sorted(await states(stage, asked))
     assert found == [Status.APPROVED, Status.PENDING, Status.PENDING]
     assert "Approve all 2" in labels(group)
@@ -84,7 +84,7 @@ async def test_what_is_decided_alone_is_never_approved_with_others(
     a forged press decides nothing."""
     asked = await several(stage, alone)
     group, tap = await tapped(stage, asked[0][1], 4)
-    await stage.shows(group, "4 calls of")
+    await stage.shows(group, "4 requests of")
     assert not [one for one in labels(group) if "Approve all" in one]
     server = stage.server
     kept = base64.urlsafe_b64encode(int(tap.id).to_bytes(8, "big")).decode().rstrip("=")
@@ -124,7 +124,7 @@ async def test_all_are_denied_at_once_also_where_one_takes_more_than_a_tap(stage
     risky = {"arguments": {"command": "drop"}, "risk": Risk(level=RiskLevel.HIGH)}
     asked = await several(stage, risky)
     group, _ = await tapped(stage, asked[0][1], 4)
-    await stage.shows(group, "4 calls of")
+    await stage.shows(group, "4 requests of")
     await stage.click(stage.server.ann, group, "Deny all 4")
     for _, card in asked:
         await stage.shows(card, "Denied by")

@@ -12,11 +12,13 @@ from tests.discord.stage import Stage, labels, private_text
 from tests.discord.town import Json
 
 
-async def remembered(stage: Stage, card: Json, verb: str, **chosen: Any) -> Interaction:
+async def remembered(
+    stage: Stage, card: Json, verb: str, what: str = "remember", **chosen: Any
+) -> Interaction:
     """Press "Remember…", then the button of the verb, and submit the modal."""
     offer = await stage.click(stage.server.ann, card, "Remember…")
     assert "exactly this" in private_text(offer)
-    opened = await stage.click(stage.server.ann, offer.private[0], f"{verb} and remember…")
+    opened = await stage.click(stage.server.ann, offer.private[0], f"{verb} and {what}…")
     assert opened.answer == OPEN_MODAL
     return await stage.server.ann.submit(opened, **chosen)
 
@@ -108,7 +110,7 @@ async def test_a_pass_is_given_in_the_modal(stage: Stage) -> None:
     """It stands last, lets the session's next through, is listed with its end and taken back."""
     record, card = await stage.asked(arguments={"command": "make lint"})
     server, offer = stage.server, passes_for(record)[-1].id
-    done = await remembered(stage, card, "Approve", scope=offer, life="8h")
+    done = await remembered(stage, card, "Approve", "give a pass", scope=offer, life="8h")
     assert (await stage.ended(record)).status is Status.APPROVED
     again = await stage.ended(await stage.ask(tool="anything", arguments={"x": 1}))
     assert again.decision is not None and again.decision.reason is Reason.GRANT
@@ -122,7 +124,15 @@ async def test_too_long_a_pass_is_refused_in_words(stage: Stage) -> None:
     """Nothing is decided then; the next five of the ordinary kind are remembered as such."""
     record, card = await stage.asked(arguments={"command": "make lint"})
     offer = passes_for(record)[-1].id
-    refused = await remembered(stage, card, "Approve", scope=offer, life="revoked")
+    asked = await stage.click(stage.server.ann, card, "Remember…")
+    opened = await stage.click(stage.server.ann, asked.private[0], "Approve and give a pass…")
+    menus = {
+        one["component"]["custom_id"]: one["component"] for one in opened.answer_data["components"]
+    }
+    assert set(menus) == {"scope", "life"}
+    assert "revoked" not in [one["value"] for one in menus["life"]["options"]]
+    menus["life"]["options"].append({"value": "revoked", "label": "forged"})
+    refused = await stage.server.ann.submit(opened, scope=offer, life="revoked")
     assert "8 hours at most" in private_text(refused)
     assert not (await stage.core.requests.get(record.id)).final
     await remembered(stage, card, "Approve", life="next5")

@@ -331,7 +331,7 @@ async def test_a_question_is_answered_in_a_modal(stage: Stage) -> None:
     wrong = await stage.server.ann.submit(
         opened, field0="x", field1="many", field2="yes", field3="1", field4=["0", "2"]
     )
-    assert "no number" in private_text(wrong)
+    assert "is not a number" in private_text(wrong)
     opened = await stage.click(stage.server.ann, shown, "Answer")
     await stage.server.ann.submit(
         opened, field0="because", field1="4.5", field2="no", field3="1", field4=["0", "2"]

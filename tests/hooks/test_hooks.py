@@ -72,7 +72,7 @@ async def test_a_hook_refuses(
     decision = record.decision
     assert decision is not None
     assert (decision.reason, decision.action, decision.abort) == (Reason.HOOK, action, abort)
-    assert decision.sentence() == "denied by the hook puppet; no person was asked: not here"
+    assert decision.sentence() == 'denied by the hook "puppet"; no person was asked: not here'
 
 
 async def test_a_modified_call_is_another_digest_that_people_see(staged: Staged) -> None:

@@ -42,7 +42,7 @@ async def test_an_allow_rule_approves_what_it_reads_and_nothing_else(world: Worl
     done = await shell(world, "git log --stat")
     assert done.status is Status.APPROVED
     assert done.decision is not None
-    assert done.decision.sentence() == "approved by the rule git; no person was asked"
+    assert done.decision.sentence() == 'approved by the rule "git"; no person was asked'
     for text in ("git log; rm x", "git log --output=x", "git status", "make deploy", "cat /etc/x"):
         assert (await shell(world, text)).status is Status.PENDING, text
 

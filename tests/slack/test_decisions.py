@@ -257,10 +257,10 @@ async def test_31_the_result_is_appended_and_rings(office: Office) -> None:
     await office.card_says(message, "Approved by ann")
     report = Report(execution=Execution.SUCCEEDED, duration_ms=1840, detail="<!channel> done")
     await office.world.approvals.report(record.id, report, MessageContext(agent=AGENT))
-    await office.card_says(message, "ran 1.8 s")
+    await office.card_says(message, "ran for 1.8 s")
     await office.slack.until(lambda: office.slack.thread("C1", message.ts))
     (reply,) = office.slack.thread("C1", message.ts)
-    assert "ran 1.8 s" in shown(reply)
+    assert "ran for 1.8 s" in shown(reply)
     assert "<!channel>" not in reply.text
 
 

@@ -88,7 +88,8 @@ async def test_a_group_is_one_card_and_all_of_it_is_approved_at_once(office: Off
     confirmed tap, delivered twice, approves each once, and the card says so in a line each."""
     records, message = await carded(office)
     says = shown(message)
-    for part in ('3 calls of "bot": 2 file changes, 1 command', "make release", '"content": "2"'):
+    title = '3 requests of "bot": 2 file changes, 1 command'
+    for part in (title, "make release", '"content": "2"'):
         assert part in says
     assert labels(office.ann, message) == ONE * 3 + ALL
     await press(office, message, "Approve all 3", times=2)
@@ -170,7 +171,7 @@ async def test_what_is_decided_alone_has_a_card_of_its_own(
     records = await batch(office, *CALLS[:2], alone)
     await office.slack.until(lambda: len(office.slack.messages("C1")) == 2)
     await placed(office, records)
-    (group,) = [one for one in office.slack.messages("C1") if "2 calls" in shown(one)]
+    (group,) = [one for one in office.slack.messages("C1") if "2 requests" in shown(one)]
     assert records[2].id[:8] not in shown(group)
     assert labels(office.ann, group) == ONE * 2 + ["Approve all 2", "Deny all 2"]
 
@@ -323,7 +324,7 @@ async def test_a_deleted_group_is_posted_again_with_those_that_wait(office: Offi
     await office.desk.requests.claim(second.id, identity)
     await office.slack.until(lambda: office.slack.messages("C1"))
     (again,) = office.slack.messages("C1")
-    assert "2 calls" in shown(again)
+    assert "2 requests" in shown(again)
     await press(office, again, "Approve all 2")
     await office.slack.until(lambda: labels(office.ann, again) == ENDED[:2])
     assert await states(office, records) == [Status.APPROVED] * 3

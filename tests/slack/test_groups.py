@@ -46,7 +46,8 @@ async def test_all_of_a_group_is_read_and_approved_at_once(office: Office) -> No
     ann = office.ann
     await opened(office, ann, asked[0][1], 3)
     says = office.modal_says(ann)
-    for part in ('3 calls of "bot": 2 file changes, 1 command', "make release", '"content": "2"'):
+    title = '3 requests of "bot": 2 file changes, 1 command'
+    for part in (title, "make release", '"content": "2"'):
         assert part in says
     block, button = next(
         pair
@@ -68,7 +69,7 @@ async def test_one_of_a_group_is_answered_alone(office: Office) -> None:
     asked = await several(office)
     await opened(office, office.ann, asked[0][1], 3)
     await office.ann.click_modal("Approve")
-    await office.told_in_modal(office.ann, '2 calls of "bot"')
+    await office.told_in_modal(office.ann, '2 requests of "bot"')
     assert await states(office, asked) == [Status.APPROVED, Status.PENDING, Status.PENDING]
     assert "Approve all 2" in office.modal_buttons(office.ann)
 

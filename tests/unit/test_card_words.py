@@ -11,7 +11,10 @@ import pytest
 from adapters.discord.card_views import MessageContent
 from adapters.slack.card_blocks import build_actions, build_message
 from gateway.models import Action
-from gateway.ports.cards import Card, Style, card_of
+from gateway.policy.grants.grant import Effect, End, Shape
+from gateway.ports.cards import Card, Style, Tone, card_of, full_view
+from gateway.ports.grant_cards import grant_card_of
+from gateway.ports.group_cards import posted_group_of
 from gateway.ports.words import say_names
 from tests.discord import scenes
 from tests.slack import states
@@ -114,7 +117,7 @@ async def test_nothing_is_said_twice() -> None:
         assert drawn.lower().count(said) == 1
     ended = card("denied-breaker").ending
     assert ended is not None
-    assert ended.text.lower().count("unasked") == 1
+    assert ended.text.lower().count("without asking anybody") == 1
     hook = shown(scenes.messages()["full-approved-hook"]())
     assert hook.count("Changed by") == 1
 
@@ -135,10 +138,113 @@ def test_ids_of_platforms_are_said_in_words() -> None:
     assert '{"type": "user", "user_id": "U7"}' in json.dumps(made)
     assert "slack:T1/U7" not in json.dumps(made)
     assert card("pending-missing").progress.endswith(
-        "waits for bob, somebody of a Slack group or eve"
+        "waits for 2 of: bob, eve, somebody in a Slack group"
     )
     people = {"slack:T1/U7", "discord:123456789012345678"}
     said = "approved by slack:T1/U7 and discord:123456789012345678, not slack:T1/U8"
     assert say_names(said, people) == (
         "approved by somebody in Slack and discord:123456789012345678, not slack:T1/U8"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "icon", "tone"),
+    [
+        ("approved", "✅", Tone.GOOD),
+        ("approved-ran", "✅", Tone.GOOD),
+        ("approved-failed", "⚠️", Tone.TROUBLED),
+        ("approved-never-fetched", "⚠️", Tone.TROUBLED),
+        ("responded", "💬", Tone.QUIET),
+        ("denied", "❌", Tone.REFUSED),
+        ("aborted", "🛑", Tone.REFUSED),
+        ("expired", "⌛", Tone.QUIET),
+        ("pending", "⏳", Tone.QUIET),
+    ],
+)
+def test_only_what_went_well_has_the_tick(name: str, icon: str, tone: Tone) -> None:
+    """Approved is not enough: it failed, or nobody fetched it, or it was answered instead."""
+    assert (card(name).icon, card(name).tone) == (icon, tone)
+
+
+def test_what_was_answered_instead_is_no_run() -> None:
+    """Who answered, and what, whatever stands below of what would have run."""
+    made = card("responded")
+    assert made.ending is not None and made.outcome is not None
+    assert made.ending.text == 'Not run: answered instead by bob: "use staging"'
+    assert made.outcome.text == 'not run: answered instead by bob: "use staging"'
+    assert made.word == "Not run: answered instead"
+
+
+def test_the_ways_of_a_step_up_are_told_apart_and_the_third_guess_is_told() -> None:
+    """A comma before the last way, or it reads as a part of the one before it."""
+    said = " ".join(card("pending-number").notices)
+    assert "where the agent waits, or a second person." in said
+    assert "1 of 3 wrong numbers typed; the third denies it." in said
+    assert card("pending-passkey").notices == ("Approving takes a passkey in the inbox.",)
+
+
+def test_a_paused_agents_card_does_not_contradict_itself() -> None:
+    """New requests are denied, those that were asked before wait on; a click is told what for."""
+    paused, crowd, gone = (
+        states.crowds()[name] for name in ("crowd-paused", "crowd", "crowd-gone")
+    )
+    said = f"{paused.summary} {' '.join(paused.notices)}"
+    assert "new ones ask nobody" in said
+    assert "Each new request that people would have to decide is denied at once." in said
+    assert "for now" not in said
+    assert "to decide the" in " ".join(crowd.notices) and "decide them" not in str(crowd.notices)
+    assert gone.summary.endswith("it may ask again")
+
+
+def test_a_remembered_decision_says_which_it_is_in_every_state() -> None:
+    """Suspended and over, too; and one that was never used is not "not yet"."""
+    first = states.GRANTS[0]
+    denial = replace(first, effect=Effect.DENY)
+    over = End(at=1, why="revoked", by="ann")
+    words = [
+        grant_card_of(one).word
+        for kind in (first, denial)
+        for one in (kind, replace(kind, suspended=True), replace(kind, end=over))
+    ]
+    assert words == [
+        f"{what} {how}"
+        for what in ("Approval", "Denial")
+        for how in ("remembered", "suspended", "no longer remembered")
+    ]
+    ended = grant_card_of(replace(first, end=over))
+    assert (ended.uses, ended.outcome) == ("never used", "revoked by ann")
+    assert grant_card_of(first).uses == "not used yet"
+    every = replace(first.match, shape=Shape.ALL, digest=None, tool="*")
+    hour = first.made_at + 3_600_000
+    given = replace(first, match=every, session="s", expires_at=hour)
+    assert grant_card_of(given).word == "Session let through"
+    assert grant_card_of(replace(given, end=over)).word == "Session pass over"
+
+
+def test_rules_are_quoted_and_nothing_is_called_unasked() -> None:
+    """A rule's name may be words; that nobody was asked is said once, in words."""
+    rule, breaker = card("approved-rule").ending, card("denied-breaker").ending
+    assert rule is not None and breaker is not None
+    assert rule.text == 'Approved by the rule "read-only"; no person was asked'
+    assert breaker.text.startswith("Denied without asking anybody: people denied")
+    assert card("approved-ran").result is not None
+    assert "ran for 1.8 s" in str(card("approved-ran").result)
+
+
+def test_a_group_counts_requests_and_names_their_kinds() -> None:
+    """No word stands for the whole and for a part of it."""
+    alone = states.known_as(states.PAYMENT, "3a")
+    title = posted_group_of(
+        [(one, card_of(one, lines=9, chars=99)) for one in (*states.GROUP, alone)]
+    ).title.text
+    assert title == '4 requests of "deployer": 2 file changes, 1 command, 1 call'
+
+
+def test_what_is_not_declared_is_read_at_a_glance() -> None:
+    """What follows from it, of which values, why, and who can change it."""
+    said = full_view(states.PAYMENT).undeclared
+    assert said is not None
+    assert said.text == (
+        'If remembered, it covers only the same "order", "amount", "currency": nobody declared '
+        "what they are. An admin can, in the inbox."
     )

@@ -202,7 +202,8 @@ def test_no_text_can_imitate_an_escape() -> None:
 def test_a_denial_that_nobody_was_asked_about_is_told_from_a_persons() -> None:
     """At a glance, in lists that show no more than the word."""
     assert card(decided(Status.DENIED)).word == "Denied"
-    assert card(decided(Status.DENIED, reason=Reason.BREAKER)).word == "Denied unasked"
+    unasked = card(decided(Status.DENIED, reason=Reason.BREAKER))
+    assert unasked.word == "Denied without asking anybody"
 
 
 def test_plain_text_in_any_language_stays_as_it_is() -> None:
@@ -281,7 +282,7 @@ def test_an_edit_is_shown_as_a_diff() -> None:
     [
         (decided(Status.APPROVED, action=Action.APPROVE), "Approved"),
         (decided(Status.APPROVED, action=Action.EDIT), "Approved with changes"),
-        (decided(Status.APPROVED, action=Action.RESPOND), "Answered instead of running"),
+        (decided(Status.APPROVED, action=Action.RESPOND), "Not run: answered instead"),
         (decided(Status.DENIED, action=Action.DENY), "Denied"),
         (decided(Status.DENIED, action=Action.ABORT), "Denied, and the turn stopped"),
         (decided(Status.EXPIRED, reason=Reason.TIMEOUT), "Expired"),

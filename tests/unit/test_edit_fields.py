@@ -108,9 +108,9 @@ def test_what_was_typed_is_what_runs() -> None:
 @pytest.mark.parametrize(
     ("name", "typed", "said"),
     [
-        ("amount", "many", "no number"),
-        ("amount", "true", "no number"),
-        ("amount", "NaN", "no number"),
+        ("amount", "many", "not a number"),
+        ("amount", "true", "not a number"),
+        ("amount", "NaN", "not a number"),
         ("amount", "1000", "do not fit"),
         ("force", "maybe", "yes or no"),
         ("mode", "7", "not offered"),

@@ -120,7 +120,7 @@ def test_a_grant_says_everywhere_what_it_covers_who_backs_it_and_how_often(surfa
 
 
 def test_details_in_chats_say_what_nobody_declared() -> None:
-    """Which values, what they count as, and where an admin says what they are."""
+    """Which values, and where an admin says what they are."""
     one = record(request=request(tool="jot", arguments={"zork": "x", "query": "y", "text": "z"}))
     card, pages = card_of(one, lines=99, chars=9999), full_view(one)
     button = DiscordButton(verb="full", request_id=one.id, revision=1)
@@ -129,6 +129,6 @@ def test_details_in_chats_say_what_nobody_declared() -> None:
         json.dumps(build_details(card, pages, form, refusal="")),
         discord(build_discord_page(card, pages, button)),
     ):
-        for part in ("zork", "query", "nobody says what it is", "An admin can say what they are"):
+        for part in ("zork", "query", "nobody declared what they are", "An admin can"):
             assert part in shown, part
     assert full_view(replace(one, status=Status.EXPIRED)).undeclared is None

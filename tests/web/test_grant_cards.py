@@ -72,7 +72,10 @@ async def test_what_rests_is_counted_above_the_cards_and_says_why(box: Inbox, pa
     cards = await page.evaluate(
         "[...document.querySelectorAll('.grant')].map((card) => card.textContent)"
     )
-    assert sum("Suspended" in text and "let the agent ask again" in text for text in cards) == 2
+    assert (
+        sum("Approval suspended" in text and "let the agent ask again" in text for text in cards)
+        == 2
+    )
     for grant in await box.gateway.core.grants.all():
         if grant.id != kept:
             await box.gateway.core.grants.revoke(grant.id, identity("ann"))

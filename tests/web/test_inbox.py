@@ -297,7 +297,7 @@ async def test_a_paused_agent_may_be_let_ask_again(box: Inbox, page: Page) -> No
     await page.press_twice("Let it ask for deployer")
     await page.until("!document.querySelector('.sessions').textContent.includes('asks nobody')")
     await page.press("History")
-    await page.until(f"{card(refused)}?.textContent.includes('Denied unasked')")
+    await page.until(f"{card(refused)}?.textContent.includes('Denied without asking anybody')")
     assert (await box.ask(**other)).status is Status.PENDING
 
 

@@ -232,7 +232,7 @@ def test_what_a_step_up_takes_is_said_once() -> None:
     """Apart from the notices, as the panel that asks for it says it again otherwise."""
     row = build_whole(_stepped(guesses=2))
     assert row["steps"] == "Approving takes the number that is shown where the agent waits."
-    assert row["tries"] == "2 of 3 wrong numbers typed."
+    assert row["tries"] == "2 of 3 wrong numbers typed; the third denies it."
     assert not [one for one in row["notices"] if "number" in one]
 
 
