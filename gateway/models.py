@@ -283,7 +283,9 @@ class ApprovalRequest(Wire):
     part: Annotated[str, matching(CALL_ID)] | None = None
     group: Annotated[str, matching(SESSION_NAME)] | None = None
     read_only: bool = False
-    host_rules: Annotated[tuple[HostRule, ...], Says(maxItems=MAX_HOST_RULES, uniqueItems=True)] = ()
+    host_rules: Annotated[
+        tuple[HostRule, ...], Says(maxItems=MAX_HOST_RULES, uniqueItems=True)
+    ] = ()
     shows_number: bool = True
 
     def __post_init__(self) -> None:

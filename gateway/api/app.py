@@ -127,11 +127,7 @@ def build_api(
     )
     app[SERVICES] = services
     for one in table:
-        # A page of grants, such as their offers, is no grant's id, nor is one of requests.
-        path = one.path.replace("{grant}", f"{{grant:{REQUEST_ID.pattern}}}")
-        if path == "/v1/requests/{id}":
-            path = "/v1/requests/{id:(?!prepare$)[^{}/]+}"
-        app.router.add_route(one.method, path, _serve(one, services))
+        app.router.add_route(one.method, _match_ids(one.path), _serve(one, services))
     if site.protocol is not None:
         app.add_routes(protocol_routes(services, *site.protocol, store_errors=store_errors))
     app.add_routes(hook_routes(services, site.host_hooks, store_errors=store_errors))
@@ -140,6 +136,14 @@ def build_api(
     app.on_response_prepare.append(count_responses(metrics))
     app.on_shutdown.append(_end_waits(site.closing))
     return app
+
+
+def _match_ids(path: str) -> str:
+    """Return a route's path that takes no page for an id: grants have theirs, such as their offers,
+    and requests have one."""
+    if path == "/v1/requests/{id}":
+        return "/v1/requests/{id:(?!prepare$)[^{}/]+}"
+    return path.replace("{grant}", f"{{grant:{REQUEST_ID.pattern}}}")
 
 
 def runner(app: web.Application) -> web.AppRunner:

@@ -58,7 +58,7 @@ async def test_a_grant_has_a_card_whose_button_takes_it_back(office: Office) -> 
     await told(eve, "Only an admin or an approver")
     assert (await office.desk.grants.newest())[0].id == grant.id
     await office.bob.click(message, "Revoke")
-    await office.card_says(message, "Revoked, by bob")
+    await office.card_says(message, "Revoked by bob")
     assert office.bob.buttons(message.blocks) == []
     assert (await office.ask()).status is Status.PENDING
 
@@ -68,7 +68,7 @@ async def test_a_clicked_grant_card_changes_at_once(office: Office) -> None:
     _, message = await remembered(office)
     await use_up(office)
     await office.bob.click(message, "Revoke")
-    await office.card_says(message, "Revoked, by bob")
+    await office.card_says(message, "Revoked by bob")
     assert office.bob.buttons(message.blocks) == []
 
 

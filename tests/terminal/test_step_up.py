@@ -43,7 +43,7 @@ async def test_yes_is_the_first_of_two_where_that_is_a_way(world: World) -> None
     await in_force(world, StepUp.NUMBER, StepUp.PERSON)
     await world.submit(risk=HIGH)
     async with seated(world) as seat:
-        await seat.sees("or a second person")
+        await seat.sees("waits, or a second")
         await seat.press("y")
         await seat.sees("or yes to have somebody")
         await seat.type("yes")
