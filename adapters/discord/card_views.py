@@ -438,7 +438,7 @@ def render_findings(card: Card, room: int) -> str:
     for one, share in zip(shown, shares, strict=True):
         lines.append(f"{card.sign} {_cut_finding(one, share)}")
     if missing:
-        lines.append(f"{card.sign} {missing} more: Details has them.")
+        lines += [f"{card.sign} {missing} more: Details has them."]
     return "\n".join(lines)
 
 
