@@ -266,7 +266,8 @@ def _tell_around(
     waits = not card.final
     ends = f"-# ⏳ Expires <t:{card.deadline // 1000}:R> (<t:{card.deadline // 1000}:f>)"
     ends = budget.take(ends) if waits else ""
-    found = budget.take(render_findings(card, _bound(budget, _FULL_FOUND)))
+    room = _bound(budget, _FULL_FOUND)
+    found = budget.take(render_findings(card, room, "the inbox has them"))
     notices = _render_notices(card, _bound(budget, _FULL_TOLD)) if waits else ""
     budget.take(notices)
     people = [("👥", card.progress)] + ([("👀", card.claimed)] if waits else [])
@@ -425,9 +426,10 @@ def _render_brief_risk(card: Card) -> str:
     return high if card.risk is RiskLevel.HIGH else ""
 
 
-def render_findings(card: Card, room: int) -> str:
+def render_findings(card: Card, room: int, rest: str = "Details has them") -> str:
     """Return the guardrail findings, one line each, equal ones once. What is long yields to the
-    others: an agent chooses how long the names in them are. Those without room are counted."""
+    others: an agent chooses how long the names in them are. Those without room are counted, and
+    `rest` says where they are."""
     counted = Counter(one.text for one in card.findings)
     texts = [f"{count} times: {text}" if count > 1 else text for text, count in counted.items()]
     most = max(1, (room - _MORE_FOUND) // _LEAST_SHARE)
@@ -438,7 +440,7 @@ def render_findings(card: Card, room: int) -> str:
     for one, share in zip(shown, shares, strict=True):
         lines.append(f"{card.sign} {_cut_finding(one, share)}")
     if missing:
-        lines += [f"{card.sign} {missing} more: Details has them."]
+        lines += [f"{card.sign} {missing} more: {rest}."]
     return "\n".join(lines)
 
 
