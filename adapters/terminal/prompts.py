@@ -30,6 +30,7 @@ from gateway.ports import (
 )
 
 YES = "yes"
+_PLACE_ROWS = 2
 _NO = "no"
 _ALARMED = "alarmed"  # the class of a dialog about high risk
 _LEAST_SHOWN = 3  # rows
@@ -278,7 +279,10 @@ class FullTextScreen(ModalScreen[str | None]):
                 yield Label(self._risk)
             with VerticalScroll():
                 yield Static(self._text, markup=False)
-            yield Label("", id="place", markup=False)
+            place = Label("", id="place", markup=False)
+            # As high as its words ever are: were it to grow, it would cover what counts as seen.
+            place.styles.height = _PLACE_ROWS
+            yield place
         yield Footer()
 
     def on_mount(self) -> None:

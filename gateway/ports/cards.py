@@ -701,6 +701,8 @@ def _control(action: Action, record: Record, head: Head, standing: Standing) -> 
     sign = finding_sign(alarms=record.alarms)
     found = "".join(f" {sign} {one.text}." for one in warnings(record))
     asked = _READ_ALL if high else _READ
+    # An edit's is asked below what was changed, which the head of before does not tell.
+    about = "" if action is Action.EDIT else f"{plain_head(head)}. "
     approves = action in (Action.APPROVE, Action.EDIT)
     share = _say_share(standing, voids=action is Action.EDIT) if confirms and approves else ""
     return Control(
@@ -708,7 +710,7 @@ def _control(action: Action, record: Record, head: Head, standing: Standing) -> 
         label=label,
         yes=f"{label}, {share}" if share else label,
         style=style,
-        confirm=f"{plain_head(head)}. {asked}{_say_more(share)}{found}" if confirms else None,
+        confirm=f"{about}{asked}{_say_more(share)}{found}" if confirms else None,
         number=number,
         passkey=passkey,
         optional=(number or passkey) and StepUp.PERSON in ways,

@@ -147,7 +147,7 @@ async def test_what_today_is_not_offered_rests_with_its_reason(
     assert (await world.submit(**request_)).status is Status.PENDING
     assert await told(world, "grant_rests") == [{"grant": grant.id, "why": WIDER, "used": 0}]
     card = (await world.core.grants.view(grant.id)).card  # type: ignore[union-attr]
-    assert card.word == "Suspended"
+    assert card.word == "Approval suspended"
     assert WIDER in card.notices[0]
     assert "let the agent ask again" in card.notices[1]
     await world.core.grants.revoke(grant.id, identity("ann"))
@@ -391,7 +391,7 @@ async def test_people_are_told_once_for_each_route(office: Office) -> None:
     assert "gateway grant list --suspended" in said[0]
     cards = [plate.card for plate in office.adapter.plates.values()]
     words = {card.grant_id: card.word for card in cards}
-    assert words == {kept.id: "Approval remembered"} | {one.id: "Suspended" for one in resting}
+    assert words == {kept.id: "Approval remembered"} | {one.id: "Approval suspended" for one in resting}
     assert all(card.confirm for card in cards), "each may still be revoked"
     assert len(await told(world, "grant_rests")) == 3
 
@@ -406,7 +406,7 @@ async def test_what_came_later_is_settled_without_a_second_notice(office: Office
         await office.settle()
     assert len(office.adapter.announced) == 2
     words = [plate.card.word for plate in office.adapter.plates.values()]
-    assert words == ["Suspended"] * 4
+    assert words == ["Approval suspended"] * 4
 
 
 async def test_what_rests_does_not_say_that_it_ends_soon(world: World) -> None:

@@ -339,7 +339,7 @@ async def test_the_digest_card_says_where_to_answer_them(office: Office) -> None
     linked = digest_card(crowd, address, "/waiting")
     assert linked.inbox == address
     assert not any("/waiting" in one for one in linked.notices)
-    assert digest_card(crowd, "", "/waiting").notices[0].startswith("/waiting shows them.")
+    assert digest_card(crowd, "", "/waiting").notices[0].startswith("/waiting shows the request")
     assert digest_card(crowd, "", "").notices[0].startswith("Open the inbox")
 
 

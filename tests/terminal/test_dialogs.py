@@ -124,6 +124,25 @@ async def test_the_full_text_is_approved_once_its_end_was_seen(world: World) -> 
         assert (await seat.ended(record)).status is Status.APPROVED
 
 
+@pytest.mark.parametrize("lines", range(15, 27))
+async def test_a_full_text_counts_as_read_with_its_last_line_on_the_screen(
+    world: World, lines: int
+) -> None:
+    """Also where it fits but for a line, and the words that say where one is fold in two."""
+    await staffed(world)
+    command = "\n".join([*(f"true {at}" for at in range(lines - 1)), "rm -rf /last"])
+    await world.submit(arguments={"command": command})
+    async with seated(world, size=(45, 30)) as seat:
+        await seat.sees("Approval needed")
+        await seat.press("f")
+        await seat.sees("lines 1\N{EN DASH}")
+        screen = seat.screen.screen
+        assert isinstance(screen, FullTextScreen)
+        for _ in range(3):  # whatever is measured again has been
+            await seat.pilot.pause()
+        assert ("read on" in seat.text()) == ("rm -rf /last" not in seat.text())
+
+
 async def test_the_full_text_of_high_risk_says_so_below_its_head(world: World) -> None:
     """The head stands first, not a count of characters."""
     await staffed(world)

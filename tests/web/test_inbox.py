@@ -436,7 +436,7 @@ async def test_a_decision_is_remembered_and_taken_back(box: Inbox, page: Page) -
     await page.until("document.querySelector('.grants').textContent.includes('used once')")
     await page.press_twice("Revoke what ann remembered for deployer")
     await page.until(
-        "document.querySelector('.grant.ended').textContent.includes('revoked, by ann')"
+        "document.querySelector('.grant.ended').textContent.includes('revoked by ann')"
     )
     assert (await box.ask(**COMMAND)).status is Status.PENDING
 
@@ -467,7 +467,7 @@ async def test_a_pass_is_given_in_the_inbox(box: Inbox, page: Page) -> None:
     assert await page.evaluate(f"{shown}.includes('Session let through')")
     await page.press_twice(f"Revoke what ann remembered for {AGENT}")
     await page.until(
-        "document.querySelector('.grant.ended').textContent.includes('revoked, by ann')"
+        "document.querySelector('.grant.ended').textContent.includes('revoked by ann')"
     )
     assert (await box.ask(tool="anything", arguments={"x": 1})).status is Status.PENDING
 
