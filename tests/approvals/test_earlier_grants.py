@@ -391,7 +391,9 @@ async def test_people_are_told_once_for_each_route(office: Office) -> None:
     assert "gateway grant list --suspended" in said[0]
     cards = [plate.card for plate in office.adapter.plates.values()]
     words = {card.grant_id: card.word for card in cards}
-    assert words == {kept.id: "Approval remembered"} | {one.id: "Approval suspended" for one in resting}
+    assert words == {kept.id: "Approval remembered"} | {
+        one.id: "Approval suspended" for one in resting
+    }
     assert all(card.confirm for card in cards), "each may still be revoked"
     assert len(await told(world, "grant_rests")) == 3
 
