@@ -62,7 +62,7 @@ async def draw_terminal(page: Page) -> None:
         for columns, pixels in WIDTHS.items():
             for look, theme in (("light", DEFAULT_TERMINAL_THEME), ("dark", MONOKAI)):
                 console = Console(file=io.StringIO(), record=True, width=columns)
-                console.print(render_card(card, now_ms=states.MADE, record=record))
+                console.print(render_card(card, now_ms=states.MADE))
                 html = console.export_html(inline_styles=True, theme=theme)
                 html = html.replace("<head>", "<head><title>Slack</title>", 1)
                 path = FOLDER / f"terminal-{name}-{columns}-{look}.png"

@@ -62,7 +62,7 @@ _LEAST = 60  # characters; a part with less room is left out
 _LEAST_SHARE = 40  # of one of several findings or notices
 _MORE_FOUND = 40  # for how many more there are
 _SIGN = 5  # the sign of a line, with its blank and the line's end
-_FULL_FOUND, _FULL_TOLD = (250, 900), (200, 900)  # at least, at most
+_FULL_FOUND, _FULL_TOLD = (250, 900), (450, 900)  # at least, at most
 _PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
 _TURN = "Approve is on the last."
 _SPACE = 120  # for separators, and differences in Discord's counting
@@ -266,9 +266,9 @@ def _tell_around(
     waits = not card.final
     ends = f"-# ⏳ Expires <t:{card.deadline // 1000}:R> (<t:{card.deadline // 1000}:f>)"
     ends = budget.take(ends) if waits else ""
-    room = _bound(budget, _FULL_FOUND)
+    room = _limit_room(budget, _FULL_FOUND)
     found = budget.take(render_findings(card, room, "the inbox has them"))
-    notices = _render_notices(card, _bound(budget, _FULL_TOLD)) if waits else ""
+    notices = _render_notices(card, _limit_room(budget, _FULL_TOLD)) if waits else ""
     budget.take(notices)
     people = [("👥", card.progress)] + ([("👀", card.claimed)] if waits else [])
     who = "\n".join(
@@ -284,7 +284,7 @@ def _tell_around(
     return (*first, notices, found, facts, because, undeclared, changed, says, who, ends)
 
 
-def _bound(budget: _TextBudget, limits: tuple[int, int]) -> int:
+def _limit_room(budget: _TextBudget, limits: tuple[int, int]) -> int:
     """Return a third of what is left, within these limits: more comes after it."""
     least, most = limits
     return max(least, min(most, budget.left // 3))
@@ -363,7 +363,7 @@ def choose_group_colour(cards: Sequence[Card]) -> int | None:
 def _choose_colour(card: Card) -> int | None:
     """Return the colour of the edge: how it ended, or that something was found; else none."""
     if card.final:
-        return _COLOURS[card.tone]
+        return _COLOURS[card.state.tone]
     if card.risk is RiskLevel.HIGH:
         return _FOUND_HIGH
     return _FOUND if card.reasons or card.findings else None
@@ -583,7 +583,7 @@ def _render_footer(card: Card) -> str:
 def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[Any]]:
     """Return the two answers and "More…"; where something else comes first, that."""
     base = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
-    led = leads_of(card) if card.inbox else frozenset()
+    led = leads_of(card)
     offered = {one.action: one for one in card.controls if _is_offered(one, complete)}
     buttons = [
         _build_button(offered[one], base) for one in _ON_CARD if one in offered and one not in led
@@ -677,7 +677,7 @@ def leads_of(card: Card) -> frozenset[Action]:
         one.action
         for one in card.controls
         if (one.action is Action.ANSWER and any(field.secret for field in card.fields))
-        or (one.passkey and not one.number and not one.optional)
+        or one.by_passkey_alone
     )
 
 
@@ -710,7 +710,7 @@ def _build_button(control: Control, base: DiscordButton) -> ui.Button[Any]:
 def _build_full_rows(card: Card, button: DiscordButton, seen: bool) -> list[ui.ActionRow[Any]]:
     buttons: list[ui.Button[Any]] = []
     base = replace(button, revision=card.revision)
-    led = leads_of(card) if card.inbox else frozenset()
+    led = leads_of(card)
     for control in card.controls:
         if not _is_offered(control, seen) or control.action in led:
             continue

@@ -9,7 +9,7 @@ from typing import Any
 
 from adapters.slack import modals
 from adapters.slack.admin_actions import ADMIN_BUTTONS, AdminActions
-from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FORMS
+from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FORMS, as_sentence
 from adapters.slack.clicked_cards import ClickedCards
 from adapters.slack.edits import EditModals
 from adapters.slack.groups import GroupModals
@@ -358,13 +358,12 @@ def describe_state(record: Record) -> str:
     """Return a request's outcome or progress, in a sentence."""
     card = build_whole_card(record)
     if card.outcome is not None:
-        said = card.outcome.text
-        return f"{said[:1].upper()}{said[1:].rstrip('.')}."
-    return f"{card.progress}." if card.progress else "It still waits for an answer."
+        return as_sentence(card.outcome.text)
+    return as_sentence(card.progress or "it still waits for an answer")
 
 
 def describe_what(record: Record) -> str:
     """Return a request's outcome or progress, and what it is about: the head."""
     head = plain_head(build_whole_card(record).head)
     state = describe_state(record)
-    return f"{state[:1].upper()}{state[1:].rstrip('.')} · {head}."
+    return f"{state.rstrip('.')} · {head}."

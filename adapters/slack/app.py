@@ -19,6 +19,7 @@ from slack_bolt.middleware.async_middleware import AsyncMiddleware
 
 from adapters.slack import modals, payloads
 from adapters.slack.actions_and_replies import OPENS_MODAL, ButtonActions
+from adapters.slack.card_blocks import as_sentence
 from adapters.slack.commands import COMMAND, SlackCommands
 from adapters.slack.home_tab import HomeTab
 from adapters.slack.live_homes import LiveHomes
@@ -324,8 +325,6 @@ def describe_error(error: Exception) -> str:
     if isinstance(error, Unreachable) and error.code == Unreachable.code:
         return NOT_RECORDED
     if isinstance(error, GatewayError) and not isinstance(error, DeliveryFailed):
-        text = render_safe(str(error)).text
-        end = "" if text.endswith((".", "!", "?", "…")) else "."
-        return text[:1].upper() + text[1:] + end
+        return as_sentence(render_safe(str(error)).text)
     log.error("not done: %s", bug(error), extra={"event": "slack_failed"})
     return UNSURE

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from adapters.slack.payloads import Act, Json, SlackButton
 from gateway.models import Action, RiskLevel
-from gateway.ports import NOBODY_WAITS, Block, Card, Control, Field, Style
+from gateway.ports import Block, Card, Control, Field, Style
 
 HEADER_UNITS = 150
 LABEL_UNITS = 75
@@ -138,6 +138,12 @@ def lines(told: Iterable[str]) -> Json:
     return context(*map(plain, texts))
 
 
+def as_sentence(text: str) -> str:
+    """Return words of ours with a capital first and a stop behind."""
+    stop = "" if text.endswith((".", "!", "?", "…")) else "."
+    return f"{text[:1].upper()}{text[1:]}{stop}"
+
+
 def section(text: Json) -> Json:
     """Return a section block."""
     return {"type": "section", "text": text}
@@ -245,7 +251,6 @@ FORMS = {
 _ON_CARD = (Action.APPROVE, Action.ANSWER, Action.DENY)
 READ_ALL = "Read it all…"
 NOT_HERE = "This cannot be approved in Slack: approve it in the inbox."
-COMES_BACK = f"{NOBODY_WAITS} If the agent comes back, it gets your answer."
 
 
 class FullText(StrEnum):
@@ -382,7 +387,7 @@ def _render_ending(card: Card, budget: TextBudget, named: str) -> Iterator[Json]
     yield header(f"{card.icon} {card.word}")
     if card.outcome is not None:
         said = budget.take(one_line(card.outcome.text), _OUTCOME_UNITS)
-        yield section(plain(f"{said[:1].upper()}{said[1:].rstrip('.')}."))
+        yield section(plain(as_sentence(said)))
     if card.paused is not None:
         yield context(ours(f"Until {moment(card.paused)}"))
     if card.decided_at is not None:
@@ -483,9 +488,8 @@ def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
 
 
 def list_notices(card: Card) -> list[str]:
-    """Return the card's warnings, as they read in Slack: what an answer does that nobody waits for,
-    and what cannot be done there."""
-    told = [COMES_BACK if one == NOBODY_WAITS else one for one in card.notices]
+    """Return the card's warnings, and what cannot be done in Slack."""
+    told = list(card.notices)
     if _is_elsewhere(card, Action.APPROVE) and not card.inbox:
         told.append(NOT_HERE)
     if any(field.secret for field in card.fields) and not card.final:
@@ -587,7 +591,7 @@ def is_offered(card: Card, control: Control) -> bool:
     if control.action is Action.ANSWER:
         return not any(field.secret and field.required for field in card.fields)
     if control.action is Action.APPROVE:
-        return not control.passkey or control.number or control.optional
+        return not control.by_passkey_alone
     return True
 
 

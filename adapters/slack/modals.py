@@ -51,6 +51,7 @@ from gateway.ports import (
     DENIALS,
     HIDDEN,
     LIFETIME_WORDS,
+    MOST_GUESSES,
     NUMBER_LABEL,
     NUMBER_OPTIONAL,
     Card,
@@ -60,7 +61,6 @@ from gateway.ports import (
     Remember,
     RememberOption,
     parse_json,
-    plain_head,
     remember_as,
 )
 
@@ -78,8 +78,6 @@ _SESSION, _EVERYWHERE, _ASK = "session", "everywhere", "ask"
 _MOST_SCOPES = 10
 _EXACTLY = "exactly this"
 _PART_UNITS = 40  # of what is remembered, in a label that has no room for all of it
-MOST_NUMBERS = 3
-"""How many wrong numbers deny, as the core counts them."""
 REPLAN = "replan"
 ABOUT_LINES, ABOUT_CHARS = 10, 700
 """How much of what runs a modal shows above its fields."""
@@ -276,11 +274,11 @@ def build_number(card: Card, form: ModalMetadata, control: Control, guesses: int
     field = build_input(TEXT, NUMBER_LABEL, typed, optional=control.optional)
     if control.optional:
         field["hint"] = plain(NUMBER_OPTIONAL)
-    sentence = (control.confirm or "").removeprefix(f"{plain_head(card.head)}. ")
-    left = MOST_NUMBERS - guesses
+    left = MOST_GUESSES - guesses
     tries = "1 try is left" if left == 1 else f"{left} tries are left"
     warned = f"⚠️ {tries}: the third wrong number denies it."
-    asked = [*_build_summary(card), lines((sentence, warned)), field]
+    found = render_findings(card, TextBudget(ABOUT_CHARS))
+    asked = [*_build_summary(card), *found, lines((control.question, warned)), field]
     return build_modal("Approve", asked, form=form, kind=NUMBER, submit=control.yes)
 
 

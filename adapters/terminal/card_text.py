@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,32 +13,26 @@ from rich.text import Text
 
 from adapters.terminal.code_text import render_code, render_diff
 from adapters.terminal.code_text import render_text as render_text  # noqa: PLC0414 - exported, too
-from adapters.terminal.layout import Facts, Hanging, set_in
-from gateway.models import Action, Execution, RiskLevel, Status
+from adapters.terminal.layout import FactRows, Hanging, set_in
+from gateway.models import RiskLevel
 from gateway.ports import (
     ANOTHER_PLAN,
     Block,
     Card,
-    Control,
     Field,
-    Record,
+    Tone,
     Visible,
-    plain,
-    plain_head,
-    render_safe,
     say_names,
 )
 
 _RISK = {RiskLevel.LOW: "green", RiskLevel.MEDIUM: "yellow", RiskLevel.HIGH: "bold red"}
-_EDGE = {
-    Status.PENDING: "blue",
-    Status.APPROVED: "green",
-    Status.DENIED: "red",
-    Status.EXPIRED: "bright_black",
-    Status.CANCELLED: "bright_black",
+_EDGES = {
+    Tone.GOOD: "green",
+    Tone.REFUSED: "red",
+    Tone.TROUBLED: "yellow",
+    Tone.QUIET: "bright_black",
 }
-_RAN_BADLY, _DID_NOT_RUN = "red", "yellow"
-_NOT_RUN = (Execution.NEVER_FETCHED, Execution.SKIPPED, Execution.REFUSED_LATE)
+_WAITING = "blue"
 _WARNING = "bold yellow"
 _ALARM = "bold red"
 _NAME = "underline"
@@ -70,11 +63,11 @@ In a form: Tab goes to the next field, Space chooses, ^s sends.
 High risk needs a confirmation. A shortened request is approved from its full text only."""
 
 
-def render_card(card: Card, *, now_ms: int, record: Record | None = None) -> RenderableType:
-    """Return a card as a panel; with its `record`, as what became of it, too."""
+def render_card(card: Card, *, now_ms: int) -> RenderableType:
+    """Return a card as a panel."""
     return Panel(
         Group(
-            *_render_outcome(card, record),
+            *_render_outcome(card),
             Hanging(render_head(card)),
             *_render_found(card),  # a screen ends below
             *_render_calls(card),
@@ -86,7 +79,7 @@ def render_card(card: Card, *, now_ms: int, record: Record | None = None) -> Ren
         title_align="left",
         subtitle=_say_time(card, now_ms),
         subtitle_align="left",
-        border_style=_edge(card, record),
+        border_style=_EDGES[card.state.tone] if card.final else _WAITING,
         padding=(0, 1),
     )
 
@@ -182,34 +175,11 @@ def render_findings(card: Card) -> Iterator[RenderableType]:
         yield Hanging(Text(f"{sign}… {more} more found, whole in the full text", style=style))
 
 
-def confirm_sentence(card: Card, control: Control) -> str:
-    """Return the sentence of a control that is shown below `render_about`: without the head, which
-    stands there, and the findings, which an agent could make long."""
-    found = "".join(f" {card.sign} {one.text}." for one in card.findings)
-    asked = (control.confirm or "").removesuffix(found)
-    return asked.removeprefix(f"{plain_head(card.head)}. ")
-
-
 def say_secret(card: Card) -> str:
     """Say who gets a secret that is typed here."""
     agent = next((one.text.text for one in card.facts if one.label == "Agent"), "")
     who = f"agent {agent}" if agent else "the agent"
     return f"secret: hidden while you type; {who} alone gets it, no card, log or audit"
-
-
-def _edge(card: Card, record: Record | None) -> str:
-    if card.status is not Status.APPROVED or record is None:
-        return _EDGE[card.status]
-    if _responded(record):
-        return _DID_NOT_RUN
-    report = record.report
-    if report is not None and report.execution is Execution.FAILED:
-        return _RAN_BADLY
-    return _DID_NOT_RUN if report and report.execution in _NOT_RUN else _EDGE[card.status]
-
-
-def _responded(record: Record) -> bool:
-    return record.decision is not None and record.decision.action is Action.RESPOND
 
 
 def _say_time(card: Card, now_ms: int) -> Text | None:
@@ -219,20 +189,12 @@ def _say_time(card: Card, now_ms: int) -> Text | None:
     return Text(f" {render_time_left(card.deadline, now_ms)} ", style="default")
 
 
-def _render_outcome(card: Card, record: Record | None) -> Iterator[RenderableType]:
+def _render_outcome(card: Card) -> Iterator[RenderableType]:
     if (ending := card.ending or card.outcome) is not None:
         named = tuple((say_names(text, card.people), escape) for text, escape in ending.segments)
         yield Hanging(render_text(replace(ending, segments=named), "bold"))
     if card.result is not None:
         yield Hanging(render_text(card.result))
-    if record is not None and record.decision is not None and _responded(record):
-        yield Hanging(Text("It was not run. The agent got this instead:"))
-        given = record.decision.result
-        yield set_in(render_text(render_safe(given if isinstance(given, str) else _json(given))))
-
-
-def _json(value: object) -> str:
-    return json.dumps(plain(value), ensure_ascii=False)
 
 
 def _render_found(card: Card) -> Iterator[RenderableType]:
@@ -256,10 +218,10 @@ def _render_notices(card: Card) -> Iterator[RenderableType]:
         yield Text(f"⚠ {notice}", style=_WARNING)
 
 
-def _facts(card: Card, labels: Sequence[str] = ()) -> Facts:
+def _facts(card: Card, labels: Sequence[str] = ()) -> FactRows:
     found = [(fact.label, render_text(fact.text)) for fact in card.facts]
     found += [("Request", Text(card.short_id)), ("Digest", Text(card.digest[:12]))]
-    return Facts(
+    return FactRows(
         [
             Text().append(f"{label} ", style="bold").append_text(text)
             for label, text in found
@@ -282,27 +244,9 @@ def _render_facts(card: Card) -> Iterator[RenderableType]:
 def _shorten(found: Visible, style: str = "") -> Text | None:
     """Return the beginning and the end of a finding, None where it is short: between them stands
     what the agent named."""
-    pieces = [
-        (part, escape)
-        for text, escape in found.segments
-        for part in ([text] if escape else list(text))
-    ]
     if len(found.text) <= _FOUND_BEGIN + _FOUND_END:
         return None
-    begin, end = _take(pieces, _FOUND_BEGIN), _take(pieces[::-1], _FOUND_END)[::-1]
-    kept = Visible((*begin, ("…", False), *end))
-    return render_text(kept, style)
-
-
-def _take(pieces: Sequence[tuple[str, bool]], most: int) -> list[tuple[str, bool]]:
-    """Return the first pieces that have so many characters at most: no escape is torn."""
-    taken: list[tuple[str, bool]] = []
-    for piece in pieces:
-        most -= len(piece[0])
-        if most < 0:
-            break
-        taken.append(piece)
-    return taken
+    return render_text(found.shortened(_FOUND_BEGIN, _FOUND_END), style)
 
 
 def _render_calls(card: Card) -> Iterator[RenderableType]:

@@ -14,31 +14,31 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 
-class Entry(Static):
+class ChoiceRow(Static):
     """One entry: its mark, and its text beside it."""
 
     def __init__(self, text: Text, *, many: bool) -> None:
         self._text = text
         self._marks = ("[ ]", "[x]") if many else ("( )", "(•)")
         self.on = False
-        super().__init__(self._drawn())
+        super().__init__(self._draw())
 
     def switch(self, *, on: bool) -> None:
         """Choose it, or do not."""
         self.on = on
-        self.update(self._drawn())
+        self.update(self._draw())
 
     def on_click(self) -> None:
         """Choose it, as a key does."""
         if isinstance(self.parent, Choices):
             self.parent.choose(self)
 
-    def _drawn(self) -> RenderableType:
-        drawn = Table.grid(padding=(0, 1), expand=True)
-        drawn.add_column(width=len(self._marks[0]))
-        drawn.add_column(ratio=1)
-        drawn.add_row(Text(self._marks[self.on]), self._text)
-        return drawn
+    def _draw(self) -> RenderableType:
+        row = Table.grid(padding=(0, 1), expand=True)
+        row.add_column(width=len(self._marks[0]))
+        row.add_column(ratio=1)
+        row.add_row(Text(self._marks[self.on]), self._text)
+        return row
 
 
 class Choices(Vertical):
@@ -64,10 +64,9 @@ class Choices(Vertical):
         super().__init__()
         self._many, self._needed = many, needed
         self.values = [value for _, value in choices]
-        self.entries = [Entry(text, many=many) for text, _ in choices]
+        self.entries = [ChoiceRow(text, many=many) for text, _ in choices]
         for entry, value in zip(self.entries, self.values, strict=True):
-            entry.on = value == chosen
-            entry.switch(on=entry.on)
+            entry.switch(on=value == chosen)
         for first in self.entries[:1]:
             first.can_focus = True
 
@@ -87,7 +86,7 @@ class Choices(Vertical):
             if one.can_focus:
                 one.focus(scroll_visible=False)
 
-    def choose(self, entry: Entry) -> None:
+    def choose(self, entry: ChoiceRow) -> None:
         """Choose an entry, or take that back."""
         on = not entry.on or (self._needed and not self._many)
         if not self._many:

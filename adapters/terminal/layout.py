@@ -26,7 +26,7 @@ class Hanging:
             yield Padding(row, (0, 0, 0, _AGENTS if number else _OURS))
 
 
-class Facts:
+class FactRows:
     """Labelled short texts, as many in a row as fit: none is torn from its label."""
 
     def __init__(self, facts: Sequence[Text]) -> None:

@@ -107,9 +107,9 @@ class _Sheet(ModalScreen[Any]):
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Show the question of what has the keys, and then that itself."""
-        self._bring(event.widget)
+        self._show_widget(event.widget)
 
-    def _bring(self, widget: Widget) -> None:
+    def _show_widget(self, widget: Widget) -> None:
         asked = next((one for one in widget.ancestors if one.has_class("field")), None)
         if asked is not None:
             self.call_after_refresh(_bring_into_sight, asked, widget)
@@ -229,11 +229,11 @@ class RememberScreen(_Sheet):
         """Start with what to remember, and with the first row in sight."""
         self.what.start()
 
-    def _bring(self, widget: Widget) -> None:
+    def _show_widget(self, widget: Widget) -> None:
         if widget is self.what.entries[0]:  # what is approved stands above it
             self.query_one(".asking", VerticalScroll).scroll_home(animate=False)
         else:
-            super()._bring(widget)
+            super()._show_widget(widget)
 
     def action_send(self) -> None:
         """Return the choices."""

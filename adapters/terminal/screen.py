@@ -22,7 +22,6 @@ from textual.worker import Worker, WorkerState
 
 from adapters.terminal.card_text import (
     HELP,
-    confirm_sentence,
     render_about,
     render_card,
     render_edited,
@@ -77,7 +76,7 @@ _NOT_DONE = "no answer: nothing was done"
 def ask_edited(record: Record, edited: Card, control: Control | None) -> str:
     """Return the question of an edit: what an approval would be asked, and whether it is one of
     several."""
-    asked = confirm_sentence(edited, control) if control is not None else ""
+    asked = control.question if control is not None else ""
     share = "" if "Yours is approval" in asked else say_share(record)
     return " ".join(filter(None, ("Approve with these changes?", asked))) + share
 
@@ -122,8 +121,8 @@ class TerminalApp(App[None]):
     .asking Input, .asking Select > SelectCurrent { border: round $foreground 70%; }
     .asking Input:focus, .asking Select:focus > SelectCurrent { border: round $accent; }
     Choices { height: auto; }
-    Entry { height: auto; padding: 0 1; }
-    Entry:focus { background: $primary 40%; }
+    ChoiceRow { height: auto; padding: 0 1; }
+    ChoiceRow:focus { background: $primary 40%; }
     .reading { width: 96%; height: 1fr; padding: 0 1; border: round $primary;
                background: $surface; }
     .reading VerticalScroll { height: 1fr; }
@@ -429,7 +428,7 @@ class TerminalApp(App[None]):
         more: dict[str, Any] | None = {}
         if control is not None and control.confirm is not None:
             more = await self._confirm(
-                confirm_sentence(card, control),
+                control.question,
                 number=control.number,
                 optional=control.optional,
                 shown=render_about(card),

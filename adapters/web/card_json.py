@@ -5,19 +5,17 @@ Text is a string, or a list of [text, is an escape] where something was made vis
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.models import Action, RiskLevel
 from gateway.ports import (
     LIFT,
-    NOBODY_WAITS,
     REVEALS,
     UNCHANGED,
     Block,
     Card,
     Change,
-    Control,
     EditField,
     Field,
     Head,
@@ -34,8 +32,8 @@ from gateway.ports import (
     say_step_up,
     scopes_of,
     standing_of,
+    state_of,
     undeclared_of,
-    word_of,
 )
 
 ROW_LINES, ROW_CHARS = 24, 2_000  # all blocks of a row together
@@ -43,11 +41,6 @@ WHOLE = 10**9
 MOST_BEFORE = 12  # words before the first character of what runs
 _MOST_LINE = 90  # characters of a finding that stands before it
 _BEGINNING, _END, _FOLDED = 70, 60, 200  # characters of a finding that begins folded
-_NOBODY_WAITS = "Nobody waits"
-_NOBODY_MAY = "Nobody may approve"
-_COMES_BACK = f"{NOBODY_WAITS} If the agent comes back, it gets your answer."
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
-_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 HIGH_RISK, LOOK_CLOSER = "High risk", "Look closer"
 
 Line = str | list[list[str | bool]]
@@ -76,12 +69,12 @@ def build_short_row(record: Record) -> JsonObject:
         "id": record.id,
         "revision": record.revision,
         "status": record.status.value,
-        "word": word_of(record),
+        "word": state_of(record).word,
         "head": _build_head(head_of(record)),
         "agent": record.request.agent,
         "risk": record.risk.level.value,
         "found": bool(record.risk.reasons or record.signs),
-        "idle": say_idle(record),
+        "idle": _say_idle(record),
         "claim": {"by": record.claim.person} if record.claim else None,
         "votes": [vote.person for vote in record.votes],
         "quorum": record.quorum,
@@ -92,13 +85,10 @@ def build_short_row(record: Record) -> JsonObject:
     }
 
 
-def say_idle(record: Record) -> str:
+def _say_idle(record: Record) -> str:
     """Return in few words why a pending request waits for no approval; "" where it does."""
-    if record.final:
-        return ""
-    if record.approvers is not None and record.approvers.nobody:
-        return _NOBODY_MAY
-    return "" if record.waiting else _NOBODY_WAITS
+    state = state_of(record)
+    return state.word if state.idle else ""
 
 
 def explain_exclusion(record: Record) -> str | None:
@@ -128,8 +118,6 @@ def build_whole(record: Record, *, reveal: bool = False) -> JsonObject:
 def add_viewer(view: JsonObject, record: Record, look: Viewer) -> JsonObject:
     """Add what depends on the viewer."""
     standing = standing_of(record, look.name)
-    if standing.left is not None:
-        standing = replace(standing, left=tuple(map(_name_approver, standing.left)))
     claim = view["claim"]
     mine = claim and {**claim, "mine": claim["by"] == look.name}
     remember = view["remember"]
@@ -144,13 +132,6 @@ def add_viewer(view: JsonObject, record: Record, look: Viewer) -> JsonObject:
         "progress": progress_of(record, standing),
         "controls": [one for one in view["controls"] if standing.offers(Action(one["action"]))],
     }
-
-
-def _name_approver(entry: str) -> str:
-    """Return what people call an approver: of a platform's identity or group the gateway knows no
-    more than its place."""
-    platform, colon, id_ = entry.partition(":")
-    return f"{id_.rpartition('/')[2]} in {platform.capitalize()}" if colon else entry
 
 
 def build_changes(rows: tuple[Change, ...]) -> list[list[Any]]:
@@ -172,7 +153,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "agent": record.request.agent,
         "found": bool(record.risk.reasons or record.signs),
         "alone": explain_exclusion(record) is not None,
-        "idle": say_idle(record),
+        "idle": _say_idle(record),
         **_build_notices(card, record),
         "above": _build_found(card, record),
         "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
@@ -210,7 +191,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
             {
                 "action": control.action.value,
                 "label": control.label,
-                "yes": _say_yes(control, record),
+                "yes": f"Yes, {control.yes[:1].lower()}{control.yes[1:]}",
                 "style": control.style.value,
                 "confirm": control.confirm,
                 "number": control.number,
@@ -250,7 +231,7 @@ def _build_found(card: Card, record: Record) -> JsonObject:
     first findings and reasons, as far as the words before it allow. The others follow it."""
     reasons = () if card.risk is RiskLevel.LOW else card.reasons
     high = card.risk is RiskLevel.HIGH
-    before = [say_idle(record), "".join(part.text.text for part in card.head)]
+    before = [_say_idle(record), "".join(part.text.text for part in card.head)]
     # Of several texts each begins with its name.
     before += [card.blocks[0].label] if len(card.blocks) > 1 else []
     left = MOST_BEFORE - sum(len(text.split()) for text in (*before, HIGH_RISK if high else ""))
@@ -276,44 +257,15 @@ def _build_notices(card: Card, record: Record) -> JsonObject:
 
 def _word_notice(notice: str) -> str:
     """Return a notice as it reads in the inbox: who reads that is there."""
-    if notice == NOBODY_WAITS:
-        return _COMES_BACK
     masked, elsewhere, _ = notice.partition(REVEALS)
     return f"{masked}." if elsewhere else notice
 
 
-def _say_yes(control: Control, record: Record) -> str:
-    """Return what the button says that confirms: also which of several approvals it is."""
-    yes = f"Yes, {control.label.lower()}"
-    at, needed = len(record.votes), record.quorum
-    if needed <= 1 or at >= needed or control.action is not Action.APPROVE:
-        return yes
-    if needed > len(_NUMBERS):
-        return f"{yes}: {at + 1} of {needed}"
-    return f"{yes}: the {_ORDINALS[at]} of {_NUMBERS[needed - 1]}"
-
-
 def _shorten_long(finding: Visible) -> Line | None:
     """Return the beginning and the end of a long finding, None of any other."""
-    length = len(finding.text)
-    if length <= _FOLDED:
+    if len(finding.text) <= _FOLDED:
         return None
-    first, last = (
-        _slice(finding, begin, end) for begin, end in ((0, _BEGINNING), (length - _END, length))
-    )
-    return build_line((*first, (" … ", False), *last))
-
-
-def _slice(text: Visible, begin: int, end: int) -> tuple[Segment, ...]:
-    """Return the segments from one character to another; an escape stays whole."""
-    found: list[Segment] = []
-    at = 0
-    for part, escape in text.segments:
-        first, last = max(begin - at, 0), min(end - at, len(part))
-        if first < last:
-            found.append((part if escape else part[first:last], escape))
-        at += len(part)
-    return tuple(found)
+    return build_line(finding.shortened(_BEGINNING, _END).segments)
 
 
 def _shorten(finding: str, card: Card) -> str:

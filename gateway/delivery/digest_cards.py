@@ -15,7 +15,7 @@ from gateway.domain.risk_rules import finding_sign
 from gateway.domain.safe_text import Segment, Visible
 from gateway.models import Kind, RiskLevel, Status
 from gateway.ports.blocks import Block, headline, quote_name, warnings
-from gateway.ports.cards import Card, Fact
+from gateway.ports.cards import Card, CardState, Fact
 from gateway.ports.heads import our_head
 from gateway.ports.outgoing import Copy, CopyState, Lists, Posts
 
@@ -115,7 +115,6 @@ def digest_card(crowd: AgentGroup, inbox: str, command: str) -> Card:
     `command` that lists what waits where the card stands.
     """
     agent = quote_name(crowd.agent)
-    icon, word = _state(crowd)
     said = _describe(crowd)
     listed = _list_oldest(crowd)
     return Card(
@@ -127,8 +126,7 @@ def digest_card(crowd: AgentGroup, inbox: str, command: str) -> Card:
         asks=False,
         paused=crowd.paused,
         inbox="" if crowd.final else inbox,
-        icon=icon,
-        word=word,
+        state=_state(crowd),
         tool=agent,
         head=our_head(said),
         summary=said,
@@ -158,10 +156,12 @@ def digest_card(crowd: AgentGroup, inbox: str, command: str) -> Card:
     )
 
 
-def _state(crowd: AgentGroup) -> tuple[str, str]:
+def _state(crowd: AgentGroup) -> CardState:
     if crowd.paused is not None:
-        return "⏸️", "Paused"
-    return ("📭", "Nothing waits here") if not crowd.records else ("📚", "Too many at once")
+        return CardState("⏸️", "Paused")
+    if not crowd.records:
+        return CardState("📭", "Nothing waits here")
+    return CardState("📚", "Too many at once")
 
 
 def _describe(crowd: AgentGroup) -> str:

@@ -13,7 +13,7 @@ Python, no tables from outside: names and categories come from `unicodedata`.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
@@ -107,6 +107,20 @@ class Visible:
     def text(self) -> str:
         """All segments as one string, for places that cannot highlight."""
         return "".join(text for text, _ in self.segments)
+
+    def shortened(self, begin: int, end: int) -> "Visible":
+        """Return so many of the first and of the last characters; an escape stays whole."""
+        length = len(self.text)
+        first, last = self._between(0, begin), self._between(length - end, length)
+        return replace(self, segments=(*first, ("…", False), *last))
+
+    def _between(self, begin: int, end: int) -> Iterator[Segment]:
+        at = 0
+        for part, escape in self.segments:
+            first, last = max(begin - at, 0), min(end - at, len(part))
+            if first < last:
+                yield (part if escape else part[first:last]), escape
+            at += len(part)
 
     def lines(self) -> list[tuple[Segment, ...]]:
         """Return the segments of each line, without the line ends."""

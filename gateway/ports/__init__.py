@@ -29,6 +29,7 @@ from gateway.domain.records import (
 )
 from gateway.domain.redaction import bug, mask, render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible, make_visible
+from gateway.domain.step_up import MOST_GUESSES
 from gateway.domain.tasks import cancel_and_wait
 from gateway.policy.decider import Decider, Verdict
 from gateway.policy.declared_tools import ToolWord
@@ -56,7 +57,6 @@ from gateway.ports.blocks import (
     weight_of,
 )
 from gateway.ports.cards import (
-    NOBODY_WAITS,
     REVEALS,
     Card,
     Control,
@@ -68,7 +68,7 @@ from gateway.ports.cards import (
     full_view,
     progress_of,
     say_step_up,
-    word_of,
+    state_of,
 )
 from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
 from gateway.ports.desk import (
@@ -185,9 +185,9 @@ __all__ = [
     "LIFETIME_WORDS",
     "LIFT",
     "LONGEST_SECONDS",
+    "MOST_GUESSES",
     "MOST_PASSKEYS",
     "NEEDS_ALL_SEEN",
-    "NOBODY_WAITS",
     "NUMBER_LABEL",
     "NUMBER_OPTIONAL",
     "PASS_LIFETIME_WORDS",
@@ -343,12 +343,12 @@ __all__ = [
     "shows_group",
     "standing_of",
     "start_of",
+    "state_of",
     "subject_of",
     "undeclared_of",
     "uses_of",
     "warnings",
     "weight_of",
-    "word_of",
 ]
 
 

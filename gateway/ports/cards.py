@@ -55,8 +55,10 @@ from gateway.wire.outcome_text import join_names
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
-NOBODY_WAITS = "Nobody waits for the answer any more."
 REVEALS = "; the inbox can reveal "
+_NOBODY_WAITS = (
+    "Nobody waits for the answer any more. If the agent comes back, it gets your answer."
+)
 _READ = "Have you read all of it?"
 _READ_ALL = f"This is high risk. {_READ}"
 _MOST_ANSWERS = 300
@@ -73,6 +75,17 @@ class Tone(StrEnum):
     QUIET = "quiet"
 
 
+@dataclass(frozen=True, slots=True)
+class CardState:
+    """How a request stands: as an icon and a word, the colour of how it ended, and whether it is
+    idle, pending and yet waiting for no approval."""
+
+    icon: str
+    word: str
+    tone: Tone = Tone.QUIET
+    idle: bool = False
+
+
 class Style(StrEnum):
     """How a control looks, and how easily it is hit."""
 
@@ -83,8 +96,9 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """Something an approver can press. `confirm` is the sentence to confirm first, if any, and
-    `yes` what confirms it: it says where that is one approval of several.
+    """Something an approver can press. `confirm` is the sentence to confirm first, if any, with
+    what happens and what was found; `question` is it where both stand beside it, and `yes` what
+    confirms it: it says where that is one approval of several.
 
     With `number` they type there the number that is shown where the agent waits, for the click's
     `number`; with `passkey` they may use one of theirs, in the inbox. `optional` says that both may
@@ -96,9 +110,15 @@ class Control:
     yes: str = ""
     style: Style = Style.PLAIN
     confirm: str | None = None
+    question: str = ""
     number: bool = False
     passkey: bool = False
     optional: bool = False
+
+    @property
+    def by_passkey_alone(self) -> bool:
+        """Whether only a passkey confirms it, which only the inbox can take."""
+        return self.passkey and not self.number and not self.optional
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +153,7 @@ class Field:
 class Card:
     """One request as it stands, for people.
 
-    `head` says in one sentence what happens, and stands first. `icon` and `word` name the state,
+    `head` says in one sentence what happens, and stands first. `icon` and `word` name the `state`,
     `title` is both with the tool. `summary` is what notifications say, one line with the agent and
     the head, secrets masked. `blocks` are what would run, as far as
     it fits; `complete` says that they are all of it and nothing was cut. Without it there is no
@@ -161,8 +181,7 @@ class Card:
     revision: int
     status: Status
     kind: Kind
-    icon: str
-    word: str
+    state: CardState
     tool: Visible
     head: Head
     summary: str
@@ -210,19 +229,24 @@ class Card:
         return f"{self.icon} {self.word} · {self.tool.text}"
 
     @property
-    def tone(self) -> Tone:
-        """How it ended; quiet while it waits."""
-        return _TONES.get(self.icon, Tone.QUIET) if self.final else Tone.QUIET
+    def icon(self) -> str:
+        """The picture of its state."""
+        return self.state.icon
+
+    @property
+    def word(self) -> str:
+        """The name of its state."""
+        return self.state.word
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for no approval: nobody may give one, or nobody asks any more."""
+        return self.state.idle
 
     @property
     def sign(self) -> str:
         """What stands before each finding: red where they count, amber in shadow."""
         return finding_sign(alarms=self.alarms)
-
-    @property
-    def idle(self) -> bool:
-        """Whether it waits for no approval: nobody may give one, or nobody asks for it any more."""
-        return (self.icon, self.word) in (_BARRED, _LEFT)
 
     @property
     def changed_aside(self) -> Visible | None:
@@ -277,21 +301,14 @@ _LABELS = {
     Action.DENY: ("Deny", Style.DANGER),
     Action.ABORT: ("Deny and stop", Style.DANGER),
 }
-_BARRED, _LEFT = ("⛔", "Cannot be approved"), ("💤", "Agent gone")
 _BOTH = "Changed and approved"
 _NOT_RUN_BUT = "not run: answered instead"
 _DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Not run: answered instead"}
-_ANSWERED, _TROUBLED, _STOPPED = "💬", "⚠️", "🛑"
+_ANSWERED, _TROUBLED = "💬", "⚠️"
 _NOT_RUN = frozenset(
     (Execution.FAILED, Execution.SKIPPED, Execution.REFUSED_LATE, Execution.NEVER_FETCHED)
 )
 """Reports that an approval did not become what it was given for."""
-_TONES = {
-    "✅": Tone.GOOD,
-    "❌": Tone.REFUSED,
-    _STOPPED: Tone.REFUSED,
-    _TROUBLED: Tone.TROUBLED,
-}
 
 
 def card_of(
@@ -309,7 +326,7 @@ def card_of(
     whole = blocks_of(record, reveal=reveal)
     complete = same(blocks := cut(whole, lines=lines, chars=chars), whole)
     hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
-    icon, word = _state(record)
+    state = state_of(record)
     tool, head, standing = _name_tool(record, reveal), head_of(record), standing_of(record, reader)
     return Card(
         request_id=record.id,
@@ -317,11 +334,10 @@ def card_of(
         revision=record.revision,
         status=record.status,
         kind=request.kind,
-        icon=icon,
-        word=word,
+        state=state,
         tool=tool,
         head=head,
-        summary=notice_of(request.agent, head, record.risk.level, word if record.final else ""),
+        summary=notice_of(request.agent, head, record.risk.level, _end_word(record)),
         headline=headline(record, HEADLINE_CHARS),
         facts=_facts(record, reveal=reveal),
         risk=record.risk.level,
@@ -342,7 +358,7 @@ def card_of(
         deadline=record.deadline,
         digest=record.digest,
         outcome=_outcome(record),
-        ending=_say_ending(record, word),
+        ending=_say_ending(record, state.word),
         decided_at=record.decision.decided_at if record.decision else None,
         note=render_safe(record.note) if record.note else None,
         result=_result(record),
@@ -362,8 +378,11 @@ def _name_tool(record: Record, reveal: bool) -> Visible:
 
 def discreet_summary(record: Record) -> str:
     """Return what notifications say where they must not tell what would run."""
-    ended = _state(record)[1] if record.final else ""
-    return discreet_notice(record.request.agent, ended, record.risk.level)
+    return discreet_notice(record.request.agent, _end_word(record), record.risk.level)
+
+
+def _end_word(record: Record) -> str:
+    return state_of(record).word if record.final else ""
 
 
 def _people(record: Record) -> frozenset[str]:
@@ -407,41 +426,49 @@ def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False)
     )
 
 
-def word_of(record: Record) -> str:
-    """Return the word for how a request stands."""
-    return _state(record)[1]
-
-
-def _state(record: Record) -> tuple[str, str]:
-    icon, word = _WORDS[record.status]
-    decision = record.decision
+def state_of(record: Record) -> CardState:
+    """Return how a request stands."""
     if not record.final:
         return _waiting_state(record)
+    tone = _tone_of(record)
+    icon, word = _WORDS[record.status]
     if _responded(record):
         icon = _ANSWERED
-    elif record.status is Status.APPROVED and record.report is not None:
-        icon = _TROUBLED if record.report.execution in _NOT_RUN else icon
+    elif tone is Tone.TROUBLED:
+        icon = _TROUBLED
+    decision = record.decision
     if record.request.questions and record.status is Status.APPROVED:
-        return icon, "Answered"
-    if decision and decision.action is Action.ABORT:
-        return _STOPPED, f"Denied, and the {decision.abort or 'turn'} stopped"
-    if decision and decision.reason is Reason.BREAKER:
-        return icon, "Denied without asking anybody"
-    return icon, _DONE.get(decision.action or Action.APPROVE, word) if decision else word
+        word = "Answered"
+    elif decision and decision.action is Action.ABORT:
+        icon, word = "🛑", f"Denied, and the {decision.abort or 'turn'} stopped"
+    elif decision and decision.reason is Reason.BREAKER:
+        word = "Denied without asking anybody"
+    elif decision and decision.action in _DONE:
+        word = _DONE[decision.action]
+    return CardState(icon, word, tone)
+
+
+def _waiting_state(record: Record) -> CardState:
+    if record.approvers is not None and record.approvers.nobody:
+        return CardState("⛔", "Cannot be approved", idle=True)
+    if not record.waiting:
+        return CardState("💤", "Agent gone", idle=True)
+    question = CardState("❓", "Question")
+    return question if record.request.questions else CardState(*_WORDS[Status.PENDING])
+
+
+def _tone_of(record: Record) -> Tone:
+    if record.status is Status.DENIED:
+        return Tone.REFUSED
+    if record.status is not Status.APPROVED or _responded(record):
+        return Tone.QUIET
+    report = record.report
+    return Tone.TROUBLED if report and report.execution in _NOT_RUN else Tone.GOOD
 
 
 def _responded(record: Record) -> bool:
     """Whether a person answered it instead of letting it run."""
     return record.decision is not None and record.decision.action is Action.RESPOND
-
-
-def _waiting_state(record: Record) -> tuple[str, str]:
-    """Return the icon and the word of what waits: whether it can be approved, and for whom."""
-    if record.approvers is not None and record.approvers.nobody:
-        return _BARRED
-    if not record.waiting:
-        return _LEFT
-    return ("❓", "Question") if record.request.questions else _WORDS[Status.PENDING]
 
 
 def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
@@ -577,7 +604,7 @@ def _notices(
         "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
         "Some letters pass for others; they are marked.": any(t.mixed_script for t in texts),
         _say_masked(masked): masked,
-        NOBODY_WAITS: not record.waiting and not record.final,
+        _NOBODY_WAITS: not record.waiting and not record.final,
         (edited := _say_edited(record)): edited,
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
         " ".join(filter(None, steps := say_step_up(record))): steps[0],
@@ -700,17 +727,18 @@ def _control(action: Action, record: Record, head: Head, standing: Standing) -> 
     number, passkey = (confirms and way in ways for way in (StepUp.NUMBER, StepUp.PASSKEY))
     sign = finding_sign(alarms=record.alarms)
     found = "".join(f" {sign} {one.text}." for one in warnings(record))
-    asked = _READ_ALL if high else _READ
     # An edit's is asked below what was changed, which the head of before does not tell.
     about = "" if action is Action.EDIT else f"{plain_head(head)}. "
     approves = action in (Action.APPROVE, Action.EDIT)
     share = _say_share(standing, voids=action is Action.EDIT) if confirms and approves else ""
+    question = f"{_READ_ALL if high else _READ}{_say_more(share)}"
     return Control(
         action=action,
         label=label,
         yes=f"{label}, {share}" if share else label,
         style=style,
-        confirm=f"{about}{asked}{_say_more(share)}{found}" if confirms else None,
+        confirm=f"{about}{question}{found}" if confirms else None,
+        question=question if confirms else "",
         number=number,
         passkey=passkey,
         optional=(number or passkey) and StepUp.PERSON in ways,
@@ -720,9 +748,10 @@ def _control(action: Action, record: Record, head: Head, standing: Standing) -> 
 def _say_share(standing: Standing, *, voids: bool) -> str:
     """Say of an approval that it is one of several; "" where it is enough. One that `voids` those
     before counts anew."""
-    if standing.quorum <= 1 or standing.nobody:
+    number = 1 if voids else len(standing.approved) + 1
+    if standing.quorum <= 1 or standing.nobody or number > standing.quorum:
         return ""
-    return f"{1 if voids else len(standing.approved) + 1} of {standing.quorum}"
+    return f"{number} of {standing.quorum}"
 
 
 def _say_more(share: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from gateway.domain.records import Record, Remember, Vote
@@ -30,8 +31,9 @@ LIFETIME_WORDS = {
 }
 USUAL_LIFETIME = next(iter(LIFETIME_WORDS))
 # The same for who sees all at once: the narrow ones first.
+_BY_LENGTH = sorted(LIFETIMES, key=lambda one: math.inf if one[2] is None else one[2])
 LIFETIMES_BY_LENGTH = {
-    name: LIFETIME_WORDS[name] for name in (*_NEXT, "15m", "1h", "8h", "1d", "1w", "revoked")
+    name: LIFETIME_WORDS[name] for name in (*_NEXT, *(n for n, _, _ in _BY_LENGTH))
 }
 # Those of them that a pass may have.
 PASS_LIFETIME_WORDS = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gateway.domain.records import Approvers, Record
 from gateway.models import Action
-from gateway.ports.words import is_group, say_name
+from gateway.ports.words import is_unnamed, say_name
 from gateway.wire.outcome_text import join_names
 
 _MOST_NAMED = 4
@@ -53,25 +53,34 @@ class Standing:
         told = f"{count}: {', '.join(map(say_name, self.approved))}" if self.approved else count
         if not self.more or self.nobody or self.left is None:
             return told
-        return f"{told}; waits for {self._say_left()}" if self.left else f"{told}; {_NOBODY_ELSE}"
+        if not self.left:
+            return f"{told}; {_NOBODY_ELSE}"
+        of = f"{self.more} of: " if self._some_of else ""
+        return f"{told}; waits for {of}{self._name_left()}"
 
     def _waits(self) -> str:
         """How many are missing, who they may be; the count of those who approved is not said."""
         waits = f"waits for {self.more} more"
         if self.left is None:
             return waits
-        left = self._say_left().removeprefix(f"{self.more} of: ")
-        of = " of" if left != self._say_left() else ""
-        return f"{waits}{of}: {left}" if self.left else f"{waits}, and {_NOBODY_ELSE}"
+        if not self.left:
+            return f"{waits}, and {_NOBODY_ELSE}"
+        return f"{waits}{' of' if self._some_of else ''}: {self._name_left()}"
 
-    def _say_left(self) -> str:
-        """Say who may still: all of them where all must, groups of people last."""
-        left = tuple(dict.fromkeys(map(say_name, sorted(self.left or (), key=is_group))))
+    @property
+    def _some_of(self) -> bool:
+        """Whether several are missing, and who they are is open: a name may stand for a group."""
+        left = self.left or ()
+        return self.more > 1 and (len(left) > self.more or any(map(is_unnamed, left)))
+
+    def _name_left(self) -> str:
+        """Name who may still, those without a name last."""
+        left = tuple(dict.fromkeys(map(say_name, sorted(self.left or (), key=is_unnamed))))
         named = list(left[:_MOST_NAMED])
         if others := len(left) - len(named):
             named.append(f"{others} other{'s' if others > 1 else ''}")
-        if self.more > 1 and (len(left) > self.more or any(map(is_group, self.left or ()))):
-            return f"{self.more} of: {', '.join(named)}"
+        if self._some_of:
+            return ", ".join(named)
         return join_names(named, "and" if len(left) <= self.more else "or")
 
 

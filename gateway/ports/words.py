@@ -22,23 +22,20 @@ DENIALS = (
 """Reasons for a denial that take one tap."""
 BECAUSE = "Deny, because"
 """What stands before those reasons."""
-_GROUPS = re.compile(r"slack:[A-Z0-9]+/S[A-Z0-9]+|discord:[0-9]+/[0-9]+")
-_GROUP = {"s": "in a Slack group", "d": "with a Discord role"}
-_MEMBERS = re.compile(r"slack:[A-Z0-9]+/[UW][A-Z0-9]+")
+_ID = re.compile(r"([a-z]+):[^/\s]+/\S+")  # of somebody, or of a group, on a platform
 LIFT = "Requests are asked about again. What was denied stays denied."
 
 
 def say_name(name: str) -> str:
-    """Return a person's name as people read it: of who has none, where the platform has them. A
-    user of Discord stays as written, whom Discord shows by name."""
-    if is_group(name):
-        return f"somebody {_GROUP[name[0]]}"
-    return "somebody in Slack" if _MEMBERS.fullmatch(name) else name
+    """Return a person's name as people read it: of who has none here, on which platform they are.
+    An identity without a place stays as written."""
+    found = _ID.fullmatch(name)
+    return f"somebody in {found[1].title()}" if found else name
 
 
-def is_group(name: str) -> bool:
-    """Whether a name stands for all of a platform's group or role."""
-    return _GROUPS.fullmatch(name) is not None
+def is_unnamed(name: str) -> bool:
+    """Whether it is a platform's id, which may stand for a group."""
+    return _ID.fullmatch(name) is not None
 
 
 def say_names(text: str, people: Collection[str]) -> str:

@@ -203,7 +203,9 @@ async def test_a_hostile_path_stays_within_its_quotation(world: World) -> None:
     record = await world.submit(**HOSTILE, risk=HIGH)
     card = card_of(record, lines=99, chars=999)
     assert [one.text for one in card.findings] == [QUOTED]
-    confirms = {one.confirm for one in card.controls if one.confirm}
+    # An edit is asked about below what was changed, not below the head of before.
+    others = (one for one in card.controls if one.action is not Action.EDIT)
+    confirms = {one.confirm for one in others if one.confirm}
     (said,) = confirms
     assert said is not None and said.startswith('Reads "/a/.ssh/x')
     assert said.endswith(f". This is high risk. Have you read all of it? ⚠️ {QUOTED}.")

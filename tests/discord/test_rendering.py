@@ -351,11 +351,12 @@ async def test_what_no_modal_can_carry_goes_to_the_inbox(stage: Stage) -> None:
     """Secrets, too many fields, and arguments that are too long are not asked for in Discord."""
     secret = (Question(id="key", text="The key?", secret=True),)
     many = tuple(Question(id=f"q{number}", text="?") for number in range(6))
-    for questions in (secret, many):
-        _, shown = await stage.asked(
-            kind=Kind.QUESTION, questions=questions, arguments={}, allowed=(Action.ANSWER,)
-        )
-        assert "inbox" in private_text(await stage.click(stage.server.ann, shown, "Answer"))
+    asked = {"kind": Kind.QUESTION, "arguments": {}, "allowed": (Action.ANSWER,)}
+    _, shown = await stage.asked(questions=secret, **asked)
+    await stage.shows(shown, "Answer it in the inbox")
+    assert "Answer" not in labels(shown)
+    _, shown = await stage.asked(questions=many, **asked)
+    assert "inbox" in private_text(await stage.click(stage.server.ann, shown, "Answer"))
     _, shown = await stage.asked(arguments={"command": "x" * 5000})
     view = await stage.click(stage.server.ann, shown, "Read it all")
     while "Edit" not in labels(view.private[0]):

@@ -13,7 +13,6 @@ from textual.screen import ModalScreen
 
 from adapters.terminal.card_text import (
     HELP,
-    confirm_sentence,
     render_about,
     render_edited,
     render_full,
@@ -65,7 +64,7 @@ def terminal_scenes() -> dict[str, Callable[[], ModalScreen[Any]]]:
 def _confirm(name: str) -> WordsScreen:
     card = card_of(states.RECORDS[name], lines=CARD_LINES, chars=CARD_CHARS)
     control = next(one for one in card.controls if one.confirm)
-    question = f"{confirm_sentence(card, control)} Type yes"
+    question = f"{control.question} Type yes"
     return WordsScreen(question, shown=render_about(card), enter="sends", alarmed=True)
 
 

@@ -16,7 +16,6 @@ from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI, TerminalTheme
 
 from adapters.terminal.card_text import (
     HELP,
-    confirm_sentence,
     render_about,
     render_card,
     render_full,
@@ -48,7 +47,7 @@ def rows(shown: RenderableType, width: int = 80) -> list[str]:
 
 def inside(record: Record, width: int = 80) -> list[str]:
     """Return the rows of a card without its frame."""
-    drawn = rows(render_card(card(record), now_ms=states.MADE, record=record), width)
+    drawn = rows(render_card(card(record), now_ms=states.MADE), width)
     return [row[2:-2].rstrip() for row in drawn[1:-2]]
 
 
@@ -82,7 +81,7 @@ def test_the_words_of_what_ended_can_be_read_in_the_dark(name: str) -> None:
     """The frame is grey; the words are not."""
     record = states.RECORDS[name]
     console = Console(file=io.StringIO(), record=True, width=80)
-    console.print(render_card(card(record), now_ms=states.MADE, record=record))
+    console.print(render_card(card(record), now_ms=states.MADE))
     page = console.export_html(inline_styles=True, theme=MONOKAI)
     word = next(part for part in page.split("<span") if card(record).word in part)
     assert "color: #d9d9d9" in word.partition("</span>")[0]
@@ -158,7 +157,7 @@ def test_the_sentence_of_a_confirmation_holds_no_findings() -> None:
     """They stand above it, in short; so does the head."""
     now = card(different())
     control = next(one for one in now.controls if one.confirm)
-    assert confirm_sentence(now, control) == "This is high risk. Have you read all of it?"
+    assert control.question == "This is high risk. Have you read all of it?"
     about = rows(render_about(now), 80)
     assert "… 5 more found" in "\n".join(about)
     assert len(about) < 30
@@ -192,21 +191,21 @@ def test_where_text_is_cut_stands_how_much_is_left() -> None:
 @pytest.mark.parametrize(
     ("name", "edge"),
     [
-        ("approved", "green"), ("approved-ran", "green"), ("approved-failed", "red"),
-        ("approved-never-fetched", "yellow"), ("responded", "yellow"),
+        ("approved", "green"), ("approved-ran", "green"), ("approved-failed", "yellow"),
+        ("approved-never-fetched", "yellow"), ("responded", "bright_black"),
     ],
 )  # fmt: skip
 def test_only_what_may_have_run_well_is_framed_in_green(name: str, edge: str) -> None:
     """Not what failed, what was never fetched, or what was answered instead."""
     record = states.RECORDS[name]
-    panel: Any = render_card(card(record), now_ms=states.MADE, record=record)
+    panel: Any = render_card(card(record), now_ms=states.MADE)
     assert panel.border_style == edge
 
 
 def test_what_was_answered_instead_is_shown() -> None:
     """With the words that the agent got, and that nothing ran."""
     text = "\n".join(inside(states.RECORDS["responded"]))
-    assert "It was not run. The agent got this instead:\n    use staging" in text
+    assert 'Not run: answered instead by bob: "use staging"' in text
 
 
 @pytest.mark.parametrize("name", ["pending-abandoned", "question-abandoned", "pending-nobody"])

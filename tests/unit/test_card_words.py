@@ -137,9 +137,7 @@ def test_ids_of_platforms_are_said_in_words() -> None:
     made = build_message(card("approved-by-id"), "")[1]
     assert '{"type": "user", "user_id": "U7"}' in json.dumps(made)
     assert "slack:T1/U7" not in json.dumps(made)
-    assert card("pending-missing").progress.endswith(
-        "waits for 2 of: bob, eve, somebody in a Slack group"
-    )
+    assert card("pending-missing").progress.endswith("waits for 2 of: bob, eve, somebody in Slack")
     people = {"slack:T1/U7", "discord:123456789012345678"}
     said = "approved by slack:T1/U7 and discord:123456789012345678, not slack:T1/U8"
     assert say_names(said, people) == (
@@ -163,7 +161,7 @@ def test_ids_of_platforms_are_said_in_words() -> None:
 )
 def test_only_what_went_well_has_the_tick(name: str, icon: str, tone: Tone) -> None:
     """Approved is not enough: it failed, or nobody fetched it, or it was answered instead."""
-    assert (card(name).icon, card(name).tone) == (icon, tone)
+    assert (card(name).icon, card(name).state.tone) == (icon, tone)
 
 
 def test_what_was_answered_instead_is_no_run() -> None:

@@ -122,13 +122,13 @@ async def test_what_nobody_waits_for_does_not_ask(box: Inbox, page: Page) -> Non
     first = f"{card(record)}.querySelector(':scope > *').textContent"
     assert await page.evaluate(f"{card(record)}.querySelectorAll('button.approve').length") == 1
     await box.leave()
-    await page.until(f"{first} === 'Nobody waits'")
+    await page.until(f"{first} === 'Agent gone'")
     assert await page.evaluate(f"{card(record)}.querySelectorAll('button.approve').length") == 0
     text = await page.evaluate(f"{card(record)}.textContent")
     assert "Approval needed" not in text
     assert "If the agent comes back, it gets your answer." in text
     await page.goto(f"{box.gateway.url}/inbox")
-    await page.until(f"{line(record)}?.textContent.includes('Nobody waits')")
+    await page.until(f"{line(record)}?.textContent.includes('Agent gone')")
     await see(page, record)
     await page.press("Approve", card(record))
     await page.until(f"{card(record)}.classList.contains('approved')")
@@ -142,7 +142,7 @@ async def test_the_first_of_two_is_told_so(box: Inbox, page: Page) -> None:
     await see(page, record)
     await page.press("Review…", card(record))
     assert "by a second" not in await page.evaluate(f"{card(record)}.textContent")
-    await page.press("Yes, approve: the first of two", card(record))
+    await page.press("Yes, approve, 1 of 2", card(record))
     await page.until(f"{card(record)}.textContent.includes('You approved')")
     assert (await box.get(record)).status is Status.PENDING
 
@@ -216,7 +216,7 @@ def test_how_long_is_listed_from_short_to_long() -> None:
 def test_nobody_reads_a_raw_id() -> None:
     """Of whom the gateway knows no name, it says where they are."""
     seen = add_viewer(build_row(RECORDS["pending-missing"]), RECORDS["pending-missing"], _ANN)
-    assert "S9 in Slack" in seen["progress"]
+    assert "somebody in Slack" in seen["progress"]
     assert "slack:T1" not in seen["progress"]
 
 
@@ -240,9 +240,9 @@ def test_what_a_step_up_takes_is_said_once() -> None:
     ("quorum", "votes", "says"),
     [
         (1, 0, "Yes, approve"),
-        (2, 0, "Yes, approve: the first of two"),
-        (3, 2, "Yes, approve: the third of three"),
-        (12, 10, "Yes, approve: 11 of 12"),
+        (2, 0, "Yes, approve, 1 of 2"),
+        (3, 2, "Yes, approve, 3 of 3"),
+        (12, 10, "Yes, approve, 11 of 12"),
         (2, 2, "Yes, approve"),
     ],
 )
@@ -257,8 +257,8 @@ def test_which_approval_it_is(quorum: int, votes: int, says: str) -> None:
     ("name", "says"),
     [
         ("pending", ""),
-        ("pending-abandoned", "Nobody waits"),
-        ("pending-nobody", "Nobody may approve"),
+        ("pending-abandoned", "Agent gone"),
+        ("pending-nobody", "Cannot be approved"),
         ("cancelled", ""),
     ],
 )

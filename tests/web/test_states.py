@@ -112,7 +112,7 @@ async def test_what_was_prepared_for_the_old_text_is_not_sent(box: Inbox, page: 
     await page.until(f"{card(record)}.textContent.includes('Changed by bob')")
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('[data-key=confirm]'))")
     await page.press("Review…")
-    await page.press("Yes, approve: the second of two")
+    await page.press("Yes, approve, 2 of 2")
     await page.until(f"{card(record)}.classList.contains('approved')")
     assert (await box.get(record)).edited == {"amount": 1}
 
