@@ -139,6 +139,14 @@ def test_what_only_the_inbox_can_take_leads_there() -> None:
     assert "Approve in the inbox" in full and "I have read it" not in full
 
 
+def test_without_an_address_nothing_is_offered_that_is_refused() -> None:
+    """The words say where it is done; no button only refuses."""
+    for name in ("pending-passkey", "full-pending-passkey"):
+        made = drawn(name)
+        assert "takes a passkey in the inbox" in shown(name)
+        assert "Review…" not in made and "I have read it" not in made and "Deny" in made
+
+
 def test_the_list_of_what_waits_names_agents_and_marks_high_risk() -> None:
     """The id stands last, in the list and in the menu."""
     rows = [row for row in shown("pending-list").splitlines() if row.startswith("- ")]

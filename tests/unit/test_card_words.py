@@ -246,3 +246,10 @@ def test_what_is_not_declared_is_read_at_a_glance() -> None:
         'If remembered, it covers only the same "order", "amount", "currency": nobody declared '
         "what they are. An admin can, in the inbox."
     )
+
+
+def test_an_edit_is_not_asked_below_its_old_head() -> None:
+    """The sentence of an approval begins with what happens; an edit changes just that."""
+    asked = {one.action: one.confirm or "" for one in card("pending-high-risk").controls}
+    assert asked[Action.APPROVE].startswith('"refund"')
+    assert asked[Action.EDIT].startswith("This is high risk.")
