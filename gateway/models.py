@@ -35,6 +35,10 @@ MAX_SYNC_IDS = 1000
 MAX_HOST_RULES = 8
 _LONGEST_RULE = 300
 _QUESTION = {"properties": {"kind": {"const": "question"}}, "required": ["kind"]}
+_PART_OF_NO_CALL = {
+    "properties": {"part": {"type": "string"}, "call_id": {"type": "null"}},
+    "required": ["part"],
+}
 
 
 class Status(StrEnum):
@@ -256,6 +260,7 @@ class ApprovalRequest(Wire):
         if_=_QUESTION,
         then={"required": ["questions"], "properties": {"questions": {"minItems": 1}}},
         else_={"properties": {"questions": {"maxItems": 0}}},
+        not_=_PART_OF_NO_CALL,
     )
 
     id: Annotated[str, matching(REQUEST_ID)]

@@ -360,7 +360,8 @@ async def _end(agent: Process) -> int:
         agent.stdin.close()
     for stop in (agent.terminate, agent.kill):
         try:
-            return await asyncio.wait_for(agent.wait(), _END_SECONDS)
+            async with asyncio.timeout(_END_SECONDS):
+                return await agent.wait()
         except TimeoutError:
             with suppress(ProcessLookupError):
                 stop()

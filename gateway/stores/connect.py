@@ -20,6 +20,8 @@ from gateway.stores.ingress import MOST_BYTES, BoundedParser
 from gateway.wire.redis_address import (
     DEFAULT_PORT,
     close_sentinels,
+    heed_cancellation,
+    heedful,
     hosts_of,
     login_of,
     sentinel_client,
@@ -90,6 +92,7 @@ def _connect(url: str, blocking: bool) -> Any:
         pool = redis.asyncio.BlockingConnectionPool.from_url(
             url, max_connections=_CONNECTIONS, timeout=_COMMAND_SECONDS, **options
         )
+    heed_cancellation(pool)
     # Opens nothing; refuses options that there are not.
     pool.make_connection()  # type: ignore[no-untyped-call]
     return redis.asyncio.Redis.from_pool(pool)
@@ -138,7 +141,7 @@ def _prepare(cluster: _Cluster, blocking: bool) -> _Cluster:
     return cluster
 
 
-class _Connection(redis.asyncio.Connection):
+class _Connection(heedful(redis.asyncio.Connection)):  # type: ignore[misc]
     """A connection that another task closes while one waits to write to it, as that of a cluster's
     node may be, is lost like any other."""
 

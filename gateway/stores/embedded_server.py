@@ -39,6 +39,7 @@ from gateway.stores.data_folder import (
     socket_url,
     try_lock,
 )
+from gateway.wire.redis_address import heed_cancellation
 
 __all__ = [
     "Engine",
@@ -312,4 +313,6 @@ def _wheel_binaries() -> list[Path]:
 
 def _client(url: str) -> redis.asyncio.Redis:
     retry = AsyncRetry(NoBackoff(), 0)
-    return redis.asyncio.Redis.from_url(url, socket_timeout=ANSWER_WAIT, retry=retry)
+    client = redis.asyncio.Redis.from_url(url, socket_timeout=ANSWER_WAIT, retry=retry)
+    heed_cancellation(client.connection_pool)
+    return client

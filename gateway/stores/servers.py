@@ -13,6 +13,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisError, ResponseError
 
+from gateway.wire.redis_address import heed_cancellation
+
 _SECONDS = 5.0
 _GONE = ("noaddr", "handshake")
 _ONE = "redis"
@@ -62,7 +64,7 @@ async def _at(
 
 
 def _plain(host: str, port: int, login: dict[str, Any]) -> Any:
-    return redis.asyncio.Redis(
+    client = redis.asyncio.Redis(
         host=host,
         port=port,
         decode_responses=True,
@@ -72,6 +74,8 @@ def _plain(host: str, port: int, login: dict[str, Any]) -> Any:
         retry=Retry(NoBackoff(), 1),
         **login,
     )
+    heed_cancellation(client.connection_pool)
+    return client
 
 
 def _login(client: Any) -> dict[str, Any]:

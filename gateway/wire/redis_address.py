@@ -7,7 +7,9 @@ at every connect; `redis+cluster://[user:password@]host:port[,host:port]` leads 
 
 from __future__ import annotations
 
+import asyncio
 import random
+from functools import cache
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -57,6 +59,35 @@ class ClusterPool:
         self._place = host, port
 
 
+class _Heedful:
+    """Mixed into a connection: ends the command of a task that was cancelled while it was written.
+
+    redis-py 8.1 limits a write by `asyncio.wait_for`. On Python 3.11 that returns as if nothing had
+    happened where the write is done in the same turn, and the task would go on for ever.
+    """
+
+    async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        await super().send_packed_command(*args, **kwargs)  # type: ignore[misc]
+        if task.cancelling() > before:
+            # Its reply would be taken for that of the next command.
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            raise asyncio.CancelledError
+
+
+@cache
+def heedful(connection: type) -> type:
+    """Return a class of connections that heeds cancellation while a command is written."""
+    return type(f"Heedful{connection.__name__}", (_Heedful, connection), {})
+
+
+def heed_cancellation(pool: Any) -> None:
+    """Have the connections that a pool makes from now on heed cancellation."""
+    pool.connection_class = heedful(pool.connection_class)
+
+
 def sentinel_client(parts: SplitResult, **options: Any) -> Any:
     """Return a redis.asyncio client of the primary of a Sentinel service. Raises ValueError."""
     service, _, database = parts.path.strip("/").partition("/")
@@ -72,7 +103,10 @@ def sentinel_client(parts: SplitResult, **options: Any) -> Any:
             "retry": Retry(NoBackoff(), 0),
         },
     )
-    return sentinel.master_for(service, db=int(database or 0), **login_of(parts), **options)
+    client = sentinel.master_for(service, db=int(database or 0), **login_of(parts), **options)
+    for one in (client, *sentinel.sentinels):
+        heed_cancellation(one.connection_pool)
+    return client
 
 
 class _Sentinel(Sentinel):
