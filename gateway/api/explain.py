@@ -9,6 +9,7 @@ from aiohttp import web
 from gateway.api.call import ApiCall, reply
 from gateway.api.operation import operation
 from gateway.approvals.explanation import Explanation
+from gateway.domain.parsing import check_request
 from gateway.errors import NotFound
 from gateway.models import ApprovalRequest
 from gateway.wire.codec import Wire
@@ -25,9 +26,10 @@ class ExplainCall(Wire):
 async def explain(call: ApiCall) -> web.Response:
     """Return what would become of a call, what each decider says about it, and who would be asked.
 
-    Nothing is asked and nothing is stored.
+    Nothing is asked and nothing is stored. What would be refused when it is submitted is refused.
     """
     request: ApprovalRequest = call.body.request
+    check_request(request)
     found = await call.core.explanations.explain(call.identity, request)
     try:
         await call.services.access.check_agent(request.agent)

@@ -31,3 +31,18 @@ async def test_only_an_admin_may_ask(gate: Replica) -> None:
     body = {"request": plain(made())}
     assert (await gate.call("POST", "/v1/explain", body)).status == 403
     assert (await gate.call("POST", "/v1/explain", body, token=ANN_TOKEN)).status == 403
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"roles": {"": "data"}}, {"roles": {"x": "?"}}, {"id": "0" * 32}]
+)
+async def test_what_would_be_refused_is_not_explained(
+    gate: Replica, wrong: dict[str, object]
+) -> None:
+    """Roles that there are not, and an id that is not that of its call."""
+    policy = await gate.store.policy()
+    people = tuple(replace(one, admin=one.name == "ann") for one in policy.people)
+    await gate.store.apply(replace(policy, people=people), by="test")
+    body = {"request": {**plain(made()), "call_id": "call-1", **wrong}}
+    answer = await gate.call("POST", "/v1/explain", body, token=ANN_TOKEN)
+    assert answer.problem == (422, "invalid_request")
