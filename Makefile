@@ -10,7 +10,7 @@ SOURCES := gateway adapters tests benchmarks
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test test-slow mutants test-emulate test-hosts check format-check lint types imports docs format bench \
+.PHONY: help setup demo quick test test-thorough test-slow mutants test-emulate test-hosts check format-check lint types imports docs format bench \
 	screenshots gallery agent-wheel lock clean
 
 help: ## list the targets
@@ -25,7 +25,10 @@ demo: $(READY) ## try the product: an agent asks, you answer in the browser
 # Four at a time, also on two cores: most tests wait for processes, browsers and pauses of the product.
 # Those that share what is dear to make name a group, which stays in one process.
 test: $(READY) ## run the tests
-	$(RUN) -m pytest -q -m "not slow and not hosts" --numprocesses 4 --dist loadgroup
+	$(RUN) -m pytest -q -m "not thorough and not slow and not hosts" --numprocesses 4 --dist loadgroup
+
+test-thorough: $(READY) ## run what kills processes, types whole pages, drives shells or tries every case
+	$(RUN) -m pytest -q -m "thorough and not slow and not hosts" --numprocesses 4 --dist loadgroup
 
 quick: $(READY) ## run the inner loop: units, the core and the client on the real server
 	$(RUN) -m pytest -q -m "not slow" --numprocesses 4 tests/unit tests/approvals tests/delivery tests/policy tests/stores tests/client

@@ -16,6 +16,8 @@ import pytest
 from gateway.api.app import SERVICES
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, POLICY, Replica
 
+pytestmark = pytest.mark.thorough
+
 HERE = Path(__file__).parent
 TOKENS = {"agent": AGENT_TOKEN, "approver": ANN_TOKEN}
 SCHEMATHESIS = shutil.which("schemathesis", path=str(Path(sys.executable).parent))

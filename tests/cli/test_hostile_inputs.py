@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.client.http_pool import HttpPool
 from gateway.models import new_id
 from tests.cli.shell import Shell
 from tests.cli.test_answering import agent, ask
+
+pytestmark = pytest.mark.thorough
 
 __all__ = ["agent"]
 

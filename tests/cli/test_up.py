@@ -13,6 +13,8 @@ import pytest
 from tests.cli.shell import Shell
 from tests.cli.test_adapters import install
 
+pytestmark = pytest.mark.thorough
+
 HANGING = """
 import asyncio
 import sys

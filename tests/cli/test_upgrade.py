@@ -18,6 +18,8 @@ from tests.cli.shell import Shell
 from tests.earlier import stored
 from tests.world import over_http, request
 
+pytestmark = pytest.mark.thorough
+
 WIPE = Match(shape=Shape.TOOL, tool="wipe")
 
 

@@ -37,6 +37,8 @@ from tests.slack.counterpart.blocks import check_message as check_blocks
 from tests.slack.counterpart.views import checked_view
 from tests.world import request
 
+pytestmark = pytest.mark.thorough
+
 TEXTS = list(texts())
 COPY = "0" * 22
 FENCE = re.compile(r"```(?:bash|diff|json)?\n(.*?)\n```", re.DOTALL)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from tests.discord.ground import Ground
 from tests.discord.stage import private_text, staged
+
+pytestmark = pytest.mark.thorough
 
 
 async def test_the_command_signs_its_caller_in(ground: Ground) -> None:

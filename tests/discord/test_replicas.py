@@ -15,6 +15,8 @@ from tests.discord.ground import Ground
 from tests.discord.processes import Replica
 from tests.discord.stage import Stage, private_text
 
+pytestmark = pytest.mark.thorough
+
 
 @asynccontextmanager
 async def two(ground: Ground) -> AsyncIterator[tuple[Stage, Replica, Replica]]:

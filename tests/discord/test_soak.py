@@ -10,6 +10,8 @@ import pytest
 
 from tests.discord.town import Json
 
+pytestmark = pytest.mark.thorough
+
 
 async def soaked(kind: str, hours: float, pause: float) -> Json:
     """Run tests/discord/soak.py in a process of its own; return what it counted."""

@@ -588,6 +588,7 @@ NOT_HERE = {
         "make quick",
         "make test",
         "make PYTHON=python3.13 test",
+        "make test-thorough",
         "make test-slow",
         "make mutants",
         "make mutants ONLY=--chosen",

@@ -12,7 +12,10 @@ import pytest
 
 from tests.docs.test_tutorial import gateway
 
-pytestmark = pytest.mark.xdist_group("tutorial")  # one server or build for all of them
+pytestmark = [
+    pytest.mark.xdist_group("tutorial"),
+    pytest.mark.thorough,
+]  # one server or build for all of them
 
 PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
 KEEP, COMPARE = re.findall(r"^```sh\n(.*head\.jsonl.*\n)```$", PAGE, re.MULTILINE)

@@ -29,7 +29,10 @@ from tests.docs.test_examples import blocks
 from tests.docs.test_promises import check
 from tests.frame.tree import ROOT
 
-pytestmark = pytest.mark.xdist_group("commands")  # one gateway for all of them
+pytestmark = [
+    pytest.mark.xdist_group("commands"),
+    pytest.mark.thorough,
+]  # one gateway for all of them
 
 TESTS = re.compile(r"(?:\w+=\w+ )?(?:\S*python -m )?pytest (.*)")
 """A command that runs tests, which are its proof."""

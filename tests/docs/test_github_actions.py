@@ -24,6 +24,8 @@ from tests.api.replica import AGENT_TOKEN, POLICY, SEED, Replica, replica
 from tests.frame.tree import ROOT
 from tests.waiting import moment
 
+pytestmark = pytest.mark.thorough
+
 EXAMPLE = ROOT / "examples" / "github-actions" / "deploy.yml"
 SCRIPT = "#!/bin/sh\necho $1 >> deployed\n"
 

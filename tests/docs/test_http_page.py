@@ -20,7 +20,10 @@ from gateway.wire.canonical_json import canonical, parse
 from gateway.wire.signatures import Verifier
 from tests.docs.test_tutorial import gateway
 
-pytestmark = pytest.mark.xdist_group("tutorial")  # one server or build for all of them
+pytestmark = [
+    pytest.mark.xdist_group("tutorial"),
+    pytest.mark.thorough,
+]  # one server or build for all of them
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text(encoding="utf-8")
 PLACES = {"URL=http://127.0.0.1:8787\n": "URL={url}\n", "TOKEN=agw_…\n": "TOKEN={token}\n"}

@@ -11,7 +11,10 @@ import pytest
 
 from tests.docs.test_examples import TUTORIAL, blocks
 
-pytestmark = pytest.mark.xdist_group("tutorial")  # one server or build for all of them
+pytestmark = [
+    pytest.mark.xdist_group("tutorial"),
+    pytest.mark.thorough,
+]  # one server or build for all of them
 
 
 FIRST = {"docs/python-sdk.md": TUTORIAL, "README.md": "from gateway.client"}

@@ -17,7 +17,10 @@ import pytest
 
 from gateway import ports
 
-pytestmark = pytest.mark.xdist_group("toy")  # one server or build for all of them
+pytestmark = [
+    pytest.mark.xdist_group("toy"),
+    pytest.mark.thorough,
+]  # one server or build for all of them
 
 PAGE = (Path(__file__).parents[2] / "docs" / "write-an-adapter.md").read_text(encoding="utf-8")
 MOST_LINES = 60

@@ -18,6 +18,8 @@ from tests.faults.board import ANN, DIES, PLACES, REPEATABLE, Board
 from tests.faults.invariants import problems
 from tests.faults.site import Site
 
+pytestmark = pytest.mark.thorough
+
 STEPS = (
     "deliver 1",
     "delivered 1",

@@ -15,6 +15,8 @@ from tests.faults.invariants import problems
 from tests.faults.roles import ANY
 from tests.faults.site import Site
 
+pytestmark = pytest.mark.thorough
+
 SCRIPTS = sorted(
     file.name.removesuffix(".lua")
     for file in (files("gateway.stores") / "lua").iterdir()

@@ -27,7 +27,10 @@ from tests.faults.server import Server, own_server
 from tests.waiting import moment
 from tests.world import World, assembled, click
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's prlimit")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's prlimit"),
+    pytest.mark.thorough,
+]
 
 REFUSED: tuple[type[Exception], ...] = (Unreachable, *REDIS_ERRORS)
 

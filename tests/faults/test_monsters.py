@@ -11,6 +11,8 @@ from gateway.stores.ingress import MOST_BYTES
 from gateway.wire.codec import plain
 from tests.world import AGENT, World, request
 
+pytestmark = pytest.mark.thorough
+
 MEGABYTE = 1_048_576
 MONSTERS: dict[str, dict[Any, Any]] = {
     "one huge field": {"v": "1", "verb": "submit", "body": "x" * (40 * MEGABYTE)},

@@ -17,6 +17,8 @@ from tests.faults.server import Server, own_server
 from tests.faults.site import Site
 from tests.world import AGENT, assembled, click
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:

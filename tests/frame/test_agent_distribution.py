@@ -23,7 +23,10 @@ from tests.api.replica import AGENT_TOKEN, POLICY, SEED, Replica, replica
 from tests.frame.tree import ROOT, pyproject
 from tests.waiting import moment
 
-pytestmark = pytest.mark.xdist_group("agent distribution")  # one server or build for all of them
+pytestmark = [
+    pytest.mark.xdist_group("agent distribution"),
+    pytest.mark.thorough,
+]  # one server or build for all of them
 
 SERVER_LIBRARIES = {
     "adapters", "aiohttp", "nacl", "jsonschema", "prometheus_client", "pydantic", "redis",

@@ -20,6 +20,8 @@ from tests.grants.test_everyday import EVERYDAY
 from tests.grants.test_hostile_inputs import ASK
 from tests.grants.test_properties import HOSTILE
 
+pytestmark = pytest.mark.thorough
+
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 SLOW = settings(QUICK, max_examples=4_000)
 LONG = pytest.mark.timeout(3000)

@@ -28,6 +28,8 @@ from tests.hosts.test_mcp import ERAS, text_of
 from tests.hosts.test_mcp_http import served
 from tests.waiting import moment
 
+pytestmark = pytest.mark.thorough
+
 BEHIND = (sys.executable, "-m", "tests.hosts.mcp_downstream")
 PROXY = ("mcp", "proxy", "--name", "files", "--", *BEHIND)
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

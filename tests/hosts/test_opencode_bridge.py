@@ -21,6 +21,8 @@ from tests.api.replica import AGENT_TOKEN, Replica, until
 from tests.hosts.conftest import Answer
 from tests.waiting import moment
 
+pytestmark = pytest.mark.thorough
+
 ASKED = {
     "id": "per_1",
     "sessionID": "ses_1",

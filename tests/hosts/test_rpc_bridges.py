@@ -27,6 +27,8 @@ from tests.frame.tree import ROOT
 from tests.hosts.conftest import NO_GATEWAY, Answer, environment
 from tests.waiting import moment
 
+pytestmark = pytest.mark.thorough
+
 OPTIONS = [
     {"optionId": "always", "name": "Always", "kind": "allow_always"},
     {"optionId": "once", "name": "Once", "kind": "allow_once"},

@@ -30,7 +30,10 @@ from gateway.stores.servers import facts
 from tests.ports import free_port
 from tests.settings.test_settings import server
 
-pytestmark = pytest.mark.xdist_group("nodes")  # one server or build for all of them
+pytestmark = [
+    pytest.mark.xdist_group("nodes"),
+    pytest.mark.thorough,
+]  # one server or build for all of them
 
 # A stopping primary does not wait for its replica, and a new replica is known within a second.
 _QUICK = ["--shutdown-timeout", "0", "--repl-ping-replica-period", "1"]

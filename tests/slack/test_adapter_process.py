@@ -20,6 +20,8 @@ from tests.slack.counterpart.slack import Slack
 from tests.slack.office import environment
 from tests.waiting import moment
 
+pytestmark = pytest.mark.thorough
+
 UNREACHABLE = 5
 # Looks more often than it does by itself, so that the test takes fewer seconds.
 _PROCESS = """

@@ -19,6 +19,8 @@ from tests.slack.office import ROUTE as C1
 from tests.slack.office import environment, put_in_force, shown
 from tests.world import World, click
 
+pytestmark = pytest.mark.thorough
+
 
 class Replica:
     """One gateway process."""

@@ -18,6 +18,8 @@ from tests.slack.counterpart.state import Message
 from tests.slack.office import Office, at_work, put_in_force, shown
 from tests.world import World, click
 
+pytestmark = pytest.mark.thorough
+
 AWAY = ("chat.update", "chat.postMessage", "users.info")
 ROUTE = Route(approvers=("ann", "bob"), targets=("slack:T1/C1",))
 

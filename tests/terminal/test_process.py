@@ -21,6 +21,8 @@ import pytest
 from tests.cli.conftest import shell, up
 from tests.cli.shell import Shell
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["shell", "up"]  # fixtures of the command line's tests
 
 ROWS, COLUMNS = 40, 100

@@ -8,7 +8,7 @@ from gateway.models import Action, Kind, Preview
 from tests.web.chromium import Page
 from tests.web.inbox import COMMAND, HOSTILE, Inbox, card, read_on, see
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180), pytest.mark.thorough]
 
 # (what an agent sends, what is shown): mentions, markup, links, fences, escapes, look-alikes.
 TEXTS = (

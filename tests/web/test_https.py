@@ -30,7 +30,7 @@ from tests.web.chromium import running, visiting
 from tests.web.inbox import COMMAND, CONNECTED, Inbox, card, inbox
 from tests.web.test_passkeys import add_authenticator
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240), pytest.mark.thorough]
 
 NAME = "approvals.example"
 PAGE = (ROOT / "docs" / "https.md").read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ from tests.web.phone import push_service
 from tests.web.test_push import SHORT
 from tests.web.visitor import visitor
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240), pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")
