@@ -18,15 +18,9 @@ from typing import Any
 import discord
 import simcord
 
-from adapters.discord.card_views import (
-    CARD_CHARS,
-    CARD_LINES,
-    MessageContent,
-    build_card_view,
-    build_full_view,
-    page_fits,
-)
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES, MessageContent, build_card_view
 from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.full_view_layout import build_full_view, page_fits
 from adapters.discord.remember import build_grants_view
 from gateway.domain.records import Record, Vote
 from gateway.models import (
