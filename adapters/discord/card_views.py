@@ -168,7 +168,7 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     budget = TextBudget()
     budget.take(called)
     head = budget.take(render_head(card, silent=silent))
-    foot = budget.take(_render_footer(card))
+    foot = budget.take(_render_footer(card, stated=silent))
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in card.notices))
     leads = budget.take(_say_leads(card))
     risk = budget.take(_render_risk(card, budget))
@@ -341,7 +341,7 @@ def render_statement(card: Card, budget: TextBudget) -> str:
     room = budget.room(500) - 40
     if card.says is None or room < LEAST:
         return ""
-    return f"**The agent says** (unverified)\n{quote(card.says.text, room)}"
+    return f"**The agent says** ({card.unverified})\n{quote(card.says.text, room)}"
 
 
 def render_blocks(card: Card, room: int) -> tuple[str, bool]:
@@ -394,17 +394,22 @@ def _render_preview(card: Card, budget: TextBudget) -> str:
     if card.preview is None or room < LEAST:
         return ""
     text, _ = fence(card.preview.text.text, card.preview.format, room)
-    return f"**The agent's own picture of it** (unverified)\n{text}"
+    return f"**The agent's own picture of it** ({card.unverified})\n{text}"
 
 
 def _render_fields(card: Card, budget: TextBudget) -> str:
+    """Return what is asked, with its choices: of what the head asks, these alone."""
     room = budget.room(900)
     lines: list[str] = []
+    unsaid = card.unsaid
     for number, field in enumerate(card.fields, 1):
-        needed = "" if field.required else " (optional)"
-        line = f"**{number}.** {escape_line(field.text.text, 300)}{needed}"
-        if field.choices:
-            line += f"\n-# {escape_line(', '.join(one.label.text for one in field.choices), 300)}"
+        needed = "" if field.required else "(optional)"
+        asks = f"**{number}.** {escape_line(field.text.text, 300)}" if field in unsaid else ""
+        choices = escape_line(", ".join(one.label.text for one in field.choices), 300)
+        first = " ".join(filter(None, (asks, needed)))
+        line = "\n".join(filter(None, (first, f"-# {choices}" if choices else "")))
+        if not line:
+            continue
         if count_units(line) + 1 > room:
             lines.append("…")
             break
@@ -442,9 +447,11 @@ def _say_ending(card: Card, ending: Visible, budget: TextBudget) -> str:
     return escape_with_mentions(said, budget.room(500), card.people)
 
 
-def _render_footer(card: Card) -> str:
+def _render_footer(card: Card, *, stated: bool = False) -> str:
+    """Return how it stands, unless that is `stated` above, until when, and what identifies it."""
     at = card.deadline // 1000
-    ends = "" if card.final else f"{card.icon} {card.word} · expires <t:{at}:R> (<t:{at}:f>) · "
+    state = "Expires" if stated else f"{card.icon} {card.word} · expires"
+    ends = "" if card.final else f"{state} <t:{at}:R> (<t:{at}:f>) · "
     if not card.digest:
         return ""
     return f"-# {ends}id {card.short_id} · sha256 {card.digest[:16]}…"
