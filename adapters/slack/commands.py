@@ -236,14 +236,15 @@ def build_request_entry(record: Record, *, stopped: bool = False, inbox: str = "
         press = f': press "{READ_ALL}"' if not (stopped or card.hides) else ""
         notices.append(f"Not all of it is shown{press}.")
     actions = build_actions(card, NO_COPY, block_id=f"actions {record.id}")
-    waits = f"{card.icon} {card.word} · until {moment(card.deadline)} ·"
     said = " · ".join(one_line(one) for one in (card.short_id, card.progress, card.claimed) if one)
+    waits = ours(f"{card.icon} {card.word} · until {moment(card.deadline)} ·")
+    stands = context(plain(f"{BEING_DENIED} · {said}")) if stopped else context(waits, plain(said))
     return [
         rich(f"about {record.id}", parts),
         *render_risk(card, TextBudget(CONTEXT_UNITS)),
         *render_findings(card, TextBudget(CONTEXT_UNITS)),
         *render_notices(notices),
-        context(ours(f"{BEING_DENIED} ·" if stopped else waits), plain(said)),
+        stands,
         *([] if stopped else [actions]),
     ]
 

@@ -40,6 +40,9 @@ from gateway.policy.calls.touches import Touches, touches_of
 from gateway.wire.roles import Role
 
 MOST_WORDS = 10
+_MOST_BEFORE = 12  # words before what runs
+_LABEL = 1  # of them, that names what runs
+_HIGH_RISK = "High risk"
 NOTICE_CHARS = 120
 """Characters of a notification."""
 _NAME_CHARS = 40
@@ -102,13 +105,24 @@ _Draft = Callable[[Room], list[HeadPart]]
 
 
 def head_of(record: Record) -> Head:
-    """Return the head of a request, at most MOST_WORDS words. Secrets in it are always masked."""
+    """Return the head of a request, at most MOST_WORDS words, and where that can be, so few that
+    what was found first has room beside it. Secrets in it are always masked."""
     draft = _draft(record)
-    for room in _ROOMS:
-        head = tuple(draft(room))
-        if count_words(head) <= MOST_WORDS:
-            return head
+    for most in dict.fromkeys((_leave_room(record), MOST_WORDS)):
+        for room in _ROOMS:
+            head = tuple(draft(room))
+            if count_words(head) <= most:
+                return head
     return tuple(draft(_ROOMS[-1]))
+
+
+def _leave_room(record: Record) -> int:
+    """Return how many words a head may have where what was found, or raised the risk, is to stand
+    beside it before what runs."""
+    found = (*record.signs, *record.risk.reasons)[:1]
+    high = _HIGH_RISK if record.risk.level is RiskLevel.HIGH else ""
+    taken = sum(len(text.split()) for text in (*found, high))
+    return min(MOST_WORDS, _MOST_BEFORE - _LABEL - taken) if found else MOST_WORDS
 
 
 def our_head(text: str) -> Head:
@@ -130,7 +144,7 @@ def count_words(head: Head) -> int:
 def notice_of(agent: str, head: Head, risk: RiskLevel, ended: str = "") -> str:
     """Return what a notification says, in at most NOTICE_CHARS characters: who asks, and the head;
     first how it `ended`, or that the risk is high."""
-    first = ended or ("High risk" if risk is RiskLevel.HIGH else "")
+    first = ended or (_HIGH_RISK if risk is RiskLevel.HIGH else "")
     said = f"{first} · {_quote_agent(agent)}: " if first else f"{_quote_agent(agent)}: "
     for at, part in enumerate(head):
         more = at + 1 < len(head)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
 from adapters.slack import card_blocks
 from gateway.domain.records import Record
-from gateway.models import Context, Kind, Question, RiskLevel
+from gateway.models import Context, Kind, Question, Risk, RiskLevel
 from gateway.policy.calls.changed_paths import list_commands
 from gateway.ports.cards import card_of, discreet_summary
 from gateway.ports.heads import (
@@ -112,6 +113,18 @@ def test_no_command_that_is_said_whole_hides_a_later_one(joint: str, after: str)
         assert head != 'Runs "make release"'
         begins = ("Deletes", "dd", "psql", "sudo", "sh", "curl", text.split("\n")[0])
         assert any(one in head for one in begins) or '…" and' in head, head
+
+
+def test_a_head_leaves_room_for_what_was_found() -> None:
+    """It stands beside the head before what runs, and outweighs the rest of a command's words."""
+    one = asked(command="rm -rf build && make all of it -j 4")
+    assert plain_head(head_of(one)) == 'Deletes "build", runs "make all of it -j 4"'
+    found = replace(one, findings=("removes folders whole",), finding_places=("command",))
+    assert plain_head(head_of(found)) == 'Deletes "build", runs "make…"'
+    risky = replace(one, risk=Risk(level=RiskLevel.HIGH, reasons=("it is for all",)))
+    assert plain_head(head_of(risky)) == 'Deletes "build", runs "make…"'
+    long = replace(one, findings=("says so much that no head leaves room for it " * 2,))
+    assert head_of(long) == head_of(one)
 
 
 def test_a_long_text_is_cut_at_a_word() -> None:
