@@ -166,7 +166,7 @@ def _draft(record: Record) -> _Draft:
     request = record.request
     if request.questions:
         asked = [one.text for one in request.questions]
-        return lambda room: [_ours("Asks "), *_some(asked, room.words + 2, 1)]
+        return lambda room: _say_question(asked, room)
     if record.erased:
         return lambda room: [_name(request.tool, room.words)]
     call = touches_of(record)[0]
@@ -190,6 +190,15 @@ def _choose(record: Record, call: Touches) -> _Draft:
     if paths and call.family is Family.FILE and not _has_second(paths):
         return lambda room: _say_paths(record, call, paths, room)
     return lambda room: _say_call(record, call, room)
+
+
+def _say_question(asked: Sequence[str], room: Room) -> list[HeadPart]:
+    """Say the first question, and how many more there are unless it is whole only without that:
+    then it need not be asked again below the head."""
+    first = [_ours("Asks "), _name(asked[0], room.words + 2)]
+    counted = [first[0], *_some(asked, room.words + 2, 1)]
+    cut = first[1].text.text.endswith("…")
+    return counted if cut or count_words(tuple(counted)) <= MOST_WORDS else first
 
 
 # --- commands ---------------------------------------------------------------------------------

@@ -226,6 +226,18 @@ def test_a_question_is_its_head() -> None:
         }
     )
     assert plain_head(head_of(forms)) == 'Asks "Deploy to production?"'
+    second = Question(id="w", text="Why?")
+    for text, head in (
+        ("Deploy to production?", 'Asks "Deploy to production?" and 1 more'),
+        ("When may the migration lock the table?", 'Asks "When may the migration lock the table?"'),
+        (
+            "When may the migration lock the table of all orders?",
+            'Asks "When may the migration lock the…" and 1 more',
+        ),
+    ):
+        asked_first = (Question(id="q", text=text), second)
+        two = replace(forms, request=replace(forms.request, questions=asked_first))
+        assert plain_head(head_of(two)) == head
 
 
 def test_no_head_is_longer_than_people_take_in() -> None:
