@@ -6,11 +6,10 @@ needs no record of what was sent.
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import discord
@@ -30,11 +29,9 @@ from gateway.models import Action, RiskLevel
 from gateway.ports import BECAUSE as DENY_BECAUSE
 from gateway.ports import (
     DENIALS,
-    HIDDEN,
     LABEL_CHARS,
     Card,
     Control,
-    FullView,
     Style,
     Tone,
     Visible,
@@ -46,7 +43,6 @@ NOBODY = discord.AllowedMentions.none()
 MOST_TEXT = 4000
 CARD_LINES = 25
 CARD_CHARS = 1500
-PAGE_UNITS = 1600
 FILE_NAME = "request.txt"
 READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
 MORE, BECAUSE, GROUP = "more", "because", "group"
@@ -54,17 +50,13 @@ CONFIRMED, AS_JSON, NUMBER = "sure", "json", "number"
 ROW = 5  # buttons in one row
 _ON_CARD = (Action.APPROVE, Action.ANSWER, Action.DENY)
 _HEAD = 400
-_FACT, _FACTS, _ALL_FACTS = 160, 600, 1500  # the last is the longest possible sum of all facts
-_BECAUSE = 300
-_CHANGED_BY = 300
-_PROGRESS = 200
-_LEAST = 60  # characters; a part with less room is left out
+_FACT, _FACTS = 160, 600
+BECAUSE_UNITS = 300
+CHANGED_BY_UNITS = 300
+LEAST = 60  # characters; a part with less room is left out
 _LEAST_SHARE = 40  # of one of several findings or notices
 _MORE_FOUND = 40  # for how many more there are
-_SIGN = 5  # the sign of a line, with its blank and the line's end
-_FULL_FOUND, _FULL_TOLD = (250, 900), (450, 900)  # at least, at most
-_PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
-_TURN = "Approve is on the last."
+SIGN_UNITS = 5  # the sign of a line, with its blank and the line's end
 _SPACE = 120  # for separators, and differences in Discord's counting
 
 _COLOURS = {
@@ -79,7 +71,7 @@ LEADS: dict[Action, str] = {
     Action.APPROVE: "Approve in the inbox",
 }
 _RISKS = {RiskLevel.LOW: "🟢 Low", RiskLevel.MEDIUM: "🟡 Medium", RiskLevel.HIGH: "🔴 High"}
-_STYLES = {
+STYLES = {
     Style.PRIMARY: discord.ButtonStyle.success,
     Style.PLAIN: discord.ButtonStyle.secondary,
     Style.DANGER: discord.ButtonStyle.danger,
@@ -101,17 +93,19 @@ class MessageContent:
         return [discord.File(io.BytesIO(self.attached), filename=FILE_NAME)]
 
 
-class _TextBudget:
+class TextBudget:
     """The room for text in a message. Parts take from it by importance, not by order on screen."""
 
     def __init__(self) -> None:
         self.left = MOST_TEXT - _SPACE
 
     def take(self, text: str) -> str:
+        """Subtract a text, and return it."""
         self.left -= count_units(text) + 2
         return text
 
     def room(self, most: int) -> int:
+        """Return how much of `most` is left."""
         return max(0, min(most, self.left))
 
 
@@ -157,13 +151,13 @@ def _build_ended(card: Card, copy: str, called: str, *, silent: bool = False) ->
 def render_ended(card: Card, *, silent: bool = False, changes: bool = True) -> Iterator[str]:
     """Yield how it ended, the head, and what else must be told, each in a line: who made the
     `changes`, and the note."""
-    budget = _TextBudget()
+    budget = TextBudget()
     yield budget.take(_render_outcome(card, budget))
     if silent:
         return
     yield budget.take(render_head(card).removeprefix("### "))
     if changes and card.changed_aside is not None:
-        changed = escape_with_mentions(card.changed_aside.text, _CHANGED_BY, card.people)
+        changed = escape_with_mentions(card.changed_aside.text, CHANGED_BY_UNITS, card.people)
         yield budget.take(f"-# {changed}")
     if card.note is not None:
         yield f"-# For the record: {escape_line(card.note.text, budget.room(300))}"
@@ -171,23 +165,23 @@ def render_ended(card: Card, *, silent: bool = False, changes: bool = True) -> I
 
 def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     """Return the parts of a card, as far as each finds room."""
-    budget = _TextBudget()
+    budget = TextBudget()
     budget.take(called)
     head = budget.take(render_head(card, silent=silent))
-    foot = budget.take(_render_footer(card))
+    foot = budget.take(_render_footer(card, stated=silent))
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in card.notices))
     leads = budget.take(_say_leads(card))
     risk = budget.take(_render_risk(card, budget))
     found = budget.take(render_findings(card, budget.room(500)))
     ended = budget.take(_render_outcome(card, budget))
-    who, named = ("", False) if silent else _render_facts(card, budget.room(_FACTS))
+    who, named = ("", False) if silent else render_facts(card, budget.room(_FACTS))
     budget.take(who)
-    because = "" if silent else budget.take(_render_because(card, budget.room(_BECAUSE)))
+    because = "" if silent else budget.take(render_because(card, budget.room(BECAUSE_UNITS)))
     blocks, whole = ("", False) if silent else render_blocks(card, budget.room(3000))
     budget.take(blocks)
     fields = "" if silent else budget.take(_render_fields(card, budget))
-    says = "" if silent else budget.take(_render_statement(card, budget))
-    changed = "" if silent else budget.take(_render_changes(card, budget))
+    says = "" if silent else budget.take(render_statement(card, budget))
+    changed = "" if silent else budget.take(render_changes(card, budget))
     preview = "" if silent else budget.take(_render_preview(card, budget))
     complete = card.complete and named and whole
     size = budget.take(_render_size_notice(card, complete=complete, silent=silent))
@@ -200,127 +194,17 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     )
 
 
-def shows_whole(view: FullView) -> bool:
-    """Whether every page of a full view is shown whole."""
-    return all(page_fits(page.text) for page in view.pages)
-
-
-def page_fits(text: str) -> bool:
-    """Whether a page of the full view shows all of this."""
-    return fence(text, "text", PAGE_UNITS)[1]
-
-
-def build_full_view(
-    card: Card, view: FullView, button: DiscordButton, *, page: int = 0, limit: int = 10_485_760
-) -> MessageContent:
-    """Return the private message with one page of the full text, the whole as a file, and the
-    controls.
-
-    `card` is built without a size limit; `button` is the one pressed. `limit` is the largest file
-    that Discord accepts here. Before the last page, and if a page is not shown whole, the request
-    can only be denied.
-    """
-    raw = view.text.encode("utf-8", "backslashreplace")
-    fits = len(raw) <= limit
-    page = max(0, min(page, len(view.pages) - 1))
-    last = page == len(view.pages) - 1
-    whole = shows_whole(view)
-    text, _ = fence(view.pages[page].text, "text", PAGE_UNITS)
-    more = not last and any(one.action is Action.APPROVE for one in card.controls)
-    ended = tuple(render_ended(card)) if card.final else ()
-    said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
-    digest = hashlib.sha256(raw).hexdigest()
-    file = f"-# {FILE_NAME}: all of it, SHA-256 `{digest}`\n-# what runs: SHA-256 `{card.digest}`"
-    if not fits:
-        file = "⚠️ It is too large for Discord. Read and decide it in the inbox."
-    if card.hides:
-        file = f"⚠️ {HIDDEN}\n{file}"
-    first = ended if card.final else (render_head(card), _render_brief_risk(card))
-    last_words = (f"{said} {_TURN}" if more else said, "" if whole else _PARTLY)
-    told = _tell_around(card, view, first, (*last_words, text, file))
-    head = [part for part in (*told, *last_words) if part]
-    if changed := _render_last_changes(card, (*head, text, file)):
-        head = [one for one in head if one not in ended] + changed
-        head[:0] = render_ended(card, changes=False)
-    rows = [] if card.final or not fits else _build_full_rows(card, button, whole and last)
-    if len(view.pages) > 1:
-        rows.append(_build_page_row(button, page, len(view.pages)))
-    below: list[Any] = [ui.TextDisplay(file)]
-    if fits:
-        below.append(ui.File(f"attachment://{FILE_NAME}"))
-    container: ui.Container[Any] = ui.Container(accent_colour=_choose_colour(card))
-    for one in (*map(ui.TextDisplay, head), ui.TextDisplay(text), *below, *rows):
-        container.add_item(one)
-    return MessageContent(_build_view(container), raw if fits else None)
-
-
-def _tell_around(
-    card: Card, view: FullView, first: Sequence[str], beside: Sequence[str]
-) -> tuple[str, ...]:
-    """Return what stands above a page of the full view: everything that the card says, with the
-    room that is left `beside` the rest. Warnings come before words about it."""
-    budget = _TextBudget()
-    facts = _render_facts(card, _ALL_FACTS)[0]
-    for part in (*first, facts, *beside):
-        budget.take(part)
-    waits = not card.final
-    ends = f"-# ⏳ Expires <t:{card.deadline // 1000}:R> (<t:{card.deadline // 1000}:f>)"
-    ends = budget.take(ends) if waits else ""
-    room = _limit_room(budget, _FULL_FOUND)
-    found = budget.take(render_findings(card, room, "the inbox has them"))
-    notices = _render_notices(card, _limit_room(budget, _FULL_TOLD)) if waits else ""
-    budget.take(notices)
-    people = [("👥", card.progress)] + ([("👀", card.claimed)] if waits else [])
-    who = "\n".join(
-        f"{sign} {escape_with_mentions(text, _PROGRESS, card.people)}"
-        for sign, text in people
-        if text
-    )
-    budget.take(who)
-    changed = budget.take(_render_changes(card, budget)) if waits else ""
-    because = budget.take(_render_because(card, budget.room(_BECAUSE)))
-    says = budget.take(_render_statement(card, budget)) if waits else ""
-    undeclared = budget.take(_render_undeclared(view, budget.room(_BECAUSE)))
-    return (*first, notices, found, facts, because, undeclared, changed, says, who, ends)
-
-
-def _limit_room(budget: _TextBudget, limits: tuple[int, int]) -> int:
-    """Return a third of what is left, within these limits: more comes after it."""
-    least, most = limits
-    return max(least, min(most, budget.left // 3))
-
-
-def _render_notices(card: Card, room: int) -> str:
-    """Return the notices that stand nowhere else in the full view, none of them left out."""
-    texts = [one for one in card.notices if one != HIDDEN]
-    shares = share_room(texts, room, _SIGN)
-    return "\n".join(
-        f"⚠️ {escape_with_mentions(one, share, card.people)}"
-        for one, share in zip(texts, shares, strict=True)
-    )
-
-
-def _render_last_changes(card: Card, beside: Sequence[str]) -> list[str]:
-    """Return what was changed before a request ended, where there is room `beside` the rest."""
-    if not card.final or card.changed_by is None:
-        return []
-    budget = _TextBudget()
-    for part in beside:
-        budget.take(part)
-    return [_render_changes(card, budget)] if budget.left > _LEAST + _CHANGED_BY else []
-
-
 def build_outcome_view(card: Card) -> MessageContent:
     """Return a short message with a request's state or outcome, without what would run."""
     if card.final and card.asks:
         return MessageContent(_build_layout(card, (tuple(render_ended(card)),), []))
-    above = (_render_outcome(card, _TextBudget()), render_head(card))
+    above = (_render_outcome(card, TextBudget()), render_head(card))
     return MessageContent(_build_layout(card, (above, (_render_footer(card),)), []))
 
 
 def build_text_view(text: str, inbox: str = "") -> MessageContent:
     """Return a message with a text of our own, and a button to the `inbox` where that is given."""
-    view = _build_view(ui.TextDisplay(text[:MOST_TEXT]))
+    view = build_view(ui.TextDisplay(text[:MOST_TEXT]))
     if inbox:
         view.add_item(ui.ActionRow(ui.Button(label="Open in the inbox", url=inbox)))
     return MessageContent(view)
@@ -331,7 +215,7 @@ def _build_layout(
     parts: Sequence[Sequence[str]],
     rows: Sequence[ui.ActionRow[Any]],
 ) -> ui.LayoutView:
-    container: ui.Container[Any] = ui.Container(accent_colour=_choose_colour(card))
+    container: ui.Container[Any] = ui.Container(accent_colour=choose_colour(card))
     groups = [[part for part in group if part] for group in parts]
     for number, group in enumerate(one for one in groups if one):
         if number:
@@ -340,10 +224,11 @@ def _build_layout(
             container.add_item(ui.TextDisplay(part))
     for row in rows:
         container.add_item(row)
-    return _build_view(container)
+    return build_view(container)
 
 
-def _build_view(item: ui.Item[Any]) -> ui.LayoutView:
+def build_view(item: ui.Item[Any]) -> ui.LayoutView:
+    """Return a view of one item, which waits for no click."""
     view = ui.LayoutView(timeout=None)
     view.add_item(item)
     view.stop()
@@ -354,13 +239,13 @@ def choose_group_colour(cards: Sequence[Card]) -> int | None:
     """Return the colour of the edge of several: the loudest of those that wait; when all ended,
     theirs where it is the same, else grey."""
     waiting = [card for card in cards if not card.final]
-    colours = [_choose_colour(card) for card in waiting or cards]
+    colours = [choose_colour(card) for card in waiting or cards]
     if waiting:
         return next((one for one in (_FOUND_HIGH, _FOUND) if one in colours), None)
     return colours[0] if len(set(colours)) == 1 else _COLOURS[Tone.QUIET]
 
 
-def _choose_colour(card: Card) -> int | None:
+def choose_colour(card: Card) -> int | None:
     """Return the colour of the edge: how it ended, or that something was found; else none."""
     if card.final:
         return _COLOURS[card.state.tone]
@@ -384,7 +269,7 @@ def render_head(card: Card, *, silent: bool = False) -> str:
     return f"### {''.join(said)}"
 
 
-def _render_facts(card: Card, room: int) -> tuple[str, bool]:
+def render_facts(card: Card, room: int) -> tuple[str, bool]:
     """Return who asks and where it would run, and whether all of it fits."""
     parts: list[str] = []
     for fact in card.facts:
@@ -396,34 +281,20 @@ def _render_facts(card: Card, room: int) -> tuple[str, bool]:
     return " · ".join(parts), True
 
 
-def _render_because(card: Card, room: int) -> str:
+def render_because(card: Card, room: int) -> str:
     """Return what kept a remembered approval from covering it."""
-    if card.asks_because is None or room < _LEAST:
+    if card.asks_because is None or room < LEAST:
         return ""
     return f"-# {escape_line(card.asks_because.text, room - 3)}"
 
 
-def _render_undeclared(view: FullView, room: int) -> str:
-    """Return what is the same each time for want of a declaration."""
-    if view.undeclared is None or room < _LEAST:
-        return ""
-    return f"-# {escape_line(view.undeclared.text, room)}"
-
-
-def _render_risk(card: Card, budget: _TextBudget) -> str:
+def _render_risk(card: Card, budget: TextBudget) -> str:
     """Return the risk where something was found: that it is high, or why it is not low."""
     if not card.asks or not (card.reasons or card.risk is RiskLevel.HIGH):
         return ""
     reasons = "; ".join(reason.text for reason in card.reasons)
     said = f": {escape_line(reasons, budget.room(350))}" if reasons else ""
     return f"{_RISKS[card.risk]} risk{said}"
-
-
-def _render_brief_risk(card: Card) -> str:
-    """Return for a page with little room that the risk is high."""
-    reasons = escape_line("; ".join(one.text for one in card.reasons), 100) if card.reasons else ""
-    high = f"🔴 High risk{': ' if reasons else ''}{reasons}"
-    return high if card.risk is RiskLevel.HIGH else ""
 
 
 def render_findings(card: Card, room: int, rest: str = "Details has them") -> str:
@@ -436,7 +307,7 @@ def render_findings(card: Card, room: int, rest: str = "Details has them") -> st
     shown = texts if len(texts) * _LEAST_SHARE <= room else texts[:most]
     missing = len(texts) - len(shown)
     lines: list[str] = []
-    shares = share_room(shown, room - (_MORE_FOUND if missing else 0), _SIGN)
+    shares = share_room(shown, room - (_MORE_FOUND if missing else 0), SIGN_UNITS)
     for one, share in zip(shown, shares, strict=True):
         lines.append(f"{card.sign} {_cut_finding(one, share)}")
     if missing:
@@ -448,7 +319,7 @@ def _cut_finding(text: str, share: int) -> str:
     """Return a finding within its share. Where the name in it is cut, what is said of it stays."""
     said, end, after = text.rpartition('"')
     tail = escape_line(f"{end}{after}", share)
-    if len(after) > _LEAST or count_units(tail) > share // 2 or not after:
+    if len(after) > LEAST or count_units(tail) > share // 2 or not after:
         return escape_line(text, share)
     return f"{escape_line(said, share - count_units(tail))}{tail}"
 
@@ -465,11 +336,12 @@ def share_room(texts: Sequence[str], room: int, around: int) -> list[int]:
     return shares
 
 
-def _render_statement(card: Card, budget: _TextBudget) -> str:
+def render_statement(card: Card, budget: TextBudget) -> str:
+    """Return the agent's own words, marked as such."""
     room = budget.room(500) - 40
-    if card.says is None or room < _LEAST:
+    if card.says is None or room < LEAST:
         return ""
-    return f"**The agent says** (unverified)\n{quote(card.says.text, room)}"
+    return f"**The agent says** ({card.unverified})\n{quote(card.says.text, room)}"
 
 
 def render_blocks(card: Card, room: int) -> tuple[str, bool]:
@@ -504,34 +376,40 @@ def _render_size_notice(card: Card, *, complete: bool, silent: bool) -> str:
     return f"✂️ {shown}{rest}."
 
 
-def _render_changes(card: Card, budget: _TextBudget) -> str:
+def render_changes(card: Card, budget: TextBudget) -> str:
+    """Return who changed what runs, and what, as far as that finds room."""
     if card.changed_by is None:
         return ""
     # Who changed it stands there also where the changes themselves find no room.
-    said = f"**{escape_with_mentions(card.changed_by.text, _CHANGED_BY, card.people)}**"
+    said = f"**{escape_with_mentions(card.changed_by.text, CHANGED_BY_UNITS, card.people)}**"
     room = budget.room(600) - count_units(said)
-    if room < _LEAST:
+    if room < LEAST:
         return said
     text = "\n".join(f"{change.sign} {change.text.text}" for change in card.changed)
     return f"{said}\n{fence(text, 'diff', room)[0]}"
 
 
-def _render_preview(card: Card, budget: _TextBudget) -> str:
+def _render_preview(card: Card, budget: TextBudget) -> str:
     room = budget.room(400) - 50
-    if card.preview is None or room < _LEAST:
+    if card.preview is None or room < LEAST:
         return ""
     text, _ = fence(card.preview.text.text, card.preview.format, room)
-    return f"**The agent's own picture of it** (unverified)\n{text}"
+    return f"**The agent's own picture of it** ({card.unverified})\n{text}"
 
 
-def _render_fields(card: Card, budget: _TextBudget) -> str:
+def _render_fields(card: Card, budget: TextBudget) -> str:
+    """Return what is asked, with its choices: of what the head asks, these alone."""
     room = budget.room(900)
     lines: list[str] = []
+    unsaid = card.unsaid
     for number, field in enumerate(card.fields, 1):
-        needed = "" if field.required else " (optional)"
-        line = f"**{number}.** {escape_line(field.text.text, 300)}{needed}"
-        if field.choices:
-            line += f"\n-# {escape_line(', '.join(one.label.text for one in field.choices), 300)}"
+        needed = "" if field.required else "(optional)"
+        asks = f"**{number}.** {escape_line(field.text.text, 300)}" if field in unsaid else ""
+        choices = escape_line(", ".join(one.label.text for one in field.choices), 300)
+        first = " ".join(filter(None, (asks, needed)))
+        line = "\n".join(filter(None, (first, f"-# {choices}" if choices else "")))
+        if not line:
+            continue
         if count_units(line) + 1 > room:
             lines.append("…")
             break
@@ -540,7 +418,7 @@ def _render_fields(card: Card, budget: _TextBudget) -> str:
     return "\n".join(lines)
 
 
-def _render_outcome(card: Card, budget: _TextBudget) -> str:
+def _render_outcome(card: Card, budget: TextBudget) -> str:
     """Return how it ended, when, and what came of it; of what waits, who approved and who looks."""
     lines: list[str] = []
     if card.final:
@@ -563,15 +441,17 @@ def _render_outcome(card: Card, budget: _TextBudget) -> str:
     return "\n".join(lines)
 
 
-def _say_ending(card: Card, ending: Visible, budget: _TextBudget) -> str:
+def _say_ending(card: Card, ending: Visible, budget: TextBudget) -> str:
     said = ending.text if card.ending else f"{card.word} · {ending.text}"
     said = say_names(said, card.people)
     return escape_with_mentions(said, budget.room(500), card.people)
 
 
-def _render_footer(card: Card) -> str:
+def _render_footer(card: Card, *, stated: bool = False) -> str:
+    """Return how it stands, unless that is `stated` above, until when, and what identifies it."""
     at = card.deadline // 1000
-    ends = "" if card.final else f"{card.icon} {card.word} · expires <t:{at}:R> (<t:{at}:f>) · "
+    state = "Expires" if stated else f"{card.icon} {card.word} · expires"
+    ends = "" if card.final else f"{state} <t:{at}:R> (<t:{at}:f>) · "
     if not card.digest:
         return ""
     return f"-# {ends}id {card.short_id} · sha256 {card.digest[:16]}…"
@@ -584,7 +464,7 @@ def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[A
     """Return the two answers and "More…"; where something else comes first, that."""
     base = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
     led = leads_of(card)
-    offered = {one.action: one for one in card.controls if _is_offered(one, complete)}
+    offered = {one.action: one for one in card.controls if is_offered(one, complete)}
     buttons = [
         _build_button(offered[one], base) for one in _ON_CARD if one in offered and one not in led
     ]
@@ -594,10 +474,10 @@ def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[A
         )
         buttons.insert(0, whole)
     if card.inbox:
-        label = _label_inbox(led)
+        label = label_inbox(led)
         buttons.insert(-1, ui.Button(label=label, url=card.inbox))
     buttons.append(ui.Button(label="More…", custom_id=base.with_verb(MORE).custom_id))
-    return _arrange_in_rows(buttons)
+    return arrange_in_rows(buttons)
 
 
 def build_more_view(card: Card, button: DiscordButton, *, group: int = 1) -> MessageContent:
@@ -610,7 +490,7 @@ def build_more_view(card: Card, button: DiscordButton, *, group: int = 1) -> Mes
     buttons: list[ui.Button[Any]] = [
         ui.Button(label="Details", custom_id=button.with_verb(READ).custom_id),
         *_build_rest(card, rest, button, complete=complete),
-        *(_build_remember_buttons(card, button) if complete else ()),
+        *(build_remember_buttons(card, button) if complete else ()),
         ui.Button(label=label, custom_id=looks.custom_id),
     ]
     if group > 1:
@@ -625,14 +505,14 @@ def build_more_view(card: Card, button: DiscordButton, *, group: int = 1) -> Mes
         )
         for number, why in enumerate(DENIALS)
     ]
-    container: ui.Container[Any] = ui.Container(accent_colour=_choose_colour(card))
+    container: ui.Container[Any] = ui.Container(accent_colour=choose_colour(card))
     container.add_item(ui.TextDisplay(render_head(card)))
-    for row in _arrange_in_rows(buttons):
+    for row in arrange_in_rows(buttons):
         container.add_item(row)
     container.add_item(ui.TextDisplay(f"-# {DENY_BECAUSE} …"))
-    for row in _arrange_in_rows(because):
+    for row in arrange_in_rows(because):
         container.add_item(row)
-    return MessageContent(_build_view(container))
+    return MessageContent(build_view(container))
 
 
 def _build_rest(
@@ -641,7 +521,7 @@ def _build_rest(
     """Return the buttons of the rarer answers; an edit also as raw JSON."""
     buttons: list[ui.Button[Any]] = []
     for control in rest:
-        if not _is_offered(control, complete):
+        if not is_offered(control, complete):
             continue
         buttons.append(_build_button(control, base))
         if control.action is Action.EDIT and card.editable is not None and not control.confirm:
@@ -659,12 +539,13 @@ def render_about(card: Card) -> str:
 
 def _build_final_rows(card: Card) -> list[ui.ActionRow[Any]]:
     """Return the row of a card on which nothing can be decided any more."""
-    return _arrange_in_rows(
+    return arrange_in_rows(
         [ui.Button(label="Open the inbox", url=card.inbox)] if card.inbox else []
     )
 
 
-def _build_remember_buttons(card: Card, base: DiscordButton) -> list[ui.Button[Any]]:
+def build_remember_buttons(card: Card, base: DiscordButton) -> list[ui.Button[Any]]:
+    """Return the button to remember it, where something may be remembered."""
     if not card.remembers:
         return []
     return [ui.Button(label="Remember…", custom_id=base.with_verb(REMEMBER).custom_id)]
@@ -681,7 +562,7 @@ def leads_of(card: Card) -> frozenset[Action]:
     )
 
 
-def _label_inbox(led: Collection[Action]) -> str:
+def label_inbox(led: Collection[Action]) -> str:
     """Return the words of the link to the inbox: what must be done there, where that is so."""
     return next((said for action, said in LEADS.items() if action in led), "Open in the inbox")
 
@@ -693,7 +574,8 @@ def _say_leads(card: Card) -> str:
     return "🔒 A secret is asked for. Answer it in the inbox, where no log sees it."
 
 
-def _is_offered(control: Control, complete: bool) -> bool:
+def is_offered(control: Control, complete: bool) -> bool:
+    """Whether a control is offered where what runs is shown, or only a part of it."""
     return complete or control.action in (Action.DENY, Action.ABORT, Action.ANSWER)
 
 
@@ -704,45 +586,9 @@ def _build_button(control: Control, base: DiscordButton) -> ui.Button[Any]:
         wanted = base.with_verb(READ, more=control.action.value)
     else:
         wanted, label = base.with_verb(control.action.value), control.label
-    return ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
+    return ui.Button(label=label, style=STYLES[control.style], custom_id=wanted.custom_id)
 
 
-def _build_full_rows(card: Card, button: DiscordButton, seen: bool) -> list[ui.ActionRow[Any]]:
-    buttons: list[ui.Button[Any]] = []
-    base = replace(button, revision=card.revision)
-    led = leads_of(card)
-    for control in card.controls:
-        if not _is_offered(control, seen) or control.action in led:
-            continue
-        if control.number and control.action is Action.APPROVE:
-            wanted = base.with_verb(NUMBER)
-            label = f"{control.yes}…"
-            buttons.append(
-                ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
-            )
-            continue
-        more = CONFIRMED if control.confirm else ""
-        label = f"{control.yes}: I have read it" if control.confirm else control.label
-        wanted = base.with_verb(control.action.value, more=more)
-        buttons.append(
-            ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
-        )
-    buttons += _build_remember_buttons(card, base) if seen else []
-    if card.inbox:
-        label = _label_inbox(led)
-        buttons.append(ui.Button(label=label, url=card.inbox))
-    return _arrange_in_rows(buttons)
-
-
-def _build_page_row(button: DiscordButton, page: int, pages: int) -> ui.ActionRow[Any]:
-    row: ui.ActionRow[Any] = ui.ActionRow()
-    for label, to in (("◀ Back", page - 1), ("Next ▶", page + 1)):
-        wanted = button.with_verb(READ, more=str(to + 1))
-        row.add_item(
-            ui.Button(label=label, custom_id=wanted.custom_id, disabled=not 0 <= to < pages)
-        )
-    return row
-
-
-def _arrange_in_rows(buttons: list[ui.Button[Any]]) -> list[ui.ActionRow[Any]]:
+def arrange_in_rows(buttons: list[ui.Button[Any]]) -> list[ui.ActionRow[Any]]:
+    """Return buttons in rows, as many in each as Discord takes."""
     return [ui.ActionRow(*buttons[at : at + ROW]) for at in range(0, len(buttons), ROW)]

@@ -7,14 +7,9 @@ from functools import partial
 
 import discord
 
-from adapters.discord.card_views import (
-    CARD_CHARS,
-    CARD_LINES,
-    build_full_view,
-    build_more_view,
-    page_fits,
-)
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_more_view
 from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.full_view_layout import build_full_view, page_fits
 from adapters.discord.groups import GroupMessages, draw_card
 from adapters.discord.identities import read_identity, refuse_stranger
 from adapters.discord.responses import InteractionReply

@@ -1,7 +1,7 @@
 """The layout of several requests of one group: in one posted message, and each in a private one.
 
-Pure. In a posted message each keeps its place. One that ended is a line; one that finds no room any
-more, since it was changed, is read in its full view. All may be approved at once where all that
+Pure. In a posted message each keeps its place. One that ended is two lines; one that finds no room
+any more, since it was changed, is read in its full view. All may be approved at once where all that
 wait are whole here, and always be denied at once.
 """
 
@@ -105,7 +105,7 @@ def draw_item(card: Card, *, says: bool = False) -> tuple[str, bool]:
     risk = f"{lead}: {escape_line(reasons, _TOLD)}" if reasons else lead
     said = ""
     if says and card.says is not None:
-        said = f"**The agent says** (unverified)\n{quote(card.says.text, _SAYS)}"
+        said = f"**The agent says** ({card.unverified})\n{quote(card.says.text, _SAYS)}"
     parts = (
         render_head(card),
         blocks,
@@ -172,8 +172,8 @@ def _draw_all(group: GroupCard) -> Iterator[tuple[Card, str, bool]]:
 
 
 def _draw_ended(card: Card) -> str:
-    """Return how a request ended, and its head, in one line."""
-    return " · ".join(islice(render_ended(card), 2))
+    """Return how a request ended, and below that its head: two facts, each in a line."""
+    return "\n".join(islice(render_ended(card), 2))
 
 
 def _shorten(card: Card, silent: bool) -> str:

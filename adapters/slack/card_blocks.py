@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from adapters.slack.payloads import Act, Json, SlackButton
 from gateway.models import Action, RiskLevel
-from gateway.ports import Block, Card, Control, Field, Style
+from gateway.ports import Block, Card, Control, Style
 
 HEADER_UNITS = 150
 LABEL_UNITS = 75
@@ -409,14 +409,6 @@ def render_blocks(card: Card) -> list[Json]:
     return parts
 
 
-def list_unsaid(card: Card) -> Iterator[Field]:
-    """Yield the questions of a card but for the first, where the head has the whole of it."""
-    said = {part.text.text for part in card.head}
-    for number, field in enumerate(card.fields):
-        if number or field.text.text not in said:
-            yield field
-
-
 def _mark_cut(block: Block) -> str:
     """Return what stands at the end of a box that goes on elsewhere."""
     if len(block.text.text) >= block.chars:
@@ -427,7 +419,7 @@ def _mark_cut(block: Block) -> str:
 def _render_calls(card: Card, budget: TextBudget) -> Json:
     """Return what would run; the same before and after."""
     parts = render_blocks(card)
-    for field in list_unsaid(card):
+    for field in card.unsaid:
         parts.append(quote(budget.take(field.text.text, _WORDS_UNITS)))
     if card.changed_by is not None:
         parts.append(label(budget.take(one_line(card.changed_by.text), _WORDS_UNITS)))
@@ -453,10 +445,10 @@ def _render_unverified(card: Card, budget: TextBudget) -> Iterator[Json]:
     if card.preview is not None and card.preview.text.text.strip():
         picture = budget.take(card.preview.text.text, _DIFF_UNITS)
         shown = exact(f"{picture}{_mark_cut(card.preview)}")
-        yield from (label("The agent's preview, unverified"), shown)
+        yield from (label(f"The agent's preview, {card.unverified}"), shown)
     if card.says is not None:
         said = budget.take(card.says.text, _WORDS_UNITS)
-        yield from (label("The agent's own words, unverified"), quote(said))
+        yield from (label(f"The agent's own words, {card.unverified}"), quote(said))
 
 
 def render_diff(card: Card) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 
 from adapters.slack import modals
 from adapters.slack.actions_and_replies import (
@@ -30,7 +29,6 @@ from adapters.slack.card_blocks import (
     line,
     link,
     list_notices,
-    list_unsaid,
     moment,
     one_line,
     ours,
@@ -63,6 +61,8 @@ from gateway.ports import (
 )
 
 COMMAND = "/approvals"
+BEING_DENIED = "Being denied"
+"""How a request stands that waited when everything was stopped, until it is denied."""
 _MOST_LISTED, _MOST_BLOCKS = 12, 50
 _MOST_ASKED = 5
 _COVERS_UNITS = 900
@@ -215,9 +215,9 @@ def build_login_reply(says: str, url: str) -> list[Json]:
     return [context(plain(says)), row("login", link("Sign in to the inbox", Act.OPEN, url))]
 
 
-def build_request_entry(record: Record, *, buttons: bool = True, inbox: str = "") -> list[Json]:
-    """Return a pending request as a short entry with its buttons, or without. `inbox` is where it
-    is answered if Slack cannot."""
+def build_request_entry(record: Record, *, stopped: bool = False, inbox: str = "") -> list[Json]:
+    """Return a pending request as a short entry with its buttons. While everything is `stopped` it
+    is being denied, and has none. `inbox` is where it is answered if Slack cannot."""
     card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
     card = replace(card, inbox=inbox if leads_to_inbox(card) else "")
     title = [*render_head_elements(card, TextBudget(CONTEXT_UNITS))]
@@ -227,23 +227,25 @@ def build_request_entry(record: Record, *, buttons: bool = True, inbox: str = ""
         for block in card.blocks:
             parts += [label(block.label), exact(block.text.text)]
     elif card.fields:
-        asked = islice(list_unsaid(card), _MOST_ASKED)
+        asked = card.unsaid[:_MOST_ASKED]
         parts += [quote(fit(field.text.text, _FACT_UNITS)) for field in asked]
     else:
         parts.append(quote(card.headline.text))
-    notices = list_notices(card)
+    notices = [] if stopped else list_notices(card)
     if not card.complete:
-        press = f': press "{READ_ALL}"' if buttons and not card.hides else ""
+        press = f': press "{READ_ALL}"' if not (stopped or card.hides) else ""
         notices.append(f"Not all of it is shown{press}.")
     actions = build_actions(card, NO_COPY, block_id=f"actions {record.id}")
     said = " · ".join(one_line(one) for one in (card.short_id, card.progress, card.claimed) if one)
+    waits = ours(f"{card.icon} {card.word} · until {moment(card.deadline)} ·")
+    stands = context(plain(f"{BEING_DENIED} · {said}")) if stopped else context(waits, plain(said))
     return [
         rich(f"about {record.id}", parts),
         *render_risk(card, TextBudget(CONTEXT_UNITS)),
         *render_findings(card, TextBudget(CONTEXT_UNITS)),
         *render_notices(notices),
-        context(ours(f"{card.icon} {card.word} · until {moment(card.deadline)} ·"), plain(said)),
-        *([actions] if buttons else []),
+        stands,
+        *([] if stopped else [actions]),
     ]
 
 

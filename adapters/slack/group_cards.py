@@ -1,8 +1,8 @@
 """The layout of several requests of one group: in one posted message, and each in a modal. Pure.
 
-In a message each keeps its place. One that ended is a line; one that finds no room any more, since
-it was changed, is read in its full view. All may be approved at once where all that wait are whole
-here, and always be denied at once.
+In a message each keeps its place. One that ended is two lines; one that finds no room any more,
+since it was changed, is read in its full view. All may be approved at once where all that wait are
+whole here, and always be denied at once.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def render_item(
     if not card.complete and not card.blocks:
         parts.insert(0, label(_NOT_SHOWN))
     if says and card.says is not None:
-        parts += [line(words("The agent says, unverified:", bold=True))]
+        parts += [line(words(f"The agent says, {card.unverified}:", bold=True))]
         parts += [quote(budget.take(card.says.text, _SAYS_UNITS))]
     yield rich(f"body {number}", parts)
     yield from render_findings(card, budget)
@@ -135,11 +135,11 @@ def render_item(
 
 
 def _render_ended_item(card: Card, number: int, copy: str, named: str) -> Iterator[Json]:
-    """Yield one request that ended: how, its head, and what it was behind Details."""
+    """Yield one request that ended: how, below that its head, and the rest behind Details."""
     budget = TextBudget(_SHORT_UNITS)
-    elements = [*render_end(card, budget, named), words(" · ")]
+    how = line(*render_end(card, budget, named))
     yield {"type": "divider"}
-    yield rich(f"ended {number}", [line(*elements, *render_head_elements(card, budget))])
+    yield rich(f"ended {number}", [how, line(*render_head_elements(card, budget))])
     value = SlackButton(card.request_id, card.revision, copy).encode()
     yield row(f"actions {number}", button("Details", Act.DETAILS, value))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from adapters.slack.admin_actions import AdminActions, build_revoke_all
 from adapters.slack.card_blocks import context, header, join_entries, plain, section
-from adapters.slack.commands import COMMAND, build_grant_entry, build_request_entry
+from adapters.slack.commands import BEING_DENIED, COMMAND, build_grant_entry, build_request_entry
 from adapters.slack.payloads import Actor, Json
 from adapters.slack.users_and_rights import Stranger, UserDirectory
 from adapters.slack.workspaces_and_web_api import SlackRefused, Workspace, call_repeatable
@@ -81,22 +81,31 @@ def build_home(
 ) -> Json:
     """Return the Home tab with these requests and grants, below the blocks of `frame`.
 
-    While everything is `stopped` nothing can be decided, and no request has a button.
+    While everything is `stopped` nothing waits: what did is being denied, and has no button.
     """
     entries = [
-        build_request_entry(one, buttons=not stopped, inbox=address_of(one.id)) for one in waiting
+        build_request_entry(one, stopped=stopped, inbox=address_of(one.id)) for one in waiting
     ]
     remembered = [build_grant_entry(one) for one in grants]
     if remembered:  # nothing of them looks like a part of what waits
         remembered[0] = [header("Remembered answers"), *build_revoke_all(grants), *remembered[0]]
     entries += remembered
     blocks, shown = join_entries(entries, _MOST_BLOCKS - _FRAME - len(frame))
-    count = f"{len(waiting)} waiting" if waiting else "Nothing waits for you."
+    title, count = _say_waiting(len(waiting), stopped=stopped)
     if shown < len(entries):
         more = f"{len(entries) - shown} more: {COMMAND} list, {COMMAND} grants"
         blocks.append(context(plain(more)))
-    heading = [header("Waits for you")] if waiting else []
+    heading = [header(title)] if waiting else []
     return _build_home_view([*frame, *heading, context(plain(count)), *blocks])
+
+
+def _say_waiting(count: int, *, stopped: bool) -> tuple[str, str]:
+    """Return what stands above the requests: a title, and how many they are."""
+    if not count:
+        return "", "Nothing waits for you."
+    if not stopped:
+        return "Waits for you", f"{count} waiting"
+    return BEING_DENIED, "1 request waited here" if count == 1 else f"{count} requests waited here"
 
 
 def _build_home_view(blocks: list[Json]) -> Json:

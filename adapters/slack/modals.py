@@ -25,7 +25,6 @@ from adapters.slack.card_blocks import (
     lines,
     link,
     list_notices,
-    list_unsaid,
     one_line,
     option,
     plain,
@@ -311,7 +310,7 @@ def build_answer(card: Card, form: ModalMetadata) -> Json:
         if not field.secret
     ]
     first = card.fields[0]  # says the same as the head, unless that had no room for it
-    said_twice = not first.secret and first not in list_unsaid(card)
+    said_twice = not first.secret and first not in card.unsaid
     leads = [] if said_twice else [render_summary_head(card)]
     return build_modal("Answer", [*leads, *asked], form=form, kind=ANSWER, submit="Answer")
 
@@ -392,10 +391,11 @@ def _render_first(card: Card, full: FullView) -> Iterator[Json]:
     """Return what stands above the first page: who asks, why, what was found, what it warns of,
     what is not known."""
     facts = [(fact.label, fit(one_line(fact.text.text), 500)) for fact in card.facts]
-    parts = [quote(fit(field.text.text, 500)) for field in list_unsaid(card)]
+    parts = [quote(fit(field.text.text, 500)) for field in card.unsaid]
     parts += [label_pairs(facts)] if facts else []
     if card.says is not None:
-        parts += [label("The agent's own words, unverified"), quote(fit(card.says.text, 3000))]
+        said = quote(fit(card.says.text, 3000))
+        parts += [label(f"The agent's own words, {card.unverified}"), said]
     yield rich("about", parts or [label("No more is known")])
     if card.changed_by is not None and not card.final:
         yield context(plain(one_line(card.changed_by.text)))

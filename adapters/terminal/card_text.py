@@ -250,8 +250,9 @@ def _shorten(found: Visible, style: str = "") -> Text | None:
 
 
 def _render_calls(card: Card) -> Iterator[RenderableType]:
+    unsaid = card.unsaid
     for field in card.fields:
-        yield from _render_field(card, field)
+        yield from _render_field(card, field, said=field not in unsaid)
     yield from _render_blocks(card)
     if card.changed_by is not None:
         yield Rule(style="dim")
@@ -262,8 +263,10 @@ def _render_calls(card: Card) -> Iterator[RenderableType]:
         yield set_in(render_diff(card.changed))
 
 
-def _render_field(card: Card, field: Field) -> Iterator[RenderableType]:
-    yield set_in(Text("• ").append_text(render_text(field.text)))
+def _render_field(card: Card, field: Field, *, said: bool) -> Iterator[RenderableType]:
+    """Yield what is asked, unless the head said it, and where a secret is answered."""
+    if not said:
+        yield set_in(Text("• ").append_text(render_text(field.text)))
     if field.secret and not card.final:
         yield Hanging(Text(f"🔒 {say_secret(card)}", style="bold"))
 
@@ -289,10 +292,10 @@ def _say_left(block: Block) -> str:
 
 def _render_unverified(card: Card) -> Iterator[RenderableType]:
     if card.says is not None:
-        yield Rule(Text("the agent's own words, unverified"), align="left", style="dim")
+        yield Rule(Text(f"the agent's own words, {card.unverified}"), align="left", style="dim")
         yield set_in(render_text(card.says, "italic"))
     if card.preview is not None:
-        yield Rule(Text("the agent's preview, unverified"), align="left", style="dim")
+        yield Rule(Text(f"the agent's preview, {card.unverified}"), align="left", style="dim")
         yield set_in(render_code(card.preview))
         if left := _say_left(card.preview):
             yield Text(f"… {left}", style="bold")

@@ -163,6 +163,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "shorts": [_shorten_long(finding) for finding in card.findings],
         "because": _build_optional_line(card.asks_because),
         "says": _build_optional_line(card.says),
+        "unverified": card.unverified,
         "blocks": [_build_block(block) for block in card.blocks if block.text.segments],
         "preview": _build_block(card.preview) if card.preview else None,
         "changed": build_changes(card.changed),

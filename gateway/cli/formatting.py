@@ -21,7 +21,7 @@ from gateway.domain.safe_text import ascii_escaped, make_visible
 from gateway.domain.step_up import MOST_GUESSES, StepUp, StepUpDone, say_ways
 from gateway.models import KIND_WORDS, Action, DeciderKind, Kind, RiskLevel, Status
 from gateway.wire.codec import build
-from gateway.wire.outcome_text import join_names, sentence
+from gateway.wire.outcome_text import join_names, say_unverified, sentence
 
 _LINE_CHARS = 300  # of what would run, in one line
 _LABEL_CHARS = 20
@@ -34,7 +34,7 @@ _RUNS = (
 )
 _MEMBERS = (
     ("asks", "request.questions"),
-    ("says, unverified", "request.hint"),
+    ("says", "request.hint"),
     ("its own picture", "request.preview"),
     ("says it comes from", "request.origin"),
     ("turn", "request.turn"),
@@ -50,6 +50,7 @@ _MEMBERS = (
     ("note", "note"),
     ("what became of it", "report"),
 )
+_UNVERIFIED = frozenset({"request.hint", "request.preview"})
 # Units of time: name, milliseconds, and the largest number to show in it.
 _SPANS = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48))
 _DAY_MS = 24 * 3_600_000
@@ -173,14 +174,15 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"{_sign(record)} guardrail", finding
     yield from _say_who_approves(record)
     yield from _what_runs(record)
-    if record["digest"] != request["digest"]:
+    if changed := record["digest"] != request["digest"]:
         yield "asked for, changed", _indent_json(request["arguments"])
     for edit in record.get("edits", ()):
         yield "changed by", _name_editor(edit)
     for label, path in _MEMBERS:
         value = _at(record, path)
         if value not in (None, "", [], {}):
-            yield label, _indent_json(value)
+            more = f", {say_unverified(changed=changed)}" if path in _UNVERIFIED else ""
+            yield f"{label}{more}", _indent_json(value)
 
 
 def _say_who_approves(record: dict[str, Any]) -> Iterator[tuple[str, str]]:

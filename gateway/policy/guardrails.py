@@ -22,9 +22,12 @@ from gateway.policy.calls.changed_paths import find_changed_paths
 from gateway.policy.calls.environment import steers
 from gateway.policy.calls.paths import (
     components,
+    delicate,
     delicate_word,
     is_everything,
+    leads_away,
     lies_outside,
+    lies_with_system,
 )
 from gateway.policy.calls.signs import find_destructive
 from gateway.policy.calls.switches import destroys, is_on
@@ -35,6 +38,9 @@ _MOST_FOUND = 8
 _MOST_PATH = 80
 _MOST_QUOTED = 160
 _CHANGING = frozenset({PathEffect.DELETE, PathEffect.WRITE})
+_SEEING = frozenset({PathEffect.READ, PathEffect.LIST})
+_OUTSIDE = "changes what is outside its working folder"
+_SYSTEMS = "it is the system's"
 _ROOT = frozenset({"root", "0"})
 _ALARM = RaisedRisk(decider=GUARDRAILS, by="the guardrails", level=RiskLevel.HIGH)
 
@@ -117,24 +123,42 @@ def _in_paths(call: Touches) -> Iterator[Sign]:
             continue
         secret = list(_secret(path.text, path.place))
         yield from secret
-        if path.effect not in _CHANGING or secret:
+        changes = path.effect in _CHANGING
+        if path.effect in _SEEING or secret:
             continue
-        if path.delicate is not None:
+        if changes and path.delicate is not None:
             yield Sign(f"changes {_quote_path(path.text)}: {path.delicate}", path.place, False)
+        elif lies_with_system(path.text, home, call.base):
+            verb = "changes" if changes else "touches"
+            yield Sign(f"{verb} {_quote_path(path.text)}: {_SYSTEMS}", path.place, False)
+        elif not changes:
+            continue
         elif home and path.parts is not None and path.parts[: len(home)] != home:
-            yield Sign("changes what is outside its working folder", path.place, False)
+            yield Sign(_OUTSIDE, path.place, False)
 
 
 def _in_commands(call: Touches) -> Iterator[Sign]:
     """Look at every word of every command, also of those that are several or not understood."""
     folder = call.call.context.cwd
     home = components(folder) if folder is not None else None
-    if home is None:
-        return
     for program in call.all_programs():
         for text in find_changed_paths(program.text):
-            if lies_outside(text, home, program.base):
-                yield Sign("changes what is outside its working folder", program.place, False)
+            for why in _say_why_outside(text, home, program.base):
+                yield Sign(why, program.place, False)
+
+
+def _say_why_outside(text: str, home: tuple[str, ...] | None, base: str | None) -> Iterator[str]:
+    """Yield what is to be said of a path outside the working folder that a command changes: that it
+    runs later, or is the system's."""
+    systems = lies_with_system(text, home, base)
+    if not (systems or (leads_away(text) if home is None else lies_outside(text, home, base))):
+        return
+    named = delicate_word(text, written=False) is not None  # that is found already
+    why = delicate(text, base) or (_SYSTEMS if systems else None)
+    if why is not None and not named:
+        yield f"changes {_quote_path(text)}: {why}"
+    if home is not None and not systems:
+        yield _OUTSIDE
 
 
 def _in_arguments(call: Touches) -> Iterator[Sign]:

@@ -50,7 +50,7 @@ from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.remember_options import may_remember, wishes
 from gateway.ports.standing import Standing, standing_of
 from gateway.ports.words import say_name
-from gateway.wire.outcome_text import join_names
+from gateway.wire.outcome_text import join_names, say_unverified
 
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
@@ -247,6 +247,19 @@ class Card:
     def sign(self) -> str:
         """What stands before each finding: red where they count, amber in shadow."""
         return finding_sign(alarms=self.alarms)
+
+    @property
+    def unverified(self) -> str:
+        """What stands beside all that the agent itself says or draws: that nobody verified it, and
+        of a call that was changed, that it is about the one before."""
+        return say_unverified(changed=self.changed_by is not None)
+
+    @property
+    def unsaid(self) -> tuple[Field, ...]:
+        """The fields of a question but for the first, where the head has the whole of it."""
+        said = {part.text.text for part in self.head if part.named}
+        first = bool(self.fields) and self.fields[0].text.text in said
+        return self.fields[1:] if first else self.fields
 
     @property
     def changed_aside(self) -> Visible | None:

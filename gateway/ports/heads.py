@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
@@ -27,6 +27,7 @@ from gateway.policy.calls.changed_paths import (
     is_loud,
     list_commands,
     list_deleted,
+    list_plain,
     rank_command,
 )
 from gateway.policy.calls.environment import steers
@@ -39,13 +40,16 @@ from gateway.policy.calls.touches import Touches, touches_of
 from gateway.wire.roles import Role
 
 MOST_WORDS = 10
+_MOST_BEFORE = 12  # words before what runs
+_LABEL = 1  # of them, that names what runs
+_HIGH_RISK = "High risk"
 NOTICE_CHARS = 120
 """Characters of a notification."""
 _NAME_CHARS = 40
 _WHOLE_CHARS = 60  # of a command that is said whole
 _AGENT_CHARS = 24
 _MOST_NAMED = 2  # programs
-_NAMED_WORDS = 2  # of each
+_NAMED_WORDS = 2  # of each, where there is little room
 _ROOM_TO_DO = 3
 _DOING = frozenset(
     ("apt", "apt-get", "aws", "az", "brew", "bun", "cargo", "docker", "dnf", "flux", "gcloud", "gh",
@@ -101,13 +105,24 @@ _Draft = Callable[[Room], list[HeadPart]]
 
 
 def head_of(record: Record) -> Head:
-    """Return the head of a request, at most MOST_WORDS words. Secrets in it are always masked."""
+    """Return the head of a request, at most MOST_WORDS words, and where that can be, so few that
+    what was found first has room beside it. Secrets in it are always masked."""
     draft = _draft(record)
-    for room in _ROOMS:
-        head = tuple(draft(room))
-        if count_words(head) <= MOST_WORDS:
-            return head
+    for most in dict.fromkeys((_leave_room(record), MOST_WORDS)):
+        for room in _ROOMS:
+            head = tuple(draft(room))
+            if count_words(head) <= most:
+                return head
     return tuple(draft(_ROOMS[-1]))
+
+
+def _leave_room(record: Record) -> int:
+    """Return how many words a head may have where what was found, or raised the risk, is to stand
+    beside it before what runs."""
+    found = (*record.signs, *record.risk.reasons)[:1]
+    high = _HIGH_RISK if record.risk.level is RiskLevel.HIGH else ""
+    taken = sum(len(text.split()) for text in (*found, high))
+    return min(MOST_WORDS, _MOST_BEFORE - _LABEL - taken) if found else MOST_WORDS
 
 
 def our_head(text: str) -> Head:
@@ -129,7 +144,7 @@ def count_words(head: Head) -> int:
 def notice_of(agent: str, head: Head, risk: RiskLevel, ended: str = "") -> str:
     """Return what a notification says, in at most NOTICE_CHARS characters: who asks, and the head;
     first how it `ended`, or that the risk is high."""
-    first = ended or ("High risk" if risk is RiskLevel.HIGH else "")
+    first = ended or (_HIGH_RISK if risk is RiskLevel.HIGH else "")
     said = f"{first} · {_quote_agent(agent)}: " if first else f"{_quote_agent(agent)}: "
     for at, part in enumerate(head):
         more = at + 1 < len(head)
@@ -150,7 +165,8 @@ def discreet_notice(agent: str, ended: str, risk: RiskLevel) -> str:
 def _draft(record: Record) -> _Draft:
     request = record.request
     if request.questions:
-        return lambda room: [_ours("Asks "), _name(request.questions[0].text, room.words + 2)]
+        asked = [one.text for one in request.questions]
+        return lambda room: _say_question(asked, room)
     if record.erased:
         return lambda room: [_name(request.tool, room.words)]
     call = touches_of(record)[0]
@@ -176,6 +192,15 @@ def _choose(record: Record, call: Touches) -> _Draft:
     return lambda room: _say_call(record, call, room)
 
 
+def _say_question(asked: Sequence[str], room: Room) -> list[HeadPart]:
+    """Say the first question, and how many more there are unless it is whole only without that:
+    then it need not be asked again below the head."""
+    first = [_ours("Asks "), _name(asked[0], room.words + 2)]
+    counted = [first[0], *_some(asked, room.words + 2, 1)]
+    cut = first[1].text.text.endswith("…")
+    return counted if cut or count_words(tuple(counted)) <= MOST_WORDS else first
+
+
 # --- commands ---------------------------------------------------------------------------------
 
 
@@ -194,10 +219,10 @@ def _say_command(text: str, room: Room) -> list[HeadPart]:
     rest = [one for one in commands if not list_deleted(one) or is_led(one)]
     rest = [one for one in rest if not one[0].startswith("$(")] or rest  # what is in it is listed
     rest = sorted([one for one in rest if not is_idle(one)] or rest, key=rank_command)
-    names = _name_commands(rest, secrets, room)
+    names = _name_commands(rest, list_plain(text), secrets, room)
     if deleted:
         said = [_ours("Deletes "), *_some(_drop_secrets(deleted, secrets), room.words, 1)]
-        return [*said, _ours(", runs "), *_some(names, _NAMED_WORDS, 1)] if names else said
+        return [*said, _ours(", runs "), *_some(names, _name_room(room), 1)] if names else said
     if room.words == 1:  # little room: what weighs most of the two
         quiet = changed and not any(map(is_loud, rest))
         return [_ours("Changes "), *_some(changed, 1, 1)] if quiet else _run(text, names, room)
@@ -208,7 +233,12 @@ def _say_command(text: str, room: Room) -> list[HeadPart]:
 def _run(text: str, names: Sequence[str], room: Room) -> list[HeadPart]:
     lines = text.count("\n") + 1
     begin = "Runs " if lines == 1 or room.words == 1 else f"Runs {lines} lines: "
-    return [_ours(begin), *_some(names, _NAMED_WORDS, min(room.words, _MOST_NAMED))]
+    return [_ours(begin), *_some(names, _name_room(room), min(room.words, _MOST_NAMED))]
+
+
+def _name_room(room: Room) -> int:
+    """Return how many words a command may have, which is said whole or by its program."""
+    return max(_NAMED_WORDS, room.words)
 
 
 def _list_changed(text: str, commands: Sequence[tuple[str, ...]]) -> list[str]:
@@ -228,20 +258,34 @@ def _is_short(text: str, room: Room) -> bool:
 
 
 def _name_commands(
-    commands: Sequence[tuple[str, ...]], secrets: Sequence[str], room: Room
+    commands: Sequence[tuple[str, ...]], plain: Collection[str], secrets: Sequence[str], room: Room
 ) -> list[str]:
-    """Return the programs of commands, each once, and what it is to do where there is room for the
-    word; "…" behind it where more follows. No part of a secret is among them."""
+    """Return names of commands, each once, "…" behind those of which more follows. No part of a
+    secret is among them."""
     named: dict[str, bool] = {}
     for words in commands:
-        program = words[0].rstrip("/").rpartition("/")[2] or words[0]
-        said = 1
-        if room.words >= _ROOM_TO_DO and program in _DOING and _DO.fullmatch("".join(words[1:2])):
-            said = 2 if _drop_secrets(words[1:2], secrets) else 1
-        name = " ".join((program, *words[1:said]))
-        named[name] = named.get(name, False) or len(words) > said
+        name, more = _name_command(words, plain, secrets, room)
+        named[name] = named.get(name, False) or more
     kept = set(_drop_secrets(list(named), secrets))
     return [f"{name}…" if more else name for name, more in named.items() if name in kept]
+
+
+def _name_command(
+    words: tuple[str, ...], plain: Collection[str], secrets: Sequence[str], room: Room
+) -> tuple[str, bool]:
+    """Return the whole command where it finds room and is `plain`, so that nothing of it is hidden;
+    else its program, and what it is to do where there is room for the word. Then whether that is
+    less than stands there. What it deletes is said already."""
+    whole = " ".join(words)
+    fits = len(words) <= room.words and len(whole) <= _NAME_CHARS
+    secret = len(_drop_secrets(words, secrets)) < len(words)
+    if fits and whole in plain and not secret and not list_deleted(words):
+        return whole, False
+    program = words[0].rstrip("/").rpartition("/")[2] or words[0]
+    said = 1
+    if room.words >= _ROOM_TO_DO and program in _DOING and _DO.fullmatch("".join(words[1:2])):
+        said = 2 if _drop_secrets(words[1:2], secrets) else 1
+    return " ".join((program, *words[1:said])), len(words) > said or whole not in plain
 
 
 # --- files, messages, everything else ---------------------------------------------------------
@@ -442,9 +486,11 @@ def _start(text: str, most: int, room: int) -> Visible:
 def _fit(piece: str, kept: list[Segment], most: int, room: int) -> int:
     """Return how many characters of a piece fit behind what is kept, by words and characters."""
     words = "".join(text for text, _ in kept).count(" ") + 1
+    left = most - _length(kept)
     for at, char in enumerate(piece):
-        if at >= most - _length(kept):
-            return at
+        if at >= left:
+            blank = piece[:at].rfind(" ") if char != " " else at
+            return blank if blank > left // 2 else at  # a long word is cut itself
         if char == " " and (words := words + 1) > room and piece[at:].strip():
             return at
     return len(piece)

@@ -32,6 +32,12 @@ def sentence(*, reason: str, status: str, name: str, message: str) -> str:
     return f"{outcome}: {message}" if message else outcome
 
 
+def say_unverified(*, changed: bool) -> str:
+    """Say of an agent's own words that nobody verified them; where the call was `changed` since,
+    that they are about the one before."""
+    return "unverified, about the call as it was asked" if changed else "unverified"
+
+
 def say_number(number: object, request_id: str) -> str:
     """Return the line for whoever watches an agent wait: the number that an approver may be asked
     for; "" where the gateway gave none."""

@@ -14,8 +14,9 @@ import pytest
 import pytest_asyncio
 from rich.console import Console
 
-from adapters.discord import card_views
+from adapters.discord.card_views import build_card_view
 from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.full_view_layout import build_full_view, page_fits
 from adapters.slack import card_blocks, modals
 from adapters.slack.payloads import ModalMetadata
 from adapters.terminal.card_text import render_card
@@ -69,12 +70,10 @@ def shown_in_slack(one: Record) -> str:
 
 def shown_in_discord(one: Record) -> str:
     """Return the components of a card and of its first page."""
-    card, full = card_of(one, lines=25, chars=1500), full_view(one, fits=card_views.page_fits)
+    card, full = card_of(one, lines=25, chars=1500), full_view(one, fits=page_fits)
     button = DiscordButton(verb="read", request_id=one.id, revision=one.revision)
-    made = [card_views.build_card_view(card, "0" * 22)]
-    made += [
-        card_views.build_full_view(card, full, button, page=page) for page in range(len(full.pages))
-    ]
+    made = [build_card_view(card, "0" * 22)]
+    made += [build_full_view(card, full, button, page=page) for page in range(len(full.pages))]
     return json.dumps([pressed_or_read(view.view) for view in made])
 
 

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view, page_fits
-from adapters.discord.card_views import build_full_view as discord_view
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
 from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.full_view_layout import build_full_view as discord_view
+from adapters.discord.full_view_layout import page_fits
 from adapters.slack import card_blocks, modals
 from adapters.slack.commands import build_request_entry
 from adapters.slack.payloads import ModalMetadata

@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console, Group
 
 from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
-from adapters.discord.card_views import build_full_view as discord_view
-from adapters.discord.card_views import page_fits as discord_fits
 from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.full_view_layout import build_full_view as discord_view
+from adapters.discord.full_view_layout import page_fits as discord_fits
 from adapters.slack import card_blocks as blocks
 from adapters.slack import modals
 from adapters.slack.card_blocks import CARD_CHARS as SLACK_CHARS

@@ -18,15 +18,9 @@ from typing import Any
 import discord
 import simcord
 
-from adapters.discord.card_views import (
-    CARD_CHARS,
-    CARD_LINES,
-    MessageContent,
-    build_card_view,
-    build_full_view,
-    page_fits,
-)
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES, MessageContent, build_card_view
 from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.full_view_layout import build_full_view, page_fits
 from adapters.discord.remember import build_grants_view
 from gateway.domain.records import Record, Vote
 from gateway.models import (
@@ -339,17 +333,17 @@ async def framed(page: Page, path: Path) -> None:
 
 async def main() -> None:
     """Draw all of them."""
-    words = dict.fromkeys(scenes(), "shell") | {"question": "ask", "grants": "remembered"}
+    every = tuple(scenes())
     taken: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "picture.png"
         async with chromium() as page:
             for shape, (size, columns, most) in SHAPES.items():
                 for dark in (True, False):
-                    for name, word in words.items():
+                    for name in every:
                         # Each anew: sending uses a view up.
                         shown = scenes()[name]
-                        await photographed(page, shown, path, size, word=word, dark=dark)
+                        await photographed(page, shown, path, size, word="TestBot", dark=dark)
                         taken[name] = cropped(path.read_bytes(), most)
                     for title, names in SHEETS.items():
                         end = f"{title}{shape}{'' if dark else '-light'}"

@@ -13,16 +13,15 @@ from adapters.discord.card_views import (
     CARD_LINES,
     MessageContent,
     build_card_view,
-    build_full_view,
     build_more_view,
     build_outcome_view,
-    page_fits,
     render_about,
 )
 from adapters.discord.commands import build_pending_view
 from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.edits import build_changes, build_edit_modal, build_refused_edit
 from adapters.discord.forms import build_modal, build_number_modal
+from adapters.discord.full_view_layout import build_full_view, page_fits
 from adapters.discord.grant_cards import build_grant_view, build_switch_view
 from adapters.discord.group_cards import build_group_view
 from adapters.discord.groups import GROUP_CHARS, build_group, list_drawn

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from adapters.discord.card_views import MessageContent, build_card_view, build_full_view, page_fits
+from adapters.discord.card_views import MessageContent, build_card_view
 from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.full_view_layout import build_full_view, page_fits
 from adapters.discord.markup import clip, count_units, escape_line, fence, quote
 from gateway.domain.records import Record
 from gateway.domain.risk_rules import RiskRule

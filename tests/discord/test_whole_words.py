@@ -8,13 +8,8 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import (
-    MOST_TEXT,
-    build_full_view,
-    choose_group_colour,
-    page_fits,
-    render_findings,
-)
+from adapters.discord.card_views import MOST_TEXT, choose_group_colour, render_findings
+from adapters.discord.full_view_layout import build_full_view, page_fits
 from adapters.discord.markup import count_units
 from gateway.domain.records import Approvers
 from gateway.domain.step_up import StepUp

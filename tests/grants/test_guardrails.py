@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.domain.policy_document import PolicyDocument
-from gateway.models import Context
+from gateway.models import Context, Kind
 from gateway.policy.guardrails import assess, find_signs, findings
 from gateway.stores.record_codec import changed_fields
 from gateway.wire.codec import JsonObject
@@ -191,6 +191,76 @@ def test_a_change_outside_the_folder_shows_in_any_frame(change: str) -> None:
         for path in HERE:
             text = frame.format(change.replace("{}", path, 1))
             assert OUTSIDE not in findings(command(text)), text
+
+
+SYSTEMS = (
+    "/etc/cron.d/x", "/etc/crontab", "/var/spool/cron/crontabs/root", "/etc/hosts", "/etc/profile",
+    "/etc/profile.d/x.sh", "/etc/bash.bashrc", "/etc/environment", "/etc/ld.so.preload",
+    "/etc/rc.local", "/etc/init.d/x", "/etc/sudoers.d/x", "/etc/pam.d/sshd", "/etc/ssh/sshd_config",
+    "/etc/systemd/system/x.service", "/lib/systemd/system/x.timer", "/usr/lib/x.so",
+    "/boot/grub.cfg",
+    "/usr/local/bin/x", "/sbin/x", "/proc/sys/kernel/core_pattern", "/sys/power/state",
+    "/Library/LaunchDaemons/x.plist", "/System/x", "/private/etc/hosts", "/etc",
+    "~/.ssh/authorized_keys", "/root/.ssh/authorized_keys", "/home/ann/.bashrc", "~/.profile",
+    "~/.zshenv", "$HOME/.bash_profile", "~/.config/fish/config.fish",
+    "~/.config/autostart/x.desktop",
+    "~/.config/systemd/user/x.service", "~/Library/LaunchAgents/x.plist", "/root/.xinitrc",
+)  # fmt: skip
+FOLDERS = ("/srv/app", "/home/ann/shop", "/usr/src/app", None)
+
+
+@pytest.mark.parametrize("path", SYSTEMS)
+def test_a_change_of_what_the_system_reads_or_runs_names_it(path: str) -> None:
+    """By a tool that writes and by each command that changes, in any frame, from any folder, and
+    where no folder is known; reading it is no change."""
+    told = json.dumps(path)
+    for folder in FOLDERS:
+        there = Context(cwd=folder)
+        wrote = {"path": path, "content": ""}
+        writes = asked("write_file", kind=Kind.FILE_CHANGE, arguments=wrote, context=there)
+        if "$" not in path:
+            assert [one for one in findings(writes) if told in one], (path, folder)
+        for change in CHANGES:
+            for frame in ("{}", "{} && ls", "bash -c '{}'") if "'" not in change else ("{}",):
+                text = frame.format(change.replace("{}", path, 1))
+                assert [one for one in findings(command(text, context=there)) if path in one], text
+        read = findings(command(f"ls {path} && ls", context=there))
+        assert not [one for one in read if one.startswith("changes")], read
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [
+        ("/etc/nginx/x.conf", "/etc/nginx"),
+        ("x.conf", "/etc/nginx"),
+        ("/usr/src/app/a.py", "/usr/src/app"),
+        ("/usr/src/other/a.py", "/usr/src/app"),
+        ("etc/hosts", "/srv/app"),
+        ("/srv/app/etc/hosts", "/srv/app"),
+        ("/srv/app/var/spool/x", None),
+        ("/dev/null", None),
+    ],
+)
+def test_a_folder_of_its_own_is_not_the_systems(path: str, folder: str | None) -> None:
+    """Where an agent works, what is named as the system's is its own."""
+    there = Context(cwd=folder)
+    wrote = {"path": path, "content": ""}
+    for one in (
+        asked("write_file", kind=Kind.FILE_CHANGE, arguments=wrote, context=there),
+        command(f"tee {path} && ls", context=there),
+    ):
+        assert not [each for each in findings(one) if "the system's" in each]
+
+
+def test_what_leads_up_to_the_system_and_what_windows_keeps_is_found() -> None:
+    """However it is spelled; of a tool that may only look it is said that it touches it."""
+    there = Context(cwd="/srv/app")
+    for path in ("../../etc/hosts", "/srv/app/../../etc/hosts", "/ETC/hosts", "C:\\Windows\\x"):
+        for tool, verb in (("write_file", "changes"), ("handle_file", "touches")):
+            found = findings(asked(tool, arguments={"path": path}, context=there))
+            assert f"{verb} {json.dumps(path)}: it is the system's" in found, (tool, path)
+    looks = asked("read_file", arguments={"path": "/etc/hosts"}, context=there)
+    assert findings(looks) == ()
 
 
 @pytest.mark.parametrize(

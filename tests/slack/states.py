@@ -26,6 +26,7 @@ from adapters.slack.home_tab import build_home
 from adapters.slack.payloads import ModalMetadata
 from gateway.approvals.grouping import AgentGroup
 from gateway.delivery.digest_cards import digest_card
+from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Approvers, Claim, Record, Vote
 from gateway.domain.step_up import StepUp
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
@@ -51,6 +52,7 @@ from gateway.models import (
     digest_of,
 )
 from gateway.policy.grants.grant import Effect, End, Grant, Match, Shape
+from gateway.policy.guardrails import assess
 from gateway.ports.cards import Card, Control, card_of, full_view
 from gateway.ports.edits import edit_fields
 from gateway.ports.grant_cards import grant_card_of
@@ -184,11 +186,15 @@ FILE = asked(
     },
     hint="Taxes differ by country.",
 )
-OUTSIDE = asked(
-    id="6d" * 16,
-    tool="write_file",
-    kind=Kind.FILE_CHANGE,
-    arguments={"path": "/etc/cron.d/sync", "content": "* * * * * root /srv/app/sync\n"},
+OUTSIDE = assess(
+    asked(
+        id="6d" * 16,
+        tool="write_file",
+        kind=Kind.FILE_CHANGE,
+        arguments={"path": "/etc/cron.d/sync", "content": "* * * * * root /srv/app/sync\n"},
+        hint="The shop's files are copied every night.",
+    ),
+    PolicyDocument(),
 )
 GROUP = (FILE, OUTSIDE, asked(arguments={"command": "make release"}))
 GRANT = Grant(

@@ -167,6 +167,18 @@ def test_a_stopped_home_says_when_in_the_readers_time() -> None:
     assert nobody_knows.state in says(build_switch(nobody_knows, admin=True))
 
 
+def test_a_stopped_home_asks_for_no_approval() -> None:
+    """What waited is being denied: no word says that it still waits, or for what, and where."""
+    passkey = replace(states.RECORDS["pending-passkey"], tier=1)
+    for waiting in ([states.asked()], [passkey, states.LONG], []):
+        text = says(build_home(waiting, [], stopped=True)["blocks"])
+        assert not [one for one in ("Approval needed", " waiting", "until", "for you:", "inbox")
+                    if one in text]  # fmt: skip
+        assert text.count("Being denied") == len(waiting) + bool(waiting)
+    assert "1 request waited here" in says(states.views()["home-stopped"]["blocks"])
+    assert "Approval needed" in says(build_home([states.asked()], [])["blocks"])
+
+
 def test_lists_have_lines_and_keep_slacks_limit() -> None:
     """Entries are apart, and twelve of the longest are no more than Slack takes."""
     found = list(kinds(states.replies()["reply-list"][1]))
@@ -186,7 +198,7 @@ def test_a_listed_entry_names_the_button_that_shows_the_rest() -> None:
     made = build_request_entry(states.LONG)
     (pressed,) = re.findall(r'press "([^"]+)"', says(made))
     assert pressed in labels(made)
-    silent = build_request_entry(states.LONG, buttons=False)
+    silent = build_request_entry(states.LONG, stopped=True)
     assert "press" not in says(silent)
 
 

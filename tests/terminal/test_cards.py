@@ -23,7 +23,7 @@ from adapters.terminal.card_text import (
 from adapters.terminal.code_text import STYLES
 from adapters.terminal.screen import CARD_CHARS, CARD_LINES, ask_edited
 from gateway.domain.records import Record
-from gateway.models import Action, Context, Kind
+from gateway.models import Action, Context
 from gateway.ports.cards import Card, card_of, full_view
 from tests.slack import states
 from tests.terminal.scenes import terminal_scenes
@@ -254,7 +254,4 @@ def test_the_help_lists_every_way() -> None:
 
 def test_questions_keep_the_margin() -> None:
     """Their texts are an agent's."""
-    record = states.asked(
-        kind=Kind.QUESTION, questions=states.SECRET.request.questions, arguments={}
-    )
-    assert "    • The deploy token" in inside(record)
+    assert "    • Why now?" in inside(states.QUESTION)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from adapters.discord.card_views import MessageContent
 from adapters.slack.card_blocks import build_actions, build_message
+from adapters.terminal.card_text import render_card
 from gateway.models import Action
 from gateway.policy.grants.grant import Effect, End, Shape
 from gateway.ports.cards import Card, Style, Tone, card_of, full_view
 from gateway.ports.grant_cards import grant_card_of
 from gateway.ports.group_cards import posted_group_of
+from gateway.ports.heads import plain_head
 from gateway.ports.words import say_names
 from tests.discord import scenes
 from tests.slack import states
@@ -120,6 +124,44 @@ async def test_nothing_is_said_twice() -> None:
     assert ended.text.lower().count("without asking anybody") == 1
     hook = shown(scenes.messages()["full-approved-hook"]())
     assert hook.count("Changed by") == 1
+
+
+async def test_a_state_stands_once_where_no_text_may_stand() -> None:
+    """In place of the head, and not below it again."""
+    made = scenes.messages()
+    assert shown(made["silent"]()).count("Approval needed") == 1
+    assert shown(made["pending"]()).count("Approval needed") == 1
+
+
+async def test_how_one_of_a_group_ended_and_what_it_was_are_two_lines() -> None:
+    """What the agent says of the end does not run on into the head."""
+    how, head = "ran for 1.8 s", "outside its folder"
+    (drawn,) = (
+        one
+        for part in states.messages()["group-card-one-ended"][1]
+        if str(part.get("block_id", "")).startswith("ended ")
+        for one in (part["elements"],)
+    )
+    texts = ["".join(str(one.get("text", "")) for one in line["elements"]) for line in drawn]
+    assert [how in texts[0], head in texts[0]] == [True, False]
+    assert head in texts[1]
+    message = shown(scenes.messages()["group-card-one-ended"]()).replace("\\\\", "")
+    assert f"{how}\\nWrites" in message
+
+
+@pytest.mark.parametrize("name", ["question", "question-abandoned"])
+async def test_the_head_of_a_question_counts_the_others_and_none_is_asked_twice(name: str) -> None:
+    """On each surface: what the head asks is not said below it, and its choices are."""
+    asked = [one.text for one in states.RECORDS[name].request.questions]
+    assert plain_head(card(name).head) == f'Asks "{asked[0]}" and {len(asked) - 1} more'
+    assert [one.text.text for one in card(name).unsaid] == asked[1:]
+    drawn = StringIO()
+    Console(file=drawn, width=80).print(render_card(card(name), now_ms=states.MADE))
+    slack = json.dumps(states.messages()[name][1])
+    discord = shown(scenes.messages()[name]())
+    for surface in (slack, discord, drawn.getvalue()):
+        assert [surface.count(one) for one in asked] == [1] * len(asked)
+    assert "Production, stage" in discord
 
 
 def test_one_secret_is_it_and_two_are_them() -> None:

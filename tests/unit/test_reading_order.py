@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view, page_fits
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
+from adapters.discord.full_view_layout import page_fits
 from adapters.slack import card_blocks, modals
 from adapters.terminal import screen
 from adapters.web.card_json import ROW_CHARS, ROW_LINES

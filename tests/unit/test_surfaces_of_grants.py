@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from adapters.discord.card_views import MessageContent, build_card_view
-from adapters.discord.card_views import build_full_view as build_discord_page
 from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.full_view_layout import build_full_view as build_discord_page
 from adapters.discord.grant_cards import build_grant_view
 from adapters.discord.remember import build_grants_view
 from adapters.slack.card_blocks import build_message

@@ -10,12 +10,20 @@ import pytest
 from gateway.api.messages import view
 from gateway.approvals.transitions import erase_content
 from gateway.domain.records import Approvers, Record, Vote, summary, told_outcome
-from gateway.models import Action, DecidedBy, DeciderKind, Decision, Reason, Status
+from gateway.models import (
+    Action,
+    DecidedBy,
+    DeciderKind,
+    Decision,
+    Preview,
+    Reason,
+    Status,
+)
 from gateway.ports import card_of, standing_of
 from gateway.stores.record_codec import body_of, fields_of, record_from
 from tests.unit.test_surfaces_of_grants import CARDS
 from tests.unit.test_transitions import record
-from tests.world import AGENT
+from tests.world import AGENT, request
 
 TOKEN = "ghp_" + "a1B2" * 9
 HOOK = DecidedBy(kind=DeciderKind.RULE, name="strip force")
@@ -76,6 +84,23 @@ def test_a_change_by_a_person_names_the_person(surface: str) -> None:
     assert "ann" in alone
     assert "hook" not in alone
     assert not [words for words in STALE if words in alone]
+
+
+@pytest.mark.parametrize("surface", [name for name in CARDS if name != "http"])
+@pytest.mark.parametrize("by", [HOOK, ANN])
+def test_an_agents_words_are_about_the_call_as_it_was_asked(surface: str, by: DecidedBy) -> None:
+    """Its reason and its picture of a call that somebody changed say so; of others they do not."""
+    picture = Preview(format="text", text="a picture")
+    asked = record(request=request(hint="a reason", preview=picture))
+    changed = CARDS[surface](asked.edited_as(BARE, by))
+    as_it_was = CARDS[surface](asked)
+    for shown in (changed, as_it_was):
+        assert "a reason" in shown
+        assert "a picture" in shown
+        assert "unverified" in shown
+    # The inbox has the word once, for both.
+    assert changed.count("about the call as it was asked") == (1 if surface == "web" else 2)
+    assert "as it was asked" not in as_it_was
 
 
 def test_what_a_hook_says_passes_for_no_word_of_ours() -> None:

@@ -124,9 +124,9 @@ function words(item, view) {
   const made = [];
   if (item.says) {
     made.push(make("blockquote", {},
-      make("p", { class: "label" }, "The agent says (unverified)"), make("p", {}, ...line(item.says))));
+      make("p", { class: "label" }, `The agent says (${item.unverified})`), make("p", {}, ...line(item.says))));
   }
-  if (item.preview) made.push(block(item, { ...item.preview, label: "the agent's own preview (unverified)" }, "preview", view));
+  if (item.preview) made.push(block(item, { ...item.preview, label: `the agent's own preview (${item.unverified})` }, "preview", view));
   return made;
 }
 

@@ -60,6 +60,27 @@ def list_commands(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(_commands(text[:_MOST_TEXT], _MOST_NESTED))
 
 
+@lru_cache(maxsize=1024)
+def list_plain(text: str) -> frozenset[str]:
+    """Return the commands of a text that stand there as their words read, each time: nothing in
+    them is quoted, nothing is set before them, nothing goes elsewhere. None of a text that is not
+    understood."""
+    source = spell_out(text[:_MOST_TEXT]).encode(errors="replace")
+    nodes = list(_all_nodes(parse_shell(source)))
+    if any(one.type == "ERROR" or one.is_missing for one in nodes):
+        return frozenset()
+    aside = [(one.start_byte, one.end_byte) for one in nodes if one.type == "redirected_statement"]
+    plain: dict[str, bool] = {}
+    for node in nodes:
+        if node.type == "command":
+            start, end = node.start_byte, node.end_byte
+            words = " ".join(_text(one, source) for one in _word_nodes(node))
+            alone = not any(begins <= start and end <= ends for begins, ends in aside)
+            same = source[start:end].decode("utf-8", "replace") == words
+            plain[words] = plain.get(words, True) and alone and same
+    return frozenset(words for words, is_plain in plain.items() if is_plain)
+
+
 def rank_command(words: tuple[str, ...]) -> int:
     """Return how much a command should be looked at: 0 for one that deletes, or looks destructive
     in other words, then those with the rights of another user, that reach other machines, that run

@@ -24,6 +24,7 @@ _LONGEST_NAME = 255  # no file has a longer one
 _DOUBTFUL = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|$`]|~[0-9]")
 _HOMES = ("~", "$HOME", "${HOME}")
 _EXPANDED = re.compile(r"[*?\[{$`]")
+_DRIVE = re.compile(r"\A[A-Za-z]:(?=/)")
 # A path without these is made of names alone.
 _ODD = re.compile(r"\A\Z|//|/\Z|(?:\A|/)[. ]|[. ](?:/|\Z)")
 _SECRET_FOLDERS = frozenset(
@@ -154,6 +155,10 @@ _SYSTEM_PLACES = frozenset(
     {("bin",), ("boot",), ("etc",), ("lib",), ("lib32",), ("lib64",), ("library",), ("sbin",),
      ("sys",), ("system",), ("usr",), ("var", "spool"), ("private", "etc")}
 )  # fmt: skip
+# And what it reads or runs there, wherever an agent's own folder is.
+_READ_BY_SYSTEM = _SYSTEM_PLACES | {
+    ("proc",), ("program files",), ("program files (x86)",), ("programdata",), ("windows",),
+}  # fmt: skip
 _WORKPLACE_OF_CONTAINERS = ("usr", "src")
 # What lies there depends on who looks: /proc/self/cwd, /dev/fd/3.
 _DEPENDING = (("proc",), ("dev",))
@@ -227,6 +232,27 @@ def is_systems(path: str, cwd: str) -> bool:
     if parts[:2] == _WORKPLACE_OF_CONTAINERS:
         return False
     return not parts[1:] or bool({parts[:1], parts[:2]} & _SYSTEM_PLACES)
+
+
+def leads_away(word: str) -> bool:
+    """Whether a shell's word names a place wherever it runs: from the root of the disk, or from
+    somebody's home."""
+    return word.startswith(("/", *_HOMES))
+
+
+def lies_with_system(path: str, home: tuple[str, ...] | None, cwd: str | None) -> bool:
+    """Whether a path lies where the system keeps what it reads or runs, and not in the folder
+    `home`, as far as its text tells: it is for signs, as `lies_outside` is."""
+    text = _DRIVE.sub("", path.replace("\\", "/"))
+    if not text.startswith("/"):
+        if cwd is None or text.startswith(_HOMES):
+            return False
+        text = f"{cwd}/{text}"
+    parts = tuple(filter(None, posixpath.normpath(text).casefold().split("/")))
+    if home and parts[: len(home)] == tuple(part.casefold() for part in home):
+        return False
+    known = bool({parts[:1], parts[:2]} & _READ_BY_SYSTEM)
+    return known and parts[:2] != _WORKPLACE_OF_CONTAINERS
 
 
 def delicate(path: str, cwd: str | None = None, *, written: bool = True) -> str | None:
