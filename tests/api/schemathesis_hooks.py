@@ -1,8 +1,8 @@
 """What schemathesis cannot know from the document alone; it loads this (`SCHEMATHESIS_HOOKS`).
 
 A request names the agent whose token is sent and carries the digest of what it would run; a batch
-names each request once, and a question each field; and JSON here has no U+0000, no integer beyond 2**53 - 1, and none that is
-written with a point, also where any JSON may stand.
+names each request once, and a question each field; and JSON here has no U+0000, no integer beyond
+2**53 - 1, and none that is written with a point, also where any JSON may stand.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ async def test_a_cancelled_command_ends_at_every_turn(
 )
 @pytest.mark.parametrize("blocking", [True, False])
 async def test_every_connection_heeds_it(url: str, blocking: bool) -> None:
+    """Over TLS, a socket, Sentinel or Cluster, with or without a limit."""
     client = connect(url, blocking=blocking)
     pool = getattr(client, "connection_pool", None)
     kind = pool.connection_class if pool else client.get_connection_kwargs()["connection_class"]
