@@ -28,7 +28,7 @@ def render_grants(grants: Sequence[Grant]) -> Group:
     title = f"Remembered decisions, the newest first: {len(grants)}"
     lines: list[RenderableType] = [
         Text(title, style="bold"),
-        Text("Each answers what it covers, and nobody is asked.\n"),
+        Text("Each answers what it covers, and nobody is asked; a suspended one does not.\n"),
     ]
     for number, grant in enumerate(grants, 1):
         card = grant_card_of(grant)

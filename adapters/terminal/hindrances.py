@@ -30,7 +30,7 @@ def find_hindrance(
         why = _find_missing(record, card, Action.APPROVE, "", place_of)
         kept = Action.APPROVE in card.remembers
         return why or (None if kept else "this one is asked about each time")
-    return None  # reading, copying, a denial and a claim
+    return None  # a denial, and a claim
 
 
 def _find_missing(

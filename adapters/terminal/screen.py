@@ -36,6 +36,7 @@ from adapters.terminal.editor import edit_text
 from adapters.terminal.grants import ask_which, describe_event, render_grants, revoke_chosen
 from adapters.terminal.hindrances import find_hindrance
 from adapters.terminal.keys import Key, KeyLine, bind
+from adapters.terminal.layout import Hanging
 from adapters.terminal.look import ReadableApp
 from adapters.terminal.prompts import YES, FormScreen, FullTextScreen, RememberScreen, WordsScreen
 from gateway.errors import GatewayError, StepUpNeeded, Unconfirmed
@@ -76,6 +77,7 @@ _DECIDE = {"y": "approve", "n": "deny", "p": "replan"}  # in the full text
 _ALWAYS = ("help", "quit")
 _READS = ("full", "copy", "granted")
 _NOTHING_WAITS = "nothing waits"
+_CHANGED = "what is shown has just changed: look at it first"
 _NONE_PLAIN = "none of them can be approved without a closer look"
 
 
@@ -123,7 +125,7 @@ class TerminalApp(ReadableApp):
               border: round $primary; background: $surface; }
     .asking Label { width: 100%; }
     .asking VerticalScroll { height: auto; max-height: 45vh; }
-    .asking > VerticalScroll { border-bottom: solid $foreground 40%; }
+    .asking > VerticalScroll { border-bottom: solid $foreground 40%; padding-right: 1; }
     .alarmed { border: heavy $error; }
     .alarmed > Label { color: $text-error; }
     .field { height: auto; margin-bottom: 1; }
@@ -219,11 +221,9 @@ class TerminalApp(ReadableApp):
             return _NOT_DONE
         if record is None or card is None:
             return None if action == "granted" else _NOTHING_WAITS
-        if action in _READS:
-            return None
-        if action == "several":
-            return None if any(map(self._is_plain, self._queue[self._at :])) else _NONE_PLAIN
-        return self._find_hindrance(record, card, action) or self.refusal
+        if (card.request_id, card.revision) != (record.id, record.revision):
+            return _CHANGED
+        return self._find_hindrance(record, card, action)
 
     def list_keys(self) -> Iterator[Key]:
         """Yield the keys that do something now."""
@@ -237,7 +237,12 @@ class TerminalApp(ReadableApp):
                 yield replace(one, word="answer") if asks else one
 
     def _find_hindrance(self, record: Record, card: Card, action: str) -> str | None:
-        return find_hindrance(record, card, action, self._reader, self._place_of)
+        if action in _READS:
+            return None
+        if action == "several":
+            return None if any(map(self._is_plain, self._queue[self._at :])) else _NONE_PLAIN
+        why = find_hindrance(record, card, action, self._reader, self._place_of)
+        return why or self._refusals.get(record.id)
 
     # ---------------------------------------------------------------- what happens elsewhere
 
@@ -350,14 +355,14 @@ class TerminalApp(ReadableApp):
         view, card = full_view(record), self._build_card(record, whole=True)
 
         def why_not(key: str) -> str | None:
-            return self._find_hindrance(record, card, _DECIDE[key]) or self.refusal
+            return self._find_hindrance(record, card, _DECIDE[key])
 
         key = await self.push_screen_wait(
             FullTextScreen(
                 render_head(card),
                 render_full(card, view.undeclared),
                 why_not=None if card.fields else why_not,
-                refusal=self.refusal,
+                refusal=self._refusals.get(record.id),
                 size=f"{view.chars} characters, digest {view.digest[:12]}",
                 risk=render_risk(card),
             )
@@ -606,8 +611,8 @@ class TerminalApp(ReadableApp):
         if self._card is not None:
             shown = render_card(self._card, now_ms=self._clock.now_ms())
             if self.refusal:
-                look = f"  You may only look: {self.refusal}.\n  You answer as {self._who.written}."
-                shown = Group(shown, Text(look))
+                look = f"You may only look: {self.refusal}.", f"You answer as {self._who.written}."
+                shown = Group(shown, *(Hanging(Text(one)) for one in look))
         base.query_one("#card", Static).update(shown)
         self.call_after_refresh(base.query_one(KeyLine).look)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -274,6 +275,22 @@ async def test_the_foot_lists_the_keys_that_do_something(
                 (told,) = app._notifications
                 assert told.message == app.why_not(one.action)
         assert len(app.screen_stack) == 1
+
+
+async def test_a_key_decides_nothing_but_what_is_drawn() -> None:
+    """Not what took its place a moment ago, nor what somebody edited meanwhile."""
+    app = main_scenes()["one"]()
+    async with app.run_test(size=(80, HEIGHT)) as pilot:
+        await settle(pilot)
+        drawn = app._queue[0]
+        actions = ("approve", "deny", "edit", "remember", "replan", "full", "several")
+        assert [one for one in actions if app.why_not(one) is not None] == []
+        for other in (states.known_as(drawn, "3a"), replace(drawn, revision=drawn.revision + 1)):
+            app._queue = [other]
+            for one in actions:
+                assert "look at it first" in str(app.why_not(one))
+        app._draw()
+        assert app.why_not("approve") is None
 
 
 def test_a_line_keeps_what_lasts_and_the_most_needed() -> None:
