@@ -11,9 +11,9 @@ import io
 import sys
 
 from rich.console import Console
-from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI
 
 from adapters.terminal.card_text import render_card
+from adapters.terminal.look import DARK, LIGHT
 from adapters.terminal.screen import CARD_CHARS, CARD_LINES
 from gateway.ports.cards import card_of
 from tests.discord import modal_page, scenes
@@ -60,25 +60,24 @@ async def draw_terminal(page: Page) -> None:
     for name, record in states.RECORDS.items():
         card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
         for columns, pixels in WIDTHS.items():
-            for look, theme in (("light", DEFAULT_TERMINAL_THEME), ("dark", MONOKAI)):
+            for look, theme in (("light", LIGHT), ("dark", DARK)):
                 console = Console(file=io.StringIO(), record=True, width=columns)
                 console.print(render_card(card, now_ms=states.MADE))
                 html = console.export_html(inline_styles=True, theme=theme)
                 html = html.replace("<head>", "<head><title>Slack</title>", 1)
                 path = FOLDER / f"terminal-{name}-{columns}-{look}.png"
                 await shot(page, html, path, pixels)
-    for name, make in terminal_scenes().items():
-        for columns, pixels in WIDTHS.items():
-            svg = await drawn_screen(make(), columns)
-            html = f"<!doctype html><title>Slack</title><body style='margin:0'>{svg}"
-            path = FOLDER / f"terminal-screen-{name}-{columns}-dark.png"
-            await shot(page, html, path, pixels)
-    for name, main_screen in main_scenes().items():
-        for columns, pixels in WIDTHS.items():
-            svg = await drawn_main(main_screen(), columns)
-            html = f"<!doctype html><title>Slack</title><body style='margin:0'>{svg}"
-            path = FOLDER / f"terminal-main-{name}-{columns}-dark.png"
-            await shot(page, html, path, pixels)
+    for columns, pixels in WIDTHS.items():
+        for look, _ in _LOOKS:
+            drawn = {
+                f"screen-{name}": await drawn_screen(make(), columns, look)
+                for name, make in terminal_scenes().items()
+            }
+            for name, main_screen in main_scenes().items():
+                drawn[f"main-{name}"] = await drawn_main(main_screen(), columns, look)
+            for name, svg in drawn.items():
+                html = f"<!doctype html><title>Slack</title><body style='margin:0'>{svg}"
+                await shot(page, html, FOLDER / f"terminal-{name}-{columns}-{look}.png", pixels)
 
 
 async def draw_inbox(page: Page) -> None:

@@ -11,9 +11,9 @@ from rich.panel import Panel
 from rich.rule import Rule
 from rich.text import Text
 
-from adapters.terminal.code_text import render_code, render_diff
+from adapters.terminal.code_text import render_code, render_diff, render_signed
 from adapters.terminal.code_text import render_text as render_text  # noqa: PLC0414 - exported, too
-from adapters.terminal.layout import FactRows, Hanging, set_in
+from adapters.terminal.layout import FactRows, Hanging, SignedRows, set_in
 from gateway.models import RiskLevel
 from gateway.ports import (
     ANOTHER_PLAN,
@@ -109,7 +109,7 @@ def render_about(card: Card) -> RenderableType:
     )
 
 
-def render_edited(now: Card, changed: Text, before: Card) -> RenderableType:
+def render_edited(now: Card, changed: SignedRows, before: Card) -> RenderableType:
     """Return what an edit is about: the head of what will run, what was changed, and all of it; and
     what was found in it `before`."""
     found = list(render_findings(before))
@@ -130,22 +130,33 @@ def render_remembered(card: Card) -> RenderableType:
     return Group(Hanging(render_head(card)), _facts(card, _PLACE))
 
 
-def render_full(card: Card, pages: Sequence[Visible], undeclared: Visible | None) -> RenderableType:
-    """Return all that would run below the warnings, and in the end each finding that was cut."""
-    told = tuple(render_findings(card))
-    cut = [one for one in dict.fromkeys(card.findings) if _shorten(one) is not None]
-    if cut or len(set(card.findings)) > _MOST_FOUND:
-        cut = list(dict.fromkeys(card.findings))
-    whole: list[RenderableType] = [Hanging(Text("• ").append_text(render_text(one))) for one in cut]
+def render_full(whole: Card, undeclared: Visible | None) -> RenderableType:
+    """Return for whom and where all of it would run, all of it below the warnings, and in the end
+    each finding that was cut."""
+    told = tuple(render_findings(whole))
+    cut = [one for one in dict.fromkeys(whole.findings) if _shorten(one) is not None]
+    if cut or len(set(whole.findings)) > _MOST_FOUND:
+        cut = list(dict.fromkeys(whole.findings))
+    found: list[RenderableType] = [Hanging(Text("• ").append_text(render_text(one))) for one in cut]
     return Group(
-        *(Hanging(render_text(reason)) for reason in card.reasons),
+        _facts(whole, _PLACE),
+        *(Hanging(render_text(reason)) for reason in whole.reasons),
         *told,
-        *_render_notices(card),
+        *_render_notices(whole),
         *([render_text(undeclared)] if undeclared else []),
-        *(render_text(page) for page in pages),
-        *([Text("\n── ⟨what was found, whole⟩ ──")] if whole else []),
-        *whole,
+        *render_runs(whole.blocks),
+        *([Text("\n── ⟨what was found, whole⟩ ──")] if found else []),
+        *found,
     )
+
+
+def render_runs(blocks: Sequence[Block]) -> Iterator[RenderableType]:
+    """Return all that would run, as the full view has it: plain, below headings whose brackets are
+    escaped in every text; a diff's rows keep their signs."""
+    for number, one in enumerate(blocks):
+        gap = "\n" if number else ""
+        yield Text(f"{gap}── ⟨{one.label}⟩ ──")
+        yield render_signed(one.text) if one.format == "diff" else render_text(one.text)
 
 
 def render_risk(card: Card) -> Text:
@@ -179,7 +190,10 @@ def say_secret(card: Card) -> str:
     """Say who gets a secret that is typed here."""
     agent = next((one.text.text for one in card.facts if one.label == "Agent"), "")
     who = f"agent {agent}" if agent else "the agent"
-    return f"secret: hidden while you type; {who} alone gets it, no card, log or audit"
+    return (
+        "A secret: it is not shown while you type. It goes through the gateway to "
+        f"{who} alone, and stands in no card, log or audit."
+    )
 
 
 def _say_time(card: Card, now_ms: int) -> Text | None:
@@ -282,12 +296,14 @@ def _render_blocks(card: Card) -> Iterator[RenderableType]:
 def _say_left(block: Block) -> str:
     """Say how much of a block was cut off, "" where it is whole."""
     chars = block.chars - len(block.text.text)
-    lines = block.lines - len(block.text.lines())
+    lines = block.lines - (len(block.text.lines()) if block.text.text else 0)
     if chars <= 0:
         return ""
-    if lines <= 0:
-        return f"{chars} more characters"
-    return f"{lines} more line{'s' if lines > 1 else ''}"
+    return _count(lines, "more line") if lines > 0 else _count(chars, "more character")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _render_unverified(card: Card) -> Iterator[RenderableType]:

@@ -11,6 +11,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.message import Message
 from textual.widgets import Static
 
 
@@ -53,6 +54,9 @@ class Choices(Vertical):
         Binding("space,enter", "choose", "choose", show=False),
     ]
 
+    class Chosen(Message):
+        """Another entry is chosen."""
+
     def __init__(
         self,
         choices: Sequence[tuple[Text, str]],
@@ -93,6 +97,7 @@ class Choices(Vertical):
             for one in self.entries:
                 one.switch(on=False)
         entry.switch(on=on)
+        self.post_message(self.Chosen())
 
     def action_walk(self, by: int) -> None:
         """Go to another entry, which chooses nothing."""

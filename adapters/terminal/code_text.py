@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rich.console import RenderableType
 from rich.style import Style
 from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.text import Text
 
+from adapters.terminal.layout import SignedRows
 from gateway.ports import Block, Change, Visible
 
-ESCAPE = "bold black on yellow"  # escapes stand out from the agent's own characters
-# The plain eight colours, and not dim: the bright ones vanish on white.
+ESCAPE = "bold black on bright_yellow"  # escapes stand out from the agent's own characters
+# The plain eight colours, and not dim.
 STYLES: dict[tuple[str, ...], Style] = {
     ("Comment",): Style(italic=True),
     ("Keyword",): Style(color="blue", bold=True),
@@ -35,20 +37,32 @@ def render_text(visible: Visible, style: str = "") -> Text:
     return text
 
 
-def render_diff(changes: Iterable[Change]) -> Text:
+def render_diff(changes: Iterable[Change]) -> SignedRows:
     """Return a diff with coloured signs."""
+    return SignedRows(
+        [
+            (Text(f"{one.sign} ", style=_SIGNS.get(one.sign, "")), render_text(one.text))
+            for one in changes
+        ]
+    )
+
+
+def render_signed(text: Visible) -> SignedRows:
+    """Return a diff that the agent wrote: each of its lines with what it begins with."""
     rows = []
-    for change in changes:
-        row = Text(f"{change.sign} ", style=_SIGNS.get(change.sign, ""))
-        rows.append(row.append_text(render_text(change.text)))
-    return Text("\n").join(rows)
+    for line in text.lines():
+        row = render_text(Visible(line))
+        style = _SIGNS.get(row.plain[:1])
+        signed = style is not None or row.plain.startswith(" ")
+        row.stylize_before(style or "")
+        rows.append((row[:1], row[1:]) if signed else (Text(), row))
+    return SignedRows(rows)
 
 
-def render_code(block: Block) -> Text:
+def render_code(block: Block) -> RenderableType:
     """Return a block's text in the colours of its language."""
     if block.format == "diff":
-        rows = [Text(line, style=_SIGNS.get(line[:1], "")) for line in block.text.text.split("\n")]
-        return Text("\n").join(rows)
+        return render_signed(block.text)
     lexer = _LEXERS.get(block.format)
     if lexer is None:
         return render_text(block.text)

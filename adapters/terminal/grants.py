@@ -24,8 +24,12 @@ _SAID = {
 
 
 def render_grants(grants: Sequence[Grant]) -> Group:
-    """Return a numbered list of grants."""
-    lines: list[RenderableType] = []
+    """Return a numbered list of grants, below what it is."""
+    title = f"Remembered decisions, the newest first: {len(grants)}"
+    lines: list[RenderableType] = [
+        Text(title, style="bold"),
+        Text("Each answers what it covers, and nobody is asked; a suspended one does not.\n"),
+    ]
     for number, grant in enumerate(grants, 1):
         card = grant_card_of(grant)
         until = _render_end(card.until)
@@ -39,9 +43,10 @@ def render_grants(grants: Sequence[Grant]) -> Group:
     return Group(*lines)
 
 
-def ask_which(grants: Sequence[Grant]) -> str:
-    """Return the question below the list."""
-    return f"Take back which? A number, or {ALL}: the {len(grants)} listed, as far as you may"
+def ask_which(grants: Sequence[Grant], mine: int) -> str:
+    """Return the question below the list, of which so many are this person's to revoke."""
+    of = f"{mine} of the {len(grants)} listed"
+    return f"Revoke which? Type its number, or {ALL} for each that you may revoke: {of}"
 
 
 async def revoke_chosen(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
 _OURS, _AGENTS = 2, 4  # blanks
 _GAP = 3  # blanks between two facts of one row
+_SIGN = 2  # columns of a sign, and of what is folded
+GOES_ON = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 
 
 class Hanging:
@@ -47,6 +49,21 @@ class FactRows:
             yield Hanging(row)
 
 
-def set_in(text: Text) -> Padding:
+class SignedRows:
+    """The rows of a diff, each a sign and its text: whatever is folded has that sign again, and a
+    mark beside it. Without a sign it would pass for a row that stays."""
+
+    def __init__(self, rows: Sequence[tuple[Text, Text]]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the rows."""
+        for sign, text in self._rows:
+            folded = Text(f"{sign.plain[:1] or ' '}{GOES_ON}", sign.style)
+            for number, row in enumerate(text.wrap(console, max(1, options.max_width - _SIGN))):
+                yield (folded if number else sign).copy().append_text(row)
+
+
+def set_in(text: RenderableType) -> Padding:
     """Return a text of the agent behind its margin."""
     return Padding(text, (0, 0, 0, _AGENTS))

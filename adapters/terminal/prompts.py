@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.events import DescendantFocus
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Footer, Input, Label, Select, Static
+from textual.widgets import Input, Label, Select, Static
 
 from adapters.terminal.card_text import say_secret
 from adapters.terminal.choices import Choices
 from adapters.terminal.code_text import render_text
+from adapters.terminal.keys import Key, KeyLine, bind
 from gateway.models import FieldKind
 from gateway.ports import (
     LIFETIME_WORDS,
@@ -25,6 +27,7 @@ from gateway.ports import (
     Field,
     JsonObject,
     Record,
+    Remember,
     RememberOption,
     remember_as,
 )
@@ -35,18 +38,56 @@ _NO = "no"
 _ALARMED = "alarmed"  # the class of a dialog about high risk
 _LEAST_SHOWN = 3  # rows
 _MARGIN = 1
+_BACK = Key("escape", "leave", "back", sign="esc", lasts=True)
+_SEND = Key("ctrl+s", "send", "send the answer", sign="^s", lasts=True)
+
+Result = TypeVar("Result")
 
 
-class WordsScreen(ModalScreen[str | None]):
+class _Dialog(ModalScreen[Result]):
+    """What is shown above what is asked: it has the rows that are free, and scrolls."""
+
+    def on_mount(self) -> None:
+        """Follow what is on the screen."""
+        for shown in self.query(VerticalScroll):
+            self.watch(shown, "scroll_y", self._look, init=False)
+
+    def on_resize(self) -> None:
+        """Give what is shown the rows that are free."""
+        self.call_after_refresh(self._fit)
+
+    def action_leave(self) -> None:
+        """Cancel."""
+        self.dismiss(None)
+
+    def _scrolls(self) -> bool:
+        return any(shown.max_scroll_y > 0 for shown in self.query(VerticalScroll))
+
+    def _look(self) -> None:
+        """List the keys anew, once what changed is drawn."""
+        self.call_after_refresh(self.query_one(KeyLine).look)
+
+    def _fit(self) -> None:
+        for shown in self.query(VerticalScroll):
+            asking = self.query_one(".asking", Vertical)
+            others = sum(one.outer_size.height for one in asking.children if one is not shown)
+            foot = self.query_one(KeyLine).outer_size.height
+            free = self.size.height - others - asking.gutter.height - foot - _MARGIN
+            shown.styles.max_height = max(_LEAST_SHOWN, free)
+        self._look()
+
+
+class WordsScreen(_Dialog[str | None]):
     """Asks for one line of text, which `enter` says what it does; the result is None when
     cancelled."""
 
     AUTO_FOCUS = "Input"  # not the scrollable text above it
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("escape", "leave", "back"),
-        Binding("up", "scroll_shown(-1)", "up", show=False),
-        Binding("down", "scroll_shown(1)", "down", show=False),
-    ]
+    KEYS = (
+        _BACK,
+        Key("up", "scroll_shown(-1)"),
+        Key("down", "scroll_shown(1)", "scroll", sign="↑ ↓"),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [*bind(KEYS)]
 
     def __init__(
         self,
@@ -72,12 +113,12 @@ class WordsScreen(ModalScreen[str | None]):
                     yield Static(self._shown, markup=False)
             yield Label(Text(self._question, style="bold"))
             yield Input(self._value)
-            scrolls = " · ↑ ↓ scroll" if self._shown is not None else ""
-            yield Label(Text(f"enter {self._enter} · esc back{scrolls}"), classes="ways")
+        yield KeyLine(self.list_keys)
 
-    def on_resize(self) -> None:
-        """Give what is shown the rows that are free."""
-        self.call_after_refresh(self._fit)
+    def list_keys(self) -> Iterator[Key]:
+        """Yield what Enter does, and what scrolls where there is more than fits."""
+        yield Key("enter", "", self._enter, lasts=True)
+        yield from (one for one in self.KEYS if one is _BACK or self._scrolls())
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Return the text."""
@@ -88,49 +129,20 @@ class WordsScreen(ModalScreen[str | None]):
         for shown in self.query(VerticalScroll):
             shown.scroll_relative(y=by, animate=False)
 
-    def action_leave(self) -> None:
-        """Cancel."""
-        self.dismiss(None)
 
-    def _fit(self) -> None:
-        for shown in self.query(VerticalScroll):
-            asking = self.query_one(".asking", Vertical)
-            others = sum(one.outer_size.height for one in asking.children if one is not shown)
-            free = self.size.height - others - asking.gutter.height - 2 * _MARGIN
-            shown.styles.max_height = max(_LEAST_SHOWN, free)
-
-
-class _Sheet(ModalScreen[Any]):
-    """A form that begins at its top, and keeps each question in sight beside its choices."""
-
-    AUTO_FOCUS = ""
-
-    def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Show the question of what has the keys, and then that itself."""
-        self._show_widget(event.widget)
-
-    def _show_widget(self, widget: Widget) -> None:
-        asked = next((one for one in widget.ancestors if one.has_class("field")), None)
-        if asked is not None:
-            self.call_after_refresh(_bring_into_sight, asked, widget)
-
-    def action_leave(self) -> None:
-        """Cancel."""
-        self.dismiss(None)
-
-
-def _bring_into_sight(*widgets: Any) -> None:
+def _bring_into_sight(*widgets: Widget) -> None:
     for one in widgets:
         one.scroll_visible(animate=False)
 
 
-class FormScreen(_Sheet):
-    """Asks for the fields of a question; the result, the answers, is None when cancelled."""
+class FormScreen(ModalScreen[JsonObject | None]):
+    """Asks for the fields of a question; the result, the answers, is None when cancelled.
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("escape", "leave", "back"),
-        ("ctrl+s", "send", "send the answer"),
-    ]
+    It begins at its top, and keeps each question in sight beside its choices."""
+
+    AUTO_FOCUS = ""
+    KEYS = (_SEND, _BACK)
+    BINDINGS: ClassVar[list[BindingType]] = [*bind(KEYS)]
 
     def __init__(self, card: Card) -> None:
         super().__init__()
@@ -149,12 +161,22 @@ class FormScreen(_Sheet):
                         yield Label(Text(f"🔒 {say_secret(self._card)}"))
                     self._widgets[field.id] = widget = _build_widget(field)
                     yield widget
-            yield Label(Text("* needs an answer. Tab moves on, Space chooses, ^s sends."))
-        yield Footer()
+            yield Label(Text("* needs an answer. Tab moves on, Space chooses."))
+        yield KeyLine(lambda: self.KEYS)
 
     def on_mount(self) -> None:
         """Focus the first field."""
         _focus(self._widgets[self._fields[0].id])
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Show the question of what has the keys, and then that itself."""
+        asked = next((one for one in event.widget.ancestors if one.has_class("field")), None)
+        if isinstance(asked, Widget):
+            self.call_after_refresh(_bring_into_sight, asked, event.widget)
+
+    def action_leave(self) -> None:
+        """Cancel."""
+        self.dismiss(None)
 
     def action_send(self) -> None:
         """Return the answers, unless a required one is missing."""
@@ -176,15 +198,15 @@ class FormScreen(_Sheet):
         self.notify(why, severity="error", markup=False)
 
 
-class RememberScreen(_Sheet):
+class RememberScreen(_Dialog[Remember | None]):
     """Asks what to remember, where and how long; the result, a Remember, is None when cancelled.
 
-    `about` is what is approved."""
+    `about` is what is approved. Where and how long always stand in sight, and what is chosen to be
+    remembered when the confirming key acts: else that key shows it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("escape", "leave", "back"),
-        ("ctrl+s", "send", "approve and remember"),
-    ]
+    AUTO_FOCUS = ""
+    KEYS = (replace(_SEND, word="approve and remember"), _BACK)
+    BINDINGS: ClassVar[list[BindingType]] = [*bind(KEYS)]
 
     def __init__(
         self,
@@ -210,63 +232,110 @@ class RememberScreen(_Sheet):
         # `Text`, so that markup in names is not interpreted.
         lives = [(Text(words), name) for name, words in LIFETIME_WORDS.items()]
         self.how_long: Select[str] = Select(
-            lives, allow_blank=False, value=lives[0][1], type_to_search=False
+            lives, allow_blank=False, value=lives[0][1], type_to_search=False, compact=True
         )
 
     def compose(self) -> ComposeResult:
-        """Lay out what is approved, the scopes with their recent reach, and the two choices."""
-        asked = (("what", self.what), ("where", self.where), ("how long", self.how_long))
-        with VerticalScroll(classes="asking", can_focus=False):
-            yield Static(self._about, markup=False, classes="field")
-            for name, widget in asked:
-                with Vertical(classes="field"):
-                    yield Label(Text(name, style="bold"))
-                    yield widget
-            yield Label(Text("↑ ↓ walk, Space chooses, Tab moves on, ^s approves and remembers."))
-        yield Footer()
+        """Lay out what is approved and the scopes with their recent reach, which scroll, above the
+        two choices, which do not."""
+        with Vertical(classes="asking"):
+            with VerticalScroll(can_focus=False):
+                yield Static(self._about, markup=False, classes="field")
+                yield Label(Text("what", style="bold"))
+                yield self.what
+            with Vertical(classes="kept"):
+                yield Label(Text("where", style="bold"))
+                yield self.where
+                with Horizontal():
+                    yield Label(Text("how long", style="bold"))
+                    yield self.how_long
+            yield Label(Text("↑ ↓ walk · Space chooses · Tab moves on"))
+        yield KeyLine(self.list_keys)
+
+    def list_keys(self) -> Iterator[Key]:
+        """Yield what the confirming key does now."""
+        send = self.KEYS[0]
+        yield send if self._sees_chosen() else replace(send, word="show what is chosen")
+        yield _BACK
 
     def on_mount(self) -> None:
         """Start with what to remember, and with the first row in sight."""
+        super().on_mount()
         self.what.start()
 
-    def _show_widget(self, widget: Widget) -> None:
-        if widget is self.what.entries[0]:  # what is approved stands above it
-            self.query_one(".asking", VerticalScroll).scroll_home(animate=False)
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Show what has the keys; what is approved stands above the first choice."""
+        if event.widget is self.what.entries[0]:
+            self.query_one(VerticalScroll).scroll_home(animate=False)
         else:
-            super()._show_widget(widget)
+            self.call_after_refresh(_bring_into_sight, event.widget)
+
+    def on_choices_chosen(self) -> None:
+        """Look whether what is chosen is in sight."""
+        self._look()
 
     def action_send(self) -> None:
-        """Return the choices."""
+        """Return the choices, of which each is in sight; else show what is not."""
+        if not self._sees_chosen():
+            self._show_chosen()
+            return
         everywhere = self.where.chosen == ["all"]
         lasts = str(self.how_long.value)
         self.dismiss(remember_as(self.what.chosen[0], lasts, everywhere=everywhere))
+
+    def _sees_chosen(self) -> bool:
+        """Whether all of it is on the screen; of what is higher than that, its end."""
+        chosen, shown = self._find_rows()
+        begun = chosen.start >= shown.start or len(chosen) > len(shown)
+        return begun and shown.start < chosen.stop <= shown.stop
+
+    def _show_chosen(self) -> None:
+        chosen, shown = self._find_rows()
+        begun = len(chosen) > len(shown) and shown.start in chosen
+        by = len(shown) - 1 if begun else chosen.start - shown.start
+        self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
+
+    def _find_rows(self) -> tuple[range, range]:
+        """Return which rows of what scrolls are what is chosen, and which are on the screen."""
+        chosen = next(one for one in self.what.entries if one.on).virtual_region
+        above = self.what.virtual_region.y + chosen.y
+        shown = self.query_one(VerticalScroll)
+        begin = round(shown.scroll_y)
+        return range(above, above + chosen.height), range(begin, begin + shown.size.height)
 
 
 class FullTextScreen(ModalScreen[str | None]):
     """Shows a full text; the result is the pressed decision key, None when closed.
 
-    It is approved only once its end was on the screen."""
+    `why_not` says why a decision key does nothing, None where it does something; without it none
+    does. What the gateway refuses itself, as `refusal` says, it hears: it notes who tried. It is
+    approved only once its end was on the screen; until then the line at the foot has what leads
+    there in the place of the key."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("escape,f,q", "leave", "back"),
-        ("y", "decide('y')", "approve"),
-        ("n", "decide('n')", "deny"),
-        ("p", "decide('p')", "another plan"),
-    ]
+    KEYS = (
+        Key("y", "decide('y')", "approve"),
+        Key("pagedown", "", "read on", sign="PgDn", lasts=True),
+        Key("n", "decide('n')", "deny"),
+        Key("escape,f,q", "leave", "back", sign="esc", lasts=True),
+        Key("p", "decide('p')", "another plan"),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [*bind(KEYS)]
 
     def __init__(
         self,
         title: Text,
         text: RenderableType,
         *,
-        decides: bool,
+        why_not: Callable[[str], str | None] | None = None,
+        refusal: str | None = None,
         size: str = "",
         risk: Text | None = None,
     ) -> None:
         super().__init__()
         self._title = title
         self._text = text
-        self._decides = decides
+        self._why_not = why_not
+        self._refusal = refusal
         self._extent = size
         self._risk = risk or Text()
         self._seen = False
@@ -276,14 +345,27 @@ class FullTextScreen(ModalScreen[str | None]):
         with Vertical(classes="reading"):
             yield Label(self._title)
             if self._risk:
-                yield Label(self._risk)
+                yield Label(Group(self._risk))  # a bare text has not the colours of our look
             with VerticalScroll():
                 yield Static(self._text, markup=False)
             place = Label("", id="place", markup=False)
             # As high as its words ever are: were it to grow, it would cover what counts as seen.
             place.styles.height = _PLACE_ROWS
             yield place
-        yield Footer()
+        yield KeyLine(self.list_keys)
+
+    def list_keys(self) -> Iterator[Key]:
+        """Yield the keys that do something now."""
+        for one in self.KEYS:
+            if one.word == "read on":
+                does = not self._at_end()
+            elif one.action == "leave":
+                does = True
+            else:
+                does = self._why_not is not None and self._why_not(one.names) is None
+                does = does and (one.names != "y" or self._seen)
+            if does:
+                yield one
 
     def on_mount(self) -> None:
         """Focus the text, so that arrow keys scroll it, and follow where it stands."""
@@ -295,18 +377,17 @@ class FullTextScreen(ModalScreen[str | None]):
         """Say where it stands now."""
         self._follow()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Enable the decision keys only where a decision is possible."""
-        return action != "decide" or self._decides
-
     def action_decide(self, key: str) -> None:
         """Return the key; what was not read to its end is not approved."""
+        if self._why_not is None:
+            return
+        why = self._why_not(key)
         if key == "y" and not self._seen:
-            self.notify(
-                f"read it to its end first: {self._place()}", severity="error", markup=False
-            )
-        else:
+            why = f"read it to its end first: {self._place()}"
+        if why is None or why == self._refusal:
             self.dismiss(key)
+        else:
+            self.notify(why, severity="error", markup=False)
 
     def action_leave(self) -> None:
         """Cancel."""
@@ -317,12 +398,15 @@ class FullTextScreen(ModalScreen[str | None]):
 
     def _note(self) -> None:
         """Note what is on the screen, now that it is drawn."""
+        self._seen |= self._at_end()
+        size = f" · {self._extent}" if self._extent else ""
+        self.query_one("#place", Label).update(Text(f"{self._place()}{size}"))
+        self.query_one(KeyLine).look()
+
+    def _at_end(self) -> bool:
         shown = self.query_one(VerticalScroll)
         drawn = shown.virtual_size.height > 0 and shown.size.height > 0
-        self._seen |= drawn and round(shown.scroll_y) >= shown.max_scroll_y
-        rest = "" if self._seen or not self._decides else " · read on: End goes to the end"
-        size = f" · {self._extent}" if self._extent else ""
-        self.query_one("#place", Label).update(Text(f"{self._place()}{rest}{size}"))
+        return drawn and round(shown.scroll_y) >= shown.max_scroll_y
 
     def _place(self) -> str:
         shown = self.query_one(VerticalScroll)

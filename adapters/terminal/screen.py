@@ -6,18 +6,19 @@ import asyncio
 import functools
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 from textual import work
-from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.driver import Driver
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 from textual.worker import Worker, WorkerState
 
 from adapters.terminal.card_text import (
@@ -33,12 +34,15 @@ from adapters.terminal.card_text import (
 from adapters.terminal.code_text import render_diff
 from adapters.terminal.editor import edit_text
 from adapters.terminal.grants import ask_which, describe_event, render_grants, revoke_chosen
+from adapters.terminal.hindrances import find_hindrance
+from adapters.terminal.keys import Key, KeyLine, bind
+from adapters.terminal.layout import Hanging
+from adapters.terminal.look import ReadableApp
 from adapters.terminal.prompts import YES, FormScreen, FullTextScreen, RememberScreen, WordsScreen
 from gateway.errors import GatewayError, StepUpNeeded, Unconfirmed
 from gateway.models import Action, DecidedBy, DeciderKind, RiskLevel
 from gateway.ports import (
     ANOTHER_PLAN,
-    HIDDEN,
     SAY_THE_PLAN,
     Card,
     Click,
@@ -53,10 +57,8 @@ from gateway.ports import (
     changes,
     check_edit,
     full_view,
-    hides,
     parse_json,
     scopes_of,
-    standing_of,
 )
 
 log = logging.getLogger("adapters.terminal")
@@ -65,12 +67,18 @@ CARD_LINES, CARD_CHARS = 60, 6000
 _ALL = 10**9  # a card without a limit
 _MOST_LISTED = 200
 _LOOK_SECONDS = 2.0
-_GONE = "The gateway does not answer: what is shown may be old, and no key does anything"
+_GONE = "The gateway does not answer: what is shown may be old, and nothing can be decided"
 _OR_YES = f", or {YES} to have somebody else approve it, too"
-_AFTER_YES = "sends what you typed"
+_AFTER_YES = "sends it"
 _HIGH_NOW = "With these changes it is high risk. Approve it all the same?"
 DENY = "Deny it? Words for the agent, if you like"
 _NOT_DONE = "no answer: nothing was done"
+_DECIDE = {"y": "approve", "n": "deny", "p": "replan"}  # in the full text
+_ALWAYS = ("help", "quit")
+_READS = ("full", "copy", "granted")
+_NOTHING_WAITS = "nothing waits"
+_CHANGED = "what is shown has just changed: look at it first"
+_NONE_PLAIN = "none of them can be approved without a closer look"
 
 
 def ask_edited(record: Record, edited: Card, control: Control | None) -> str:
@@ -86,40 +94,49 @@ def say_share(record: Record) -> str:
     return f" Yours is approval 1 of {record.quorum}." if record.quorum > 1 else ""
 
 
-Key = Callable[["TerminalApp"], Coroutine[Any, Any, None]]
+Press = Callable[["TerminalApp"], Coroutine[Any, Any, None]]
 
 
-def _told_of_failures(key: Key) -> Callable[[TerminalApp], Worker[None]]:
-    """Have a key's failure told, which ends neither the screen nor the gateway, and a gateway that
-    is gone told at once."""
+def _told_of_failures(press: Press) -> Callable[[TerminalApp], Worker[None]]:
+    """Have told why a key does nothing now, and a key's failure, which ends neither the screen nor
+    the gateway. Whom the gateway refuses it refuses itself: it notes who tried."""
+    action = press.__name__.removeprefix("action_")
 
-    @functools.wraps(key)
+    @functools.wraps(press)
     async def pressed(screen: TerminalApp) -> None:
-        if screen.gone:
-            screen.notify(_NOT_DONE, severity="error", markup=False)
+        why = screen.why_not(action)
+        if why is None or why == screen.refusal:
+            await press(screen)
         else:
-            await key(screen)
+            screen.notify(why, severity="warning", markup=False)
 
     return work(exit_on_error=False)(pressed)
 
 
-class TerminalApp(App[None]):
+class TerminalApp(ReadableApp):
     """Shows pending requests to one person and submits their decisions."""
 
     CSS = """
-    #top { dock: top; height: auto; max-height: 3; background: $primary-background; padding: 0 1; }
+    #top { dock: top; height: auto; max-height: 3; background: $primary-background; color: $text;
+           padding: 0 1; }
     #top.gone { background: #8b0000; color: #ffffff; text-style: bold; }
     #card { padding: 0 1; }
     .asking { width: 96%; max-width: 90; height: auto; max-height: 100%; padding: 0 1;
               border: round $primary; background: $surface; }
     .asking Label { width: 100%; }
     .asking VerticalScroll { height: auto; max-height: 45vh; }
+    .asking > VerticalScroll { border-bottom: solid $foreground 40%; padding-right: 1; }
     .alarmed { border: heavy $error; }
     .alarmed > Label { color: $text-error; }
-    .alarmed > .ways { color: $foreground; }
     .field { height: auto; margin-bottom: 1; }
-    .asking Input, .asking Select > SelectCurrent { border: round $foreground 70%; }
-    .asking Input:focus, .asking Select:focus > SelectCurrent { border: round $accent; }
+    .asking Input { border: round $foreground 70%; }
+    .asking Input:focus { border: round $text-primary; }
+    .kept { height: auto; }
+    .kept Horizontal { height: auto; }
+    .kept Horizontal Label { width: 10; }
+    .kept Select { width: 1fr; }
+    .kept Select .arrow { color: $foreground; }
+    .kept Select:focus > SelectCurrent { background: $primary 40%; }
     Choices { height: auto; }
     ChoiceRow { height: auto; padding: 0 1; }
     ChoiceRow:focus { background: $primary 40%; }
@@ -130,23 +147,26 @@ class TerminalApp(App[None]):
     WordsScreen, FormScreen, FullTextScreen, RememberScreen { align: center middle; }
     """
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("y", "approve", "approve"),
-        ("n", "deny", "deny"),
-        ("e", "edit", "edit"),
-        ("f", "full", "read"),
-        ("question_mark", "help", "help"),
-        ("r", "remember", "remember"),
-        # These are told by `?`: the line at the foot is whole on a terminal of 80 columns.
-        Binding("p", "replan", "another plan", show=False),
-        Binding("c", "copy", "copy", show=False),
-        Binding("k", "claim", "looking", show=False),
-        Binding("a", "several", "several", show=False),
-        Binding("g", "granted", "remembered", show=False),
-        ("left", "move(-1)", "◀"),
-        ("right", "move(1)", "▶"),
-        ("q", "quit", "quit"),
-    ]
+    # The most needed first: the line at the foot lists as many as it has room for.
+    KEYS = (
+        Key("y", "approve", "approve"),
+        Key("n", "deny", "deny"),
+        Key("f", "full", "read"),
+        Key("down", "", "scroll", sign="↑ ↓"),
+        Key("e", "edit", "edit"),
+        Key("r", "remember", "remember"),
+        Key("a", "several", "several"),
+        Key("g", "granted", "remembered"),
+        Key("k", "claim", "looking"),
+        Key("c", "copy", "copy"),
+        Key("p", "replan", "another plan"),
+        Key("question_mark", "help", "help", sign="?", lasts=True),
+        Key("q", "quit", "quit", lasts=True),
+        # Told above, beside the place in the queue.
+        Key("left", "move(-1)"),
+        Key("right", "move(1)"),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [*bind(KEYS)]
 
     def __init__(
         self, desk: Desk, who: Identity, clock: Clock, driver: type[Driver] | None = None
@@ -159,6 +179,8 @@ class TerminalApp(App[None]):
         self._at = 0
         self._more = False
         self._refusals: dict[str, str | None] = {}
+        self._card: Card | None = None
+        self._plain: dict[tuple[str, int], bool] = {}
         self.gone = False
         self._reader = who.written
         self._typed: dict[str, str] = {}  # into the last edit, by what it was of
@@ -168,7 +190,7 @@ class TerminalApp(App[None]):
         yield Static(id="top", markup=False)
         with VerticalScroll():
             yield Static(id="card", markup=False)
-        yield Footer()
+        yield KeyLine(self.list_keys)
 
     async def on_mount(self) -> None:
         """Start following events."""
@@ -181,6 +203,46 @@ class TerminalApp(App[None]):
     def record(self) -> Record | None:
         """The displayed request."""
         return self._queue[self._at] if self._queue else None
+
+    @property
+    def refusal(self) -> str | None:
+        """Why this person may not decide the displayed request, None where they may."""
+        return self._refusals.get(self.record.id) if self.record is not None else None
+
+    # ---------------------------------------------------------------- which keys do something
+
+    def why_not(self, action: str) -> str | None:
+        """Return why an action of a key does nothing now, None where it does something: what keys
+        do and what the line at the foot lists both go by it."""
+        record, card = self.record, self._card
+        if action in _ALWAYS:
+            return None
+        if self.gone:
+            return _NOT_DONE
+        if record is None or card is None:
+            return None if action == "granted" else _NOTHING_WAITS
+        if (card.request_id, card.revision) != (record.id, record.revision):
+            return _CHANGED
+        return self._find_hindrance(record, card, action)
+
+    def list_keys(self) -> Iterator[Key]:
+        """Yield the keys that do something now."""
+        for one in self.KEYS:
+            if one.word == "scroll":
+                does = self.screen_stack[0].query_one(VerticalScroll).max_scroll_y > 0
+            else:
+                does = bool(one.word) and self.why_not(one.action) is None
+            if does:
+                asks = one.action == "approve" and self._card is not None and self._card.fields
+                yield replace(one, word="answer") if asks else one
+
+    def _find_hindrance(self, record: Record, card: Card, action: str) -> str | None:
+        if action in _READS:
+            return None
+        if action == "several":
+            return None if any(map(self._is_plain, self._queue[self._at :])) else _NONE_PLAIN
+        why = find_hindrance(record, card, action, self._reader, self._place_of)
+        return why or self._refusals.get(record.id)
 
     # ---------------------------------------------------------------- what happens elsewhere
 
@@ -238,6 +300,7 @@ class TerminalApp(App[None]):
         if person := await self._desk.requests.person(self._who):
             self._reader = person.name
         self._queue, self._refusals, self._more = waiting, refusals, page.next is not None
+        self._plain = {}
         places = {one.id: number for number, one in enumerate(waiting)}
         if shown is not None and shown.id in places:
             self._at = places[shown.id]
@@ -267,16 +330,9 @@ class TerminalApp(App[None]):
     @_told_of_failures
     async def action_approve(self) -> None:
         """Approve the displayed request, or answer its question."""
-        record = self.record
-        if record is None:
-            return
-        card = self._build_card(record)
-        if card.fields:
-            await self._answer(record, card)
-        elif not card.complete:
-            self._say("it does not fit here: press f, read it, and approve it there", bad=True)
-        else:
-            await self._approve(record, card)
+        if (record := self.record) is not None:
+            card = self._build_card(record)
+            await (self._answer if card.fields else self._approve)(record, card)
 
     @_told_of_failures
     async def action_deny(self) -> None:
@@ -296,18 +352,23 @@ class TerminalApp(App[None]):
         record = self.record
         if record is None:
             return
-        view, card = full_view(record), self._build_card(record)
+        view, card = full_view(record), self._build_card(record, whole=True)
+
+        def why_not(key: str) -> str | None:
+            return self._find_hindrance(record, card, _DECIDE[key])
+
         key = await self.push_screen_wait(
             FullTextScreen(
                 render_head(card),
-                render_full(card, view.pages, view.undeclared),
-                decides=not card.fields,
+                render_full(card, view.undeclared),
+                why_not=None if card.fields else why_not,
+                refusal=self._refusals.get(record.id),
                 size=f"{view.chars} characters, digest {view.digest[:12]}",
                 risk=render_risk(card),
             )
         )
         if key == "y":
-            await self._approve(record, self._build_card(record, whole=True))
+            await self._approve(record, card)
         elif key == "n":
             await self._deny(record)
         elif key == "p":
@@ -317,13 +378,7 @@ class TerminalApp(App[None]):
     async def action_edit(self) -> None:
         """Edit the arguments in the person's editor, show the changes, and approve them."""
         record = self.record
-        if record is None or not self._allows(record, Action.EDIT):
-            return
-        if (text := self._build_card(record, whole=True).editable) is None:
-            place = self._desk.address_of(record.id)
-            self._say(
-                f"it holds secrets: edit it {f'at {place}' if place else 'in the inbox'}", bad=True
-            )
+        if record is None or (text := self._build_card(record).editable) is None:
             return
         # What was refused before is still there.
         text = self._typed.get(record.digest, text)
@@ -356,7 +411,7 @@ class TerminalApp(App[None]):
         plain = [one for one in self._queue[self._at :] if self._is_plain(one)]
         chosen = plain if count == "all" else plain[: int(count)]
         if not chosen:
-            self._say("none of them can be approved without a closer look", bad=True)
+            self._say(_NONE_PLAIN, bad=True)
             return
         now = self._clock.now_ms()
         listed = Group(*(render_card(self._build_card(one), now_ms=now) for one in chosen))
@@ -370,12 +425,9 @@ class TerminalApp(App[None]):
     async def action_remember(self) -> None:
         """Approve the displayed request, and remember the decision."""
         record = self.record
-        if record is None or not self._allows(record, Action.APPROVE, anew=True):
+        if record is None:
             return
         card = self._build_card(record)
-        if Action.APPROVE not in card.remembers:
-            self._say("this one is asked about each time", bad=True)
-            return
         may = await self._desk.requests.may_pass(self._who, record)
         offered = scopes_of(record, Action.APPROVE, passes=may)
         reach = self._desk.requests.reach
@@ -393,7 +445,9 @@ class TerminalApp(App[None]):
         if not grants:
             self._say("nothing is remembered")
             return
-        asking = WordsScreen(ask_which(grants), shown=render_grants(grants), enter="takes it back")
+        mine = await self._desk.grants.revocable(self._who)
+        question = ask_which(grants, len(mine))
+        asking = WordsScreen(question, shown=render_grants(grants), enter="revokes")
         chosen = await self.push_screen_wait(asking)
         if not chosen:
             return
@@ -417,13 +471,11 @@ class TerminalApp(App[None]):
 
     def action_help(self) -> None:
         """Show the keys."""
-        self.push_screen(FullTextScreen(Text("Keys", "bold"), Text(HELP), decides=False))
+        self.push_screen(FullTextScreen(Text("Keys", "bold"), Text(HELP)))
 
     # ---------------------------------------------------------------- clicks
 
     async def _approve(self, record: Record, card: Card) -> None:
-        if not self._allows(record, Action.APPROVE):
-            return
         control = next((one for one in card.controls if one.action is Action.APPROVE), None)
         more: dict[str, Any] | None = {}
         if control is not None and control.confirm is not None:
@@ -495,7 +547,7 @@ class TerminalApp(App[None]):
     async def _replan(self, record: Record) -> None:
         question = f"{ANOTHER_PLAN}. {SAY_THE_PLAN}"
         about = render_about(self._build_card(record))
-        asking = WordsScreen(question, shown=about, enter="denies with these words")
+        asking = WordsScreen(question, shown=about, enter="denies")
         words = await self.push_screen_wait(asking)
         if words == "":
             self._say("not denied: another plan needs words for the agent", bad=True)
@@ -522,7 +574,7 @@ class TerminalApp(App[None]):
         try:
             await call
         except StepUpNeeded as needed:
-            place = self._desk.address_of(request_id) or "the inbox"
+            place = self._place_of(request_id)
             self._say(f"it takes a step-up: {needed}. Answer at {place}", bad=True)
             await self._reload()
             return needed
@@ -532,24 +584,16 @@ class TerminalApp(App[None]):
             return error
         return None
 
-    def _allows(self, record: Record, action: Action, *, anew: bool = False) -> bool:
-        """Whether the person is offered this; says why not. With `anew` it need not be new to
-        them: they may approve again, and have it remembered."""
-        standing = standing_of(record, "" if anew else self._reader)
-        if hides(record):
-            self._say(HIDDEN, bad=True)
-        elif action not in record.request.allowed:
-            self._say(f"this request does not allow {action}", bad=True)
-        elif not standing.offers(action):
-            self._say(standing.notice or standing.words, bad=bool(standing.notice))
-        else:
-            return True
-        return False
+    def _place_of(self, request_id: str) -> str:
+        return self._desk.address_of(request_id) or "the inbox"
 
     def _is_plain(self, record: Record) -> bool:
-        approve = {one.action: one for one in self._build_card(record).controls}.get(Action.APPROVE)
-        mine = self._refusals.get(record.id) is None
-        return mine and approve is not None and approve.confirm is None
+        known = (record.id, record.revision)
+        if known not in self._plain:
+            controls = {one.action: one for one in self._build_card(record).controls}
+            approve = controls.get(Action.APPROVE)
+            self._plain[known] = approve is not None and approve.confirm is None
+        return self._plain[known] and self._refusals.get(record.id) is None
 
     # ---------------------------------------------------------------- drawing
 
@@ -563,12 +607,14 @@ class TerminalApp(App[None]):
         top.set_class(self.gone, "gone")
         top.update(self._top())
         shown: Any = Text("\n  Nothing waits for an answer.", style="dim")
-        if record is not None:
-            shown = render_card(self._build_card(record), now_ms=self._clock.now_ms())
-            if refusal := self._refusals.get(record.id):
-                look = f"  You may only look: {refusal}.\n  You answer as {self._who.written}."
-                shown = Group(shown, Text(look, style="dim"))
+        self._card = None if record is None else self._build_card(record)
+        if self._card is not None:
+            shown = render_card(self._card, now_ms=self._clock.now_ms())
+            if self.refusal:
+                look = f"You may only look: {self.refusal}.", f"You answer as {self._who.written}."
+                shown = Group(shown, *(Hanging(Text(one)) for one in look))
         base.query_one("#card", Static).update(shown)
+        self.call_after_refresh(base.query_one(KeyLine).look)
 
     def _top(self) -> Text:
         if self.gone:
@@ -576,7 +622,8 @@ class TerminalApp(App[None]):
         if not self._queue:
             return Text(f"approval gateway · {self._who.id}")
         more = "+" if self._more else ""
-        return Text(f"{self._at + 1} of {len(self._queue)}{more} waiting · {self._who.id}")
+        others = " · ← → the others" if len(self._queue) > 1 else ""
+        return Text(f"{self._at + 1} of {len(self._queue)}{more} waiting{others} · {self._who.id}")
 
     def _build_card(self, record: Record, *, whole: bool = False) -> Card:
         """Return the card as this person sees it."""

@@ -131,6 +131,10 @@ class Visible:
             lines.extend([(other, escape)] for other in others)
         return [tuple(segment for segment in line if segment[0]) for line in lines]
 
+    def count_lines(self) -> int:
+        """Return how many lines people see: what a last line end begins is none."""
+        return len(self.lines()) - self.text.endswith("\n")
+
 
 def make_visible(text: str) -> Visible:
     """Return `text` with everything that deceives the eye replaced by a visible escape."""

@@ -175,7 +175,7 @@ def texts_of(record: Record) -> list[tuple[str, str, str]]:
 def _block(label: str, kind: str, text: str, reveal: bool) -> Block:
     seen = render_safe(text, reveal=reveal)
     return Block(
-        render_safe(label, reveal=reveal).text, kind, seen, len(seen.lines()), len(seen.text)
+        render_safe(label, reveal=reveal).text, kind, seen, seen.count_lines(), len(seen.text)
     )
 
 

@@ -530,7 +530,7 @@ def _preview(record: Record, lines: int, chars: int) -> Block | None:
     if preview is None:
         return None
     text = render_safe(preview.text)
-    whole = Block("the agent's preview", preview.format, text, len(text.lines()), len(text.text))
+    whole = Block("the agent's preview", preview.format, text, text.count_lines(), len(text.text))
     return cut([whole], lines=lines, chars=chars)[0]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from gateway.models import Action, Context
 from gateway.stores.embedded_server import running_engine
 from tests.picture_files import picture_file
+from tests.terminal.scenes import settle
 from tests.terminal.seat import Seat, by_bob, seated, staffed
 from tests.terminal.test_terminal import FORM
 from tests.web.chromium import Page, chromium
@@ -40,6 +41,7 @@ async def main() -> None:
 
 async def taken(seat: Seat, page: Page, name: str) -> None:
     """Keep what the screen shows as a picture."""
+    await settle(seat.pilot)
     drawn = seat.screen.export_screenshot(title="gateway adapter terminal")
     drawn = re.sub(r"@font-face\s*{[^}]*}", "", drawn)
     drawn = re.sub(r"font-family: [^;]*;", "font-family: DejaVu Sans Mono, monospace;", drawn)

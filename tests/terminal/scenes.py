@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from rich.text import Text
-from textual.app import App
+from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
 from adapters.terminal.card_text import (
@@ -22,6 +22,7 @@ from adapters.terminal.card_text import (
 )
 from adapters.terminal.code_text import render_diff
 from adapters.terminal.grants import ask_which, render_grants
+from adapters.terminal.look import ReadableApp
 from adapters.terminal.prompts import FormScreen, FullTextScreen, RememberScreen, WordsScreen
 from adapters.terminal.screen import CARD_CHARS, CARD_LINES, DENY, TerminalApp, ask_edited
 from gateway.domain.records import Identity, Record
@@ -32,6 +33,8 @@ from gateway.ports.remember_options import scopes_of
 from tests.slack import states
 
 HEIGHT = 30
+ALL = 10**9
+THEMES = {"dark": "textual-dark", "light": "textual-light"}
 
 
 def terminal_scenes() -> dict[str, Callable[[], ModalScreen[Any]]]:
@@ -49,15 +52,13 @@ def terminal_scenes() -> dict[str, Callable[[], ModalScreen[Any]]]:
         "confirm-findings": lambda: _confirm("pending-findings"),
         "edit": lambda: _edit(states.asked()),
         "edit-high": lambda: _edit(replace(states.asked(risk=states.HIGH), quorum=2)),
-        "grants": lambda: WordsScreen(
-            ask_which(states.GRANTS), shown=listed, enter="takes it back"
-        ),
+        "grants": lambda: WordsScreen(ask_which(states.GRANTS, 4), shown=listed, enter="revokes"),
         "answer": lambda: FormScreen(sized(records["question"])),
         "answer-secret": lambda: FormScreen(sized(records["question-secret"])),
         "remember": lambda: RememberScreen(git, options, kept),
         "full": lambda: _full(states.LONG),
         "full-findings": lambda: _full(records["pending-findings"]),
-        "help": lambda: FullTextScreen(Text("Keys", "bold"), Text(HELP), decides=False),
+        "help": lambda: FullTextScreen(Text("Keys", "bold"), Text(HELP)),
     }
 
 
@@ -80,11 +81,11 @@ def _edit(record: Record) -> WordsScreen:
 
 
 def _full(record: Record) -> FullTextScreen:
-    card, view = card_of(record, lines=CARD_LINES, chars=CARD_CHARS), full_view(record)
+    card, view = card_of(record, lines=ALL, chars=ALL), full_view(record)
     return FullTextScreen(
         render_head(card),
-        render_full(card, view.pages, view.undeclared),
-        decides=True,
+        render_full(card, view.undeclared),
+        why_not=lambda key: None,
         size=f"{view.chars} characters, digest {view.digest[:12]}",
         risk=render_risk(card),
     )
@@ -101,9 +102,10 @@ class _Fixed:
 class _Main(TerminalApp):
     """The main screen as it stands, which follows nothing."""
 
-    def __init__(self, queue: list[Record], *, gone: bool) -> None:
+    def __init__(self, queue: list[Record], *, gone: bool, refusal: str | None = None) -> None:
         super().__init__(cast("Any", None), Identity(platform="terminal", id="ann"), _Fixed())
         self._queue = queue
+        self._refusals = {one.id: refusal for one in queue}
         self.gone = gone
 
     async def on_mount(self) -> None:
@@ -122,28 +124,42 @@ def main_scenes() -> dict[str, Callable[[], TerminalApp]]:
     waiting = [states.asked(), states.PAYMENT, states.QUESTION]
     return {
         "waiting": lambda: _Main(waiting, gone=False),
+        "one": lambda: _Main([states.asked()], gone=False),
+        "question": lambda: _Main([states.QUESTION], gone=False),
+        "cut": lambda: _Main([states.LONG], gone=False),
+        "nobody": lambda: _Main([states.RECORDS["pending-nobody"]], gone=False),
+        "looking": lambda: _Main(waiting, gone=False, refusal="you are not an approver"),
         "empty": lambda: _Main([], gone=False),
         "disconnected": lambda: _Main(waiting, gone=True),
     }
 
 
-class Stage(App[None]):
+class Stage(ReadableApp):
+    """What the prompts stand on."""
+
     CSS = TerminalApp.CSS
     ENABLE_COMMAND_PALETTE = False
 
 
-async def drawn_screen(screen: ModalScreen[Any], columns: int) -> str:
+async def drawn_screen(screen: ModalScreen[Any], columns: int, look: str = "dark") -> str:
     """Return a screen as SVG."""
     app = Stage()
+    app.theme = THEMES[look]
     async with app.run_test(size=(columns, HEIGHT)) as pilot:
         await app.push_screen(screen)
-        await pilot.pause()
-        await pilot.pause()
+        await settle(pilot)
         return app.export_screenshot(title="gateway adapter terminal")
 
 
-async def drawn_main(app: TerminalApp, columns: int) -> str:
+async def drawn_main(app: TerminalApp, columns: int, look: str = "dark") -> str:
     """Return the main screen as SVG."""
+    app.theme = THEMES[look]
     async with app.run_test(size=(columns, HEIGHT)) as pilot:
-        await pilot.pause()
+        await settle(pilot)
         return app.export_screenshot(title="gateway adapter terminal")
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    """Wait until all that is laid out again has been: rows, then the keys, then their line."""
+    for _ in range(4):
+        await pilot.pause()

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pygments.token import STANDARD_TYPES  # type: ignore[import-untyped]
+from rich.color import Color
 from rich.console import Console, RenderableType
+from rich.style import Style
 from rich.syntax import ANSISyntaxTheme
-from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI, TerminalTheme
+from rich.terminal_theme import TerminalTheme
+from textual.theme import BUILTIN_THEMES
 
 from adapters.terminal.card_text import (
     HELP,
@@ -20,13 +23,15 @@ from adapters.terminal.card_text import (
     render_card,
     render_full,
 )
-from adapters.terminal.code_text import STYLES
+from adapters.terminal.code_text import ESCAPE, STYLES, render_code, render_diff
+from adapters.terminal.look import DARK, LIGHT
 from adapters.terminal.screen import CARD_CHARS, CARD_LINES, ask_edited
 from gateway.domain.records import Record
-from gateway.models import Action, Context
+from gateway.models import Action, Context, Kind
+from gateway.ports.blocks import changes
 from gateway.ports.cards import Card, card_of, full_view
 from tests.slack import states
-from tests.terminal.scenes import terminal_scenes
+from tests.terminal.scenes import ALL, THEMES, terminal_scenes
 
 READABLE = 4.5
 WIDTHS = (45, 80)
@@ -35,6 +40,11 @@ WIDTHS = (45, 80)
 def card(record: Record) -> Card:
     """Return a card as the terminal has it."""
     return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+
+
+def whole(record: Record) -> Card:
+    """Return a card of all that would run."""
+    return card_of(record, lines=ALL, chars=ALL)
 
 
 def rows(shown: RenderableType, width: int = 80) -> list[str]:
@@ -61,7 +71,8 @@ def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
     return (max(lights) + 0.05) / (min(lights) + 0.05)
 
 
-LOOKS = {"light": DEFAULT_TERMINAL_THEME, "dark": MONOKAI}
+LOOKS = {"light": LIGHT, "dark": DARK}
+GROUNDS = ("background", "surface", "panel")
 
 
 @pytest.mark.parametrize("look", LOOKS)
@@ -76,13 +87,28 @@ def test_every_kind_of_word_can_be_read_on_light_and_dark(look: str) -> None:
         assert contrast(colour, ground.background_color) >= READABLE, token
 
 
+@pytest.mark.parametrize("look", LOOKS)
+def test_every_colour_can_be_read_on_each_ground(look: str) -> None:
+    """That text is written in: on the screen, in a dialog, and in the line at its foot."""
+    made = BUILTIN_THEMES[THEMES[look]].to_color_system().generate()
+    for ground in GROUNDS:
+        below = Color.parse(made[ground]).get_truecolor(LOOKS[look])
+        for name in ("default", "red", "green", "yellow", "blue", "magenta", "cyan"):
+            colour = Color.parse(name).get_truecolor(LOOKS[look])
+            assert contrast(colour, below) >= READABLE, (name, ground)
+    escape = Style.parse(ESCAPE)
+    assert escape.color and escape.bgcolor
+    ink, paper = (one.get_truecolor(LOOKS[look]) for one in (escape.color, escape.bgcolor))
+    assert contrast(ink, paper) >= READABLE
+
+
 @pytest.mark.parametrize("name", ["abandoned", "expired", "cancelled", "superseded", "denied"])
 def test_the_words_of_what_ended_can_be_read_in_the_dark(name: str) -> None:
     """The frame is grey; the words are not."""
     record = states.RECORDS[name]
     console = Console(file=io.StringIO(), record=True, width=80)
     console.print(render_card(card(record), now_ms=states.MADE))
-    page = console.export_html(inline_styles=True, theme=MONOKAI)
+    page = console.export_html(inline_styles=True, theme=DARK)
     word = next(part for part in page.split("<span") if card(record).word in part)
     assert "color: #d9d9d9" in word.partition("</span>")[0]
 
@@ -147,8 +173,7 @@ def test_findings_that_have_no_room_are_counted_and_whole_in_the_full_text() -> 
     record = different()
     text = "\n".join(inside(record, 80))
     assert "… 5 more found" in text
-    view = full_view(record)
-    full = "".join(row.strip() for row in rows(render_full(card(record), view.pages, None), 80))
+    full = "".join(row.strip() for row in rows(render_full(whole(record), None), 80))
     for one in record.findings:
         assert one.replace(" ", "") in full.replace(" ", "")
 
@@ -175,6 +200,58 @@ def test_a_confirmation_shows_what_runs_for_whom_and_where() -> None:
         "/srv/app",
     ):
         assert said in about
+
+
+@pytest.mark.parametrize(
+    ("lines", "end", "left"),
+    [
+        (CARD_LINES, "", ""), (CARD_LINES + 1, "", "1 more line"),
+        (CARD_LINES + 9, "", "9 more lines"),
+        (CARD_LINES + 1, "\n", "1 more line"), (CARD_LINES + 9, "\n", "9 more lines"),
+        (CARD_LINES, "\n", "1 more character"),
+    ],
+)  # fmt: skip
+def test_what_is_left_is_counted_right(lines: int, end: str, left: str) -> None:
+    """None, one and many, also where the text ends with a line end, which begins no line."""
+    command = "\n".join(f"true {at}" for at in range(lines)) + end
+    drawn = inside(states.asked(arguments={"command": command}))
+    told = [row for row in drawn if row.startswith("… ")]
+    assert told == ([f"… {left}: press f"] if left else [])
+
+
+def test_what_is_left_of_a_block_that_has_no_room_is_all_of_it() -> None:
+    """It stands there with its label alone."""
+    long = "\n".join(f"true {at}" for at in range(CARD_LINES))
+    drawn = inside(states.asked(arguments={"command": long, "note": "a\nb\nc"}))
+    assert [row for row in drawn if row.startswith("… ")] == ["… 3 more lines: press f"]
+
+
+SIGNED = "--- a\n+++ b\n@@ -1 +1 @@\n-" + "prior " * 30 + "\n+" + "new " * 30 + "\n " + "same " * 30
+
+
+@pytest.mark.parametrize("width", [24, 45, 80])
+@pytest.mark.parametrize("where", ["card", "full"])
+def test_a_folded_row_of_a_diff_keeps_its_sign(where: str, width: int) -> None:
+    """With a mark that tells it from a row of its own; nothing is lost."""
+    record = states.asked(tool="apply_patch", arguments={"patch": SIGNED})
+    block = next(one for one in whole(record).blocks if one.format == "diff")
+    shown = render_code(block) if where == "card" else render_full(whole(record), None)
+    drawn = [row.rstrip() for row in rows(shown, width)]
+    for word, sign in (("prior", "-"), ("new", "+"), ("same", " ")):
+        found = [row for row in drawn if word in row]
+        assert len(found) > 1
+        assert found[0].startswith(f"{sign}{word}")
+        assert [row for row in found[1:] if not row.startswith(f"{sign}↳")] == []
+        assert sum(row.count(word) for row in found) == 30
+
+
+def test_a_folded_row_of_what_was_changed_keeps_its_sign() -> None:
+    """Also in the question of an edit."""
+    drawn = rows(render_diff(changes({"a": "x " * 40}, {"a": "y " * 40})), 30)
+    for letter, sign in (("x", "-"), ("y", "+")):
+        found = [row for row in drawn if f"{letter} {letter}" in row]
+        assert len(found) > 2
+        assert [row for row in found if not row.startswith((f"{sign} ", f"{sign}↳"))] == []
 
 
 def test_where_text_is_cut_stands_how_much_is_left() -> None:
@@ -221,7 +298,8 @@ def test_no_time_is_left_where_nobody_can_use_it(name: str) -> None:
 def test_a_secret_that_is_asked_for_says_who_gets_it() -> None:
     """Before it is typed."""
     text = " ".join(" ".join(inside(states.SECRET)).split())
-    assert 'hidden while you type; agent "deployer" alone gets it' in text
+    assert 'not shown while you type. It goes through the gateway to agent "deployer" alone' in text
+    assert "no card, log or audit" in text
 
 
 def test_the_head_of_an_edit_is_that_of_what_will_run() -> None:

@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
+from rich.style import Style
+from rich.text import Text
 from textual.app import App
 
+from adapters.terminal.keys import Key, fit_keys
 from adapters.terminal.prompts import FormScreen, FullTextScreen, RememberScreen, WordsScreen
-from gateway.domain.records import Identity
+from gateway.domain.records import Identity, Remember
+from gateway.domain.redaction import render_safe
 from gateway.models import Action, FieldKind, Kind, Question, Status
-from tests.terminal.scenes import HEIGHT, Stage, main_scenes, terminal_scenes
+from gateway.ports.remember_options import LIFETIME_WORDS, RememberOption
+from tests.slack import states
+from tests.terminal.scenes import HEIGHT, THEMES, Stage, main_scenes, settle, terminal_scenes
 from tests.terminal.seat import seated, staffed
+from tests.terminal.test_cards import READABLE, contrast
 from tests.world import World
 
 WIDTHS = (45, 80)
+FRAMES = " ─│╭╮╰╯━┃┏┓┗┛▁▂▃▄▅▆▇█▊▎▔▌▐"
+
+
+def words_of(app: App[None]) -> str:
+    """Return the words on the screen, as if it had no frames and no end of a row."""
+    return " ".join(re.sub(f"[{FRAMES}]", " ", text_of(app)).split())
+
+
+def chosen_of(asking: RememberScreen) -> str:
+    """Return all the words of what is chosen to be remembered."""
+    chosen = next(one for one in asking.what.entries if one.on)
+    return " ".join(f"(•) {chosen._text.plain}".split())
+
+
+def foot_of(app: App[None]) -> str:
+    """Return the line at the foot of the screen."""
+    return text_of(app).splitlines()[-1].strip()
 
 
 def text_of(app: App[None]) -> str:
@@ -43,7 +72,7 @@ async def test_what_to_remember_is_read_before_it_is_chosen(columns: int) -> Non
         await app.push_screen(asking)
         await pilot.pause()
         await pilot.pause()
-        seen = " ".join(text_of(app).replace("│", " ").split())
+        seen = words_of(app)
         assert 'Runs "git log --oneline -n 5"' in seen
         assert "(•) exactly this: `git log --oneline -n 5` in /srv/app on ci-7" in seen
         assert "( ) git log, with no flags but --oneline -n, run in /srv/app on ci-7" in seen
@@ -51,7 +80,7 @@ async def test_what_to_remember_is_read_before_it_is_chosen(columns: int) -> Non
         await pilot.press(*["down"] * (len(asking.what.values) - 1))
         await pilot.pause()
         assert asking.what.chosen == first
-        seen = " ".join(text_of(app).replace("│", " ").split())
+        seen = words_of(app)
         assert "looks destructive" in seen
         await pilot.press("space")
         assert asking.what.chosen == asking.what.values[-1:]
@@ -172,8 +201,8 @@ async def test_denying_says_what_enter_does() -> None:
     app = Stage()
     async with app.run_test(size=(45, HEIGHT)) as pilot:
         await app.push_screen(terminal_scenes()["deny"]())
-        await pilot.pause()
-        assert "enter denies · esc back" in text_of(app)
+        await settle(pilot)
+        assert foot_of(app) == "enter denies  esc back"
 
 
 async def test_what_is_remembered_uses_the_rows_that_are_free() -> None:
@@ -188,7 +217,8 @@ async def test_what_is_remembered_uses_the_rows_that_are_free() -> None:
         shown = text_of(app)
     lines = [line.strip("│ ").rstrip() for line in shown.split("\n")]
     assert len([line for line in lines if line]) >= HEIGHT - 3  # two of margin, and an empty field
-    assert "or all: the 6 listed" in shown
+    said = " ".join(shown.replace("│", " ").split())
+    assert "or all for each that you may revoke: 4 of the 6 listed" in said
     held = [line[line.index("│") :] for line in shown.split("\n") if "│" in line]
     assert [line for line in held if line.startswith(("│ yet", "│ times", "│ exactly"))] == []
 
@@ -197,17 +227,212 @@ async def test_what_is_remembered_uses_the_rows_that_are_free() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("waiting", "1 of 3 waiting"),
+        ("waiting", "1 of 3 waiting · ← → the others"),
         ("empty", "Nothing waits"),
-        ("disconnected", "no key does anything"),
+        ("disconnected", "nothing can be decided"),
+        ("one", "1 of 1 waiting · ann"),
     ],
 )
 async def test_the_main_screen_says_how_it_stands(name: str, said: str, columns: int) -> None:
-    """With the key of the help, also where it is narrow."""
+    """With the keys of the help and of the way out, also where it is narrow."""
     app = main_scenes()[name]()
     assert app._who == Identity(platform="terminal", id="ann")
     async with app.run_test(size=(columns, HEIGHT)) as pilot:
-        await pilot.pause()
+        await settle(pilot)
         shown = " ".join(text_of(app).split())
         assert said in shown
-        assert "? help" in shown
+        assert foot_of(app).endswith("? help  q quit")
+
+
+@pytest.mark.parametrize(
+    ("name", "listed", "not_listed"),
+    [
+        ("waiting", ("approve", "deny", "read", "edit", "several"), ("answer",)),
+        ("question", ("answer", "deny", "read"), ("approve", "edit", "remember", "several")),
+        ("cut", ("deny", "read", "scroll"), ("approve", "answer", "remember", "several")),
+        ("nobody", ("deny", "read"), ("approve", "edit", "remember", "several")),
+        ("looking", ("read", "copy"), ("approve", "deny", "edit", "several", "looking", "plan")),
+        ("empty", ("remembered",), ("approve", "deny", "read", "edit", "several", "copy")),
+        ("disconnected", (), ("approve", "deny", "read", "edit", "several", "remembered")),
+    ],
+)
+async def test_the_foot_lists_the_keys_that_do_something(
+    name: str, listed: tuple[str, ...], not_listed: tuple[str, ...]
+) -> None:
+    """And a key that is not listed says why, and goes no further."""
+    app = main_scenes()[name]()
+    async with app.run_test(size=(140, HEIGHT), notifications=True) as pilot:
+        await settle(pilot)
+        words = foot_of(app).split()
+        assert [word for word in listed if word not in words] == []
+        assert [word for word in not_listed if word in words] == []
+        for one in app.KEYS:
+            hindered = one.word not in ("", "scroll") and app.why_not(one.action) is not None
+            if hindered and app.why_not(one.action) != app.refusal and one.action != "copy":
+                app.clear_notifications()
+                await pilot.press(one.names)
+                await settle(pilot)
+                (told,) = app._notifications
+                assert told.message == app.why_not(one.action)
+        assert len(app.screen_stack) == 1
+
+
+async def test_a_key_decides_nothing_but_what_is_drawn() -> None:
+    """Not what took its place a moment ago, nor what somebody edited meanwhile."""
+    app = main_scenes()["one"]()
+    async with app.run_test(size=(80, HEIGHT)) as pilot:
+        await settle(pilot)
+        drawn = app._queue[0]
+        actions = ("approve", "deny", "edit", "remember", "replan", "full", "several")
+        assert [one for one in actions if app.why_not(one) is not None] == []
+        for other in (states.known_as(drawn, "3a"), replace(drawn, revision=drawn.revision + 1)):
+            app._queue = [other]
+            for one in actions:
+                assert "look at it first" in str(app.why_not(one))
+        app._draw()
+        assert app.why_not("approve") is None
+
+
+def test_a_line_keeps_what_lasts_and_the_most_needed() -> None:
+    """Whatever its width, and the order is that of need."""
+    keys = [*(Key(k, k, "w" * 7) for k in "abc"), Key("q", "quit", "quit", lasts=True)]
+    assert [one.names for one in fit_keys(keys, 100)] == ["a", "b", "c", "q"]
+    assert [one.names for one in fit_keys(keys, 30)] == ["a", "b", "q"]
+    assert [one.names for one in fit_keys(keys, 5)] == ["q"]
+    assert sum(one.width for one in fit_keys(keys, 30)) == 30
+
+
+async def test_a_key_in_the_line_can_be_clicked() -> None:
+    """As in any line of keys."""
+    app = main_scenes()["waiting"]()
+    async with app.run_test(size=(80, HEIGHT)) as pilot:
+        await settle(pilot)
+        at = foot_of(app).index("? help")
+        await pilot.click(offset=(at + 2, HEIGHT - 1))
+        await settle(pilot)
+        assert isinstance(app.screen, FullTextScreen)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+async def test_below_a_dialog_no_key_of_the_queue_is_listed(columns: int) -> None:
+    """Letters are typed there."""
+    app = main_scenes()["waiting"]()
+    async with app.run_test(size=(columns, HEIGHT)) as pilot:
+        await settle(pilot)
+        await pilot.press("n")
+        await settle(pilot)
+        assert foot_of(app).startswith("enter denies  esc back")
+        assert "approve" not in foot_of(app)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(45, 24), (80, 24), (45, 60)])
+async def test_what_is_remembered_where_and_how_long_are_in_sight(columns: int, rows: int) -> None:
+    """Whenever the confirming key acts; else it shows what is chosen."""
+    app = Stage()
+    async with app.run_test(size=(columns, rows)) as pilot:
+        asking = terminal_scenes()["remember"]()
+        assert isinstance(asking, RememberScreen)
+        sent: list[Remember | None] = []
+        await app.push_screen(asking, sent.append)
+        await settle(pilot)
+        for at, value in enumerate(asking.what.values):
+            await pilot.press("space")
+            for _ in range(len(asking.what.values)):  # back to the top: the choice may be far below
+                await pilot.press("up")
+            await settle(pilot)
+            shown, lives = words_of(app), next(iter(LIFETIME_WORDS.values()))
+            words = ("only in the session", "in all sessions", f"how long {lives}")
+            assert [one for one in words if one not in shown] == []
+            assert ("approve and remember" in foot_of(app)) == (chosen_of(asking) in shown)
+            while "show what is chosen" in foot_of(app):
+                await pilot.press("ctrl+s")
+                await settle(pilot)
+                assert sent == []
+            assert chosen_of(asking) in words_of(app)
+            assert "^s approve and remember" in foot_of(app)
+            await pilot.press(*["down"] * (at + 1))
+            assert asking.what.chosen == [value]
+        await pilot.press("space")
+        while not sent:
+            await pilot.press("ctrl+s")
+            await settle(pilot)
+    assert sent[0] is not None and sent[0].offer == asking.what.values[-1]
+
+
+async def test_a_choice_higher_than_the_screen_is_remembered_from_its_end() -> None:
+    """The confirming key pages through it."""
+    record = states.asked()
+    said = render_safe("\n".join(f"row {at}" for at in range(60)))
+    offers = [(RememberOption(id="long", words=said), "the end")]
+    app = Stage()
+    async with app.run_test(size=(45, 24)) as pilot:
+        sent: list[Remember | None] = []
+        await app.push_screen(RememberScreen(record, offers, Text("about")), sent.append)
+        await settle(pilot)
+        seen = set()
+        while not sent:
+            assert "the end" not in text_of(app) or "approve and remember" in foot_of(app)
+            seen |= {at for at in range(60) if f"row {at} " in text_of(app)}
+            await pilot.press("ctrl+s")
+            await settle(pilot)
+    assert seen == set(range(60))
+
+
+async def test_the_full_text_offers_approval_once_its_end_was_seen() -> None:
+    """Until then the line at the foot leads there."""
+    app = Stage()
+    async with app.run_test(size=(45, 24)) as pilot:
+        sent: list[str | None] = []
+        await app.push_screen(terminal_scenes()["full"](), sent.append)
+        await settle(pilot)
+        assert foot_of(app).startswith("PgDn read on  n deny ")
+        assert "approve" not in foot_of(app)
+        await pilot.press("y")
+        assert sent == []
+        await pilot.press("end")
+        await settle(pilot)
+        assert foot_of(app).startswith("y approve  n deny ")
+        assert "read on" not in foot_of(app)
+        await pilot.press("y")
+    assert sent == ["y"]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+async def test_the_full_text_says_for_whom_and_where(columns: int) -> None:
+    """Above all that would run."""
+    app = Stage()
+    async with app.run_test(size=(columns, 24)) as pilot:
+        await app.push_screen(terminal_scenes()["full"]())
+        await settle(pilot)
+        above = text_of(app).partition("── ⟨")[0]
+        for fact in ('Agent "deployer"', 'Host "ci-7"', 'Folder "/srv/app"'):
+            assert fact in above
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("look", sorted(THEMES))
+async def test_every_word_can_be_read_in_both_looks(look: str, columns: int) -> None:
+    """Of the screen and of each dialog, as the library draws it: text has 4.5 to its ground."""
+    poor = set()
+    makes: list[tuple[str, Callable[[], App[None]], Any]] = [
+        *((name, make, None) for name, make in main_scenes().items()),
+        *((name, Stage, make) for name, make in terminal_scenes().items()),
+    ]
+    for name, make, prompt in makes:
+        app = make()
+        app.theme = THEMES[look]
+        async with app.run_test(size=(columns, HEIGHT), notifications=True) as pilot:
+            if prompt is not None:
+                await app.push_screen(prompt())
+            app.notify("told", severity="error")
+            await settle(pilot)
+            for strip in app.screen._compositor.render_strips(app.size):
+                for part in strip:
+                    words = part.text.strip(FRAMES)
+                    style = part.style or Style()
+                    ink, ground = style.color, style.bgcolor
+                    if words and ink and ground:
+                        assert ink.triplet and ground.triplet
+                        found = round(contrast(ink.triplet, ground.triplet), 2)
+                        poor |= {(name, words, found)} if found < READABLE else set()
+    assert poor == set()

@@ -16,7 +16,7 @@ async def test_no_key_approves_what_a_mask_could_hide(world: World) -> None:
     )
     async with seated(world) as seat:
         await seat.sees("A masked part could act")
-        for keys in (("y",), ("e",), ("r",), ("f", "y")):
+        for keys in (("y",), ("e",), ("r",), ("f", "y", "escape")):
             seat.screen.clear_notifications()
             for key in keys:
                 await seat.press(key)
@@ -24,8 +24,6 @@ async def test_no_key_approves_what_a_mask_could_hide(world: World) -> None:
             assert (await world.core.requests.get(record.id)).status is Status.PENDING
         seat.screen.clear_notifications()
         await seat.press("a")
-        await seat.sees("Approve how many?")
-        await seat.type("")
         await seat.until(lambda: len(seat.screen._notifications) == 1)
         assert "closer look" in next(iter(seat.screen._notifications)).message
         await seat.press("n")

@@ -56,8 +56,8 @@ async def test_what_cannot_be_done_here_says_where_and_decides_nothing(world: Wo
     record = await world.submit(risk=HIGH)
     async with seated(world) as seat:
         await seat.sees("touches prod")
+        assert "y approve" not in seat.text()
         await seat.press("y")
-        await seat.type("yes")
         await seat.sees("step-up")
         await seat.sees("Answer at")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING

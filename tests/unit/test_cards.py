@@ -357,6 +357,16 @@ def test_small_states_are_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "lines"), [("a", 1), ("a\n", 1), ("a\nb", 2), ("a\nb\n", 2), ("a\n\n", 2)]
+)
+def test_a_last_line_end_begins_no_line(text: str, lines: int) -> None:
+    """Nobody sees it: what is left of a text is counted without it."""
+    made = card(record(ask={"arguments": {"command": text}}))
+    assert made.blocks[0].lines == lines
+    assert made.size.endswith(f", {lines} line{'' if lines == 1 else 's'}")
+
+
+@pytest.mark.parametrize(
     "text", ["x" * 200_000, "eyJ-" * 20_000, "password" * 20_000, "https://" * 20_000]
 )
 def test_no_text_makes_the_search_for_secrets_slow(text: str) -> None:
