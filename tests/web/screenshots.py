@@ -277,7 +277,7 @@ async def together(box: Inbox, camera: Camera) -> None:
     await camera.take("side by side")
     await camera.take("at their end", at_end=True)
     await page.send("Network.enable")
-    await page.send("Network.setBlockedURLs", urls=["*/inbox/api/batch?*"])
+    await page.send("Network.setBlockedURLs", urls=["*/inbox/api/batch?*", "*/requests/*"])
     await box.decide(records[1], Action.DENY)
     await page.press("Approve 2")
     await page.until("document.querySelector('.card .problem')")
