@@ -10,7 +10,6 @@ from typing import Any
 
 from gateway.models import Action, RiskLevel
 from gateway.ports import (
-    HIDDEN,
     LIFT,
     REVEALS,
     SECRET_NAMED,
@@ -45,7 +44,6 @@ MOST_BEFORE = 12  # words before the first character of what runs
 _MOST_LINE = 90  # characters of a finding that stands before it
 _BEGINNING, _END, _FOLDED = 70, 60, 200  # characters of a finding that begins folded
 HIGH_RISK, LOOK_CLOSER = "High risk", "Look closer"
-_HIDDEN_HERE = HIDDEN.replace(" in the inbox", "")
 _NAMED_BELOW = {SECRET_NAMED: "⟨secret, shown below⟩"}
 
 Line = str | list[list[str | bool]]
@@ -265,7 +263,7 @@ def _build_notices(card: Card, record: Record) -> JsonObject:
 def _word_notice(notice: str) -> str:
     """Return a notice as it reads in the inbox: who reads that is there."""
     masked, elsewhere, _ = notice.partition(REVEALS)
-    return f"{masked}." if elsewhere else _HIDDEN_HERE if notice == HIDDEN else notice
+    return f"{masked}." if elsewhere else notice
 
 
 def _shorten_long(finding: Visible) -> Line | None:

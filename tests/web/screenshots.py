@@ -52,6 +52,8 @@ SHEETS = {
 PATIENT = (Budget(denials=0),)
 """So many denials would pause the agent."""
 
+_READ = "document.querySelector('[data-key=approve]')?.textContent !== 'Read on'"
+
 
 @dataclass
 class Camera:
@@ -70,6 +72,7 @@ class Camera:
                 await self.page.until("!document.querySelector('.settling')")
                 if at_end:
                     await self.page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+                    await self.page.until(_READ)
                     picture = await self.page.picture()
                 else:
                     await self.page.evaluate("scrollTo(0, 0)")

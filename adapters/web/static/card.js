@@ -116,10 +116,10 @@ function content(item, view) {
   }
   if (item.changed_by) made.push(make("h3", {}, ...line(item.changed_by)), diff(item.changed, "What was changed"));
   const tools = make("div", { class: "quiet-row" });
-  if (item.revealed) tools.append(make("span", { class: "quiet" }, "Secrets are shown, and marked. Who revealed them is written down."));
+  if (item.revealed) tools.append(make("span", { class: "quiet" }, "Secrets are shown, and marked. Who looked is written down."));
   else if ((item.masked || item.hides) && !item.refusal && view.acts.reveal) {
     const first = leadsToReveal(item) ? [] : [reveal(item, view)];
-    tools.append(...first, make("span", { class: "quiet" }, `${first.length ? "who" : "Who"} reveals them is written down`));
+    tools.append(...first, make("span", { class: "quiet" }, `${first.length ? "who" : "Who"} looks is written down`));
   }
   if (item.status === "pending" && item.opened && view.draft.wide) tools.append(more(item, view));
   if (tools.childElementCount) made.push(tools);
