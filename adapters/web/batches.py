@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -20,7 +22,7 @@ from adapters.web.security import (
     check_members,
     refuse_unseen,
 )
-from gateway.errors import BatchRefused
+from gateway.errors import BatchRefused, NotFound
 from gateway.models import Action
 from gateway.ports import Click, Desk, JsonObject, Query, Record
 
@@ -110,9 +112,22 @@ class BatchHandlers:
         try:
             records = await self._desk.requests.decide_all(clicks)
         except BatchRefused as refused:
-            return build_problem(409, refused.code, "Nothing was decided.", reasons=refused.reasons)
+            ended = await self._list_ended(refused.reasons, visitor)
+            return build_problem(
+                409, refused.code, "Nothing was decided.", reasons=refused.reasons, ended=ended
+            )
         rows = [await self._reading.build_row(record, visitor) for record in records]
         return web.json_response({"items": rows})
+
+    async def _list_ended(self, ids: Iterable[str], visitor: Visitor) -> list[JsonObject]:
+        """Return those that ended meanwhile, as they are shown then; none that is gone."""
+        rows = []
+        for one in ids:
+            with suppress(NotFound):
+                record = await self._desk.requests.get(one)
+                if record.final:
+                    rows.append(await self._reading.build_row(record, visitor))
+        return rows
 
 
 def _build_click(visitor: Visitor, body: JsonObject, item: Any) -> Click:

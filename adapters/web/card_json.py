@@ -12,7 +12,9 @@ from gateway.models import Action, RiskLevel
 from gateway.ports import (
     LIFT,
     REVEALS,
+    SECRET_NAMED,
     UNCHANGED,
+    Answer,
     Block,
     Card,
     Change,
@@ -42,6 +44,7 @@ MOST_BEFORE = 12  # words before the first character of what runs
 _MOST_LINE = 90  # characters of a finding that stands before it
 _BEGINNING, _END, _FOLDED = 70, 60, 200  # characters of a finding that begins folded
 HIGH_RISK, LOOK_CLOSER = "High risk", "Look closer"
+_NAMED_BELOW = {SECRET_NAMED: "⟨secret, shown below⟩"}
 
 Line = str | list[list[str | bool]]
 
@@ -149,7 +152,7 @@ def build_line(segments: tuple[Segment, ...]) -> Line:
 def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObject:
     claim = record.claim
     return {
-        **_build_state(card),
+        **_build_state(card, reveal=reveal),
         "agent": record.request.agent,
         "found": bool(record.risk.reasons or record.signs),
         "alone": explain_exclusion(record) is not None,
@@ -180,8 +183,8 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "votes": [vote.person for vote in record.votes],
         "quorum": record.quorum,
         "follows": record.behind if record.follows else None,
-        "outcome": _build_optional_line(card.outcome),
-        "ending": _build_optional_line(card.ending),
+        "ending": _build_optional_line(card.short_ending),
+        "answers": [_build_answer(one) for one in card.answers],
         "note": _build_optional_line(card.note),
         "result": _build_optional_line(card.result),
         "remember": {
@@ -204,14 +207,16 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
     }
 
 
-def _build_state(card: Card) -> JsonObject:
+def _build_state(card: Card, *, reveal: bool) -> JsonObject:
     return {
         "id": card.request_id,
         "short_id": card.short_id,
         "revision": card.revision,
         "status": card.status.value,
+        "icon": card.icon,
         "word": card.word,
-        "head": _build_head(card.head),
+        "tone": card.state.tone.value,
+        "head": _build_head(card.head, reveal=reveal),
         "tool": build_line(card.tool.segments),
         "summary": card.summary,
         "risk": card.risk.value,
@@ -275,8 +280,17 @@ def _shorten(finding: str, card: Card) -> str:
     return finding.removesuffix(f", in {only}") if only else finding
 
 
-def _build_head(head: Head) -> list[list[Any]]:
-    return [[build_line(part.text.segments), part.named] for part in head]
+def _build_head(head: Head, *, reveal: bool = False) -> list[list[Any]]:
+    """Return a head. A secret that is revealed is none of it, and it says so: titles and what is
+    read aloud are made from heads."""
+    named = _NAMED_BELOW if reveal else {}
+    return [
+        [
+            build_line(tuple((named.get(text, text), mark) for text, mark in part.text.segments)),
+            part.named,
+        ]
+        for part in head
+    ]
 
 
 def _build_scopes(card: Card, record: Record, action: Action, *, reveal: bool) -> list[JsonObject]:
@@ -310,6 +324,14 @@ def _build_field(field: Field) -> JsonObject:
         "choices": [{"value": one.value, "label": one.label.text} for one in field.choices],
         "required": field.required,
         "secret": field.secret,
+    }
+
+
+def _build_answer(answer: Answer) -> JsonObject:
+    return {
+        "question": build_line(answer.question.segments),
+        "given": _build_optional_line(answer.given),
+        "words": answer.words,
     }
 
 

@@ -14,7 +14,7 @@ async def stop_all(options: argparse.Namespace) -> int:
     async with connect_backend() as found:
         waiting = await found.store.count_pending()
         await found.store.set_stopped(True, by=options.by)
-    sentence = KillSwitch(on=True, waiting=waiting).stopping
+    sentence = KillSwitch(on=True, waiting=waiting).stopped
     told = {"stopped": True, "waiting": waiting}
     say(told, f"{sentence}\n`gateway resume` lifts it: {LIFT}", options)
     return 0

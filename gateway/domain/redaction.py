@@ -169,11 +169,11 @@ _MASK = re.compile(rf"⟨secret (?:number )?of \d+ characters, SHA-256 [0-9a-f]{
 def render_safe(text: str, *, reveal: bool = False) -> Visible:
     """Return text as people get it: nothing deceives the eye, and secrets are masked.
 
-    With `reveal` secrets stay as they are.
+    With `reveal` secrets can be read, and are marked where they stand.
     """
-    found = [] if reveal else list(secrets_in(text))
-    if not found:
-        return make_visible(text)
+    found = list(secrets_in(text))
+    if reveal or not found:
+        return make_visible(text, found)
     parts: list[tuple[str, bool]] = []
     hidden = mixed = False
     done = 0

@@ -12,12 +12,14 @@ Python, no tables from outside: names and categories come from `unicodedata`.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
 Segment = tuple[str, bool]
+Span = tuple[int, int]
 
 LONG_SPACES = 32  # so many spaces in a row can push what follows out of sight
 LONG_NEWLINES = 5  # likewise for empty lines
@@ -87,7 +89,8 @@ _NEWER = (range(0x1F000, 0x1FB00), range(0x20000, 0x323B0))  # assigned after th
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Text fit to be shown: `segments` of (text, is an escape), in order.
+    """Text fit to be shown: `segments` of (text, is an escape), in order. What stands in the place
+    of a secret counts as one, and so does a secret that is revealed.
 
     `hidden` tells that something without ink, or that moves or covers other text, was replaced;
     `mixed_script` that letters were which pass for others; `masked` counts the secrets left out.
@@ -136,19 +139,20 @@ class Visible:
         return len(self.lines()) - self.text.endswith("\n")
 
 
-def make_visible(text: str) -> Visible:
-    """Return `text` with everything that deceives the eye replaced by a visible escape."""
+def make_visible(text: str, marked: Sequence[Span] = ()) -> Visible:
+    """Return `text` with everything that deceives the eye replaced by a visible escape. What stands
+    in the `marked` spans, in order, is marked as escapes are, and can be read."""
     if not _SUSPECT.search(text) and not _RUN.search(text):
-        return Visible(((text, False),) if text else ())
+        return Visible(tuple(_segments(text, {}, marked)))
     try:
         hidden, alike = _find_hidden(text), _alike(text)
     except _Crowd:
-        return _escape_all(text)
+        return _escape_all(text, marked)
     runs = {found.start(): found.group() for found in _RUN.finditer(text)}
     escapes = {at: (_escape(text[at]), 1) for at in hidden}
     escapes |= {at: (_escape(text[at], ink=True), 1) for at in alike}
     escapes |= {at: (_escape_run(run), len(run)) for at, run in runs.items()}
-    return Visible(tuple(_segments(text, escapes)), bool(hidden or runs), bool(alike))
+    return Visible(tuple(_segments(text, escapes, marked)), bool(hidden or runs), bool(alike))
 
 
 def ascii_escaped(json_text: str) -> str:
@@ -172,9 +176,10 @@ def _few(places: Iterable[int]) -> set[int]:
     return found
 
 
-def _escape_all(text: str) -> Visible:
+def _escape_all(text: str, marked: Sequence[Span]) -> Visible:
     """Return text with every character escaped that is not plain: stricter, and quick."""
-    return Visible(((_CROWD.sub(_crowd, text), False),), hidden=True, mixed_script=True)
+    parts = ((_CROWD.sub(_crowd, part), mark) for part, mark in _segments(text, {}, marked))
+    return Visible(tuple(parts), hidden=True, mixed_script=True)
 
 
 def _crowd(found: re.Match[str]) -> str:
@@ -182,16 +187,29 @@ def _crowd(found: re.Match[str]) -> str:
     return _escape_run(run) if len(run) > 1 else _escape(run)
 
 
-def _segments(text: str, escapes: dict[int, tuple[str, int]]) -> Iterator[Segment]:
-    done = 0
-    for at in sorted(escapes):
-        escape, length = escapes[at]
-        if at > done:
-            yield text[done:at], False
-        yield escape, True
+def _segments(
+    text: str, escapes: dict[int, tuple[str, int]], marked: Sequence[Span]
+) -> Iterator[Segment]:
+    done, left = 0, deque(marked)
+    for at in (*sorted(escapes), len(text)):
+        escape, length = escapes.get(at, ("", 0))
+        yield from _part(text, done, at, left)
+        if escape:
+            yield escape, True
         done = at + length
-    if done < len(text):
-        yield text[done:], False
+
+
+def _part(text: str, begin: int, end: int, marked: deque[Span]) -> Iterator[Segment]:
+    """Return text without escapes, marked or not; the spans that end in it are taken out."""
+    while begin < end:
+        first, last = marked[0] if marked else (end, end)
+        if last <= begin:
+            marked.popleft()
+            continue
+        inside = first <= begin
+        upto = min(end, last if inside else first)
+        yield text[begin:upto], inside
+        begin = upto
 
 
 def _escape(char: str, *, ink: bool = False) -> str:

@@ -58,6 +58,7 @@ from gateway.ports.blocks import (
 )
 from gateway.ports.cards import (
     REVEALS,
+    Answer,
     Card,
     Control,
     Field,
@@ -108,7 +109,7 @@ from gateway.ports.group_cards import (
     posted_group_of,
     read_revisions,
 )
-from gateway.ports.heads import Head, head_of, plain_head
+from gateway.ports.heads import SECRET_NAMED, Head, head_of, plain_head
 from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
 from gateway.ports.logins import (
     CHAT_LINK_SECONDS,
@@ -195,9 +196,11 @@ __all__ = [
     "REVEALS",
     "ROLES_ON_CARDS",
     "SAY_THE_PLAN",
+    "SECRET_NAMED",
     "UNCHANGED",
     "USUAL_LIFETIME",
     "Adapter",
+    "Answer",
     "Approvers",
     "AuditEvent",
     "Block",

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from gateway.domain.records import Edit, Record, company, told_outcome
 from gateway.domain.redaction import holds_secrets, render_safe, start_of
@@ -24,6 +25,7 @@ from gateway.models import (
     FieldKind,
     Kind,
     Origin,
+    Question,
     Reason,
     RiskLevel,
     Status,
@@ -50,6 +52,7 @@ from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.remember_options import may_remember, wishes
 from gateway.ports.standing import Standing, standing_of
 from gateway.ports.words import say_name
+from gateway.wire.codec import JsonObject
 from gateway.wire.outcome_text import join_names, say_unverified
 
 HEADLINE_CHARS = 240
@@ -149,6 +152,16 @@ class Field:
     secret: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a question of a form was answered, as people read it; where nothing may or can be shown,
+    `given` is None and `words` of ours say why."""
+
+    question: Visible
+    given: Visible | None
+    words: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """One request as it stands, for people.
@@ -164,7 +177,8 @@ class Card:
     a remembered approval from covering it.
     `changed` compares it with what was asked, under `changed_by`, which says who changed it.
     `progress` counts a quorum and says who is missing. `outcome` says who decided and why, `ending`
-    the same as the first line of a card that ended, which begins with the state's word; `result`
+    the same as the first line of a card that ended, which begins with the state's word;
+    `short_ending` is that without what was answered, where the `answers` stand below; `result`
     what became of it since, and who says so. `editable` is the text to edit, None when it may not
     be shown.
     `calls` are who is called by name, as the platform's identities and groups, and `deciders` who
@@ -211,6 +225,8 @@ class Card:
     editable: str | None
     controls: tuple[Control, ...]
     ending: Visible | None = None
+    short_ending: Visible | None = None
+    answers: tuple[Answer, ...] = ()
     findings: tuple[Visible, ...] = ()
     alarms: bool = False
     asks_because: Visible | None = None
@@ -371,7 +387,9 @@ def card_of(
         deadline=record.deadline,
         digest=record.digest,
         outcome=_outcome(record),
-        ending=_say_ending(record, state.word),
+        ending=_say_ending(record, state.word, _outcome(record)),
+        short_ending=_say_ending(record, state.word, _outcome(record, answers=False)),
+        answers=_list_answers(record, max(chars, _MOST_ANSWERS)),
         decided_at=record.decision.decided_at if record.decision else None,
         note=render_safe(record.note) if record.note else None,
         result=_result(record),
@@ -648,8 +666,9 @@ def progress_of(record: Record, standing: Standing) -> str:
     return "; ".join([standing.words, *wished] if standing.words else wished)
 
 
-def _outcome(record: Record) -> Visible | None:
-    """Say who decided and why, and what the gateway itself knows of what came of it."""
+def _outcome(record: Record, *, answers: bool = True) -> Visible | None:
+    """Say who decided and why, with what a question was answered, and what the gateway itself knows
+    of what came of it."""
     if record.decision is None:
         return None
     fetched = record.report is None or record.report.execution is not Execution.NEVER_FETCHED
@@ -659,12 +678,11 @@ def _outcome(record: Record) -> Visible | None:
     told = told_outcome(record)
     if _responded(record):
         told = f"{_NOT_RUN_BUT} {told.removeprefix(record.status.value).strip()}{_response(record)}"
-    return render_safe(f"{told}{_answers(record)}{kept}{lost}")
+    return render_safe(f"{told}{_answers(record) if answers else ''}{kept}{lost}")
 
 
-def _say_ending(record: Record, word: str) -> Visible | None:
+def _say_ending(record: Record, word: str, outcome: Visible | None) -> Visible | None:
     """Say how it ended, beginning with the state's word."""
-    outcome = _outcome(record)
     if outcome is None:
         return None
     first, rest = outcome.segments[0][0], outcome.segments[1:]
@@ -690,6 +708,36 @@ def _answers(record: Record) -> str:
         if one.id in given
     )
     return f": {start_of(said, _MOST_ANSWERS)}" if said else ""
+
+
+def _list_answers(record: Record, most: int) -> tuple[Answer, ...]:
+    """Return what each question was answered, with at most so many characters of each answer."""
+    given = record.decision.answers if record.decision else None
+    if given is None:
+        return ()
+    return tuple(_answer(one, given, most) for one in record.request.questions)
+
+
+def _answer(question: Question, given: JsonObject, most: int) -> Answer:
+    asked = render_safe(question.text)
+    if question.id not in given:
+        return Answer(asked, None, "Not answered")
+    if question.secret:
+        return Answer(asked, None, "A secret was given; only the agent has it")
+    said = _say_answer(question, given[question.id])
+    begun = start_of(said, most)
+    return Answer(asked, render_safe(begun if begun == said else f"{begun}…"))
+
+
+def _say_answer(question: Question, value: Any) -> str:
+    """Return an answer in the words in which it was chosen or typed."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    labels = {one.value: one.label or one.value for one in question.options}
+    chosen = value if isinstance(value, list) else [value]
+    return ", ".join(
+        labels.get(one, one) if isinstance(one, str) else json.dumps(one) for one in chosen
+    )
 
 
 def _response(record: Record) -> str:

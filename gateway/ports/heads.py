@@ -45,6 +45,8 @@ _LABEL = 1  # of them, that names what runs
 _HIGH_RISK = "High risk"
 NOTICE_CHARS = 120
 """Characters of a notification."""
+SECRET_NAMED = "⟨secret⟩"
+"""What stands in a head where a secret would."""
 _NAME_CHARS = 40
 _WHOLE_CHARS = 60  # of a command that is said whole
 _AGENT_CHARS = 24
@@ -413,7 +415,7 @@ def _say_argument(name: str, value: Any, room: int) -> HeadPart:
     text = value if isinstance(value, str) else json.dumps(value)
     if _is_secret(name, given):
         masked = _start(f"{name}=", _NAME_CHARS, room)
-        return HeadPart(Visible((*masked.segments, ("⟨secret⟩", True)), masked=1), named=True)
+        return HeadPart(Visible((*masked.segments, (SECRET_NAMED, True)), masked=1), named=True)
     return _name(f"{name}={text}", room)
 
 
@@ -521,7 +523,7 @@ def _shorten(path: str, most: int) -> str:
 
 
 def _short_escape(escape: str) -> str:
-    return "⟨secret⟩" if escape.startswith("⟨secret") else escape.strip()
+    return SECRET_NAMED if escape.startswith("⟨secret") else escape.strip()
 
 
 def _ours(text: str) -> HeadPart:

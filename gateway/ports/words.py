@@ -24,6 +24,8 @@ BECAUSE = "Deny, because"
 """What stands before those reasons."""
 _ID = re.compile(r"([a-z]+):[^/\s]+/\S+")  # of somebody, or of a group, on a platform
 LIFT = "Requests are asked about again. What was denied stays denied."
+_UNTIL = "for all agents, until an admin lifts it."
+_FETCHED = "What was approved and fetched before cannot be recalled."
 
 
 def say_name(name: str) -> str:
@@ -66,13 +68,18 @@ class KillSwitch:
 
     @property
     def stopping(self) -> str:
-        """What turning it on does."""
-        waiting = {0: "Nothing waits now", 1: "The request that waits now is denied"}
-        now = waiting.get(self.waiting, f"All {self.waiting} requests that wait now are denied")
-        return (
-            f"{now}, and whatever comes is denied, for all agents, until an admin lifts it."
-            " What was approved and fetched before cannot be recalled."
-        )
+        """What turning it on will do, for whoever is asked whether they want that."""
+        known = {0: "", 1: "the request that waits now, and "}
+        waiting = known.get(self.waiting, f"all {self.waiting} requests that wait now, and ")
+        nothing = "" if self.waiting else " Nothing waits now."
+        return f"This will deny {waiting}whatever comes, {_UNTIL}{nothing} {_FETCHED}"
+
+    @property
+    def stopped(self) -> str:
+        """What turning it on did."""
+        known = {0: "Nothing waited", 1: "The request that waited is denied"}
+        waited = known.get(self.waiting, f"All {self.waiting} requests that waited are denied")
+        return f"{waited}, and whatever comes is denied, {_UNTIL} {_FETCHED}"
 
     @property
     def state(self) -> str:

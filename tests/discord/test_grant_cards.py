@@ -95,7 +95,7 @@ async def test_an_admin_stops_everything_behind_a_second_press_and_lifts_it(stag
     record, card = await stage.asked()
     shown = await server.ann.command(server.app, server.channel, "stop-all")
     assert not await store.is_stopped()
-    assert "The request that waits now is denied, and whatever comes" in private_text(shown)
+    assert "This will deny the request that waits now, and whatever comes" in private_text(shown)
     assert "Stop everything" in labels(shown.private[0])
     await stage.click(server.ann, shown.private[0], "Stop everything")
     assert await store.is_stopped()

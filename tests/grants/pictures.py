@@ -36,13 +36,14 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder, running() as address:
         async with inbox(Path(folder)) as box, visiting(address) as browser:
             live, ended = await made(box)
-            page = await browser.tab()
+            page = await browser.tab(PHONE)
             await box.sign_in(page)
             await page.evaluate("document.querySelector('[data-view=grants]').click()")
             await page.until("document.querySelectorAll('.grant').length === 2")
             await page.press("How far it reaches")
             await page.until("document.querySelector('.grant').textContent.includes('of the last')")
             await page.until("!document.querySelector('.settling')")
+            await page.evaluate("scrollTo(0, 0)")
             taken["the inbox"] = cropped(await page.picture(HEIGHT), HEIGHT)
         async with chromium() as page:
             for name, card in (("Slack", live), ("Slack, taken back", ended)):

@@ -317,7 +317,14 @@ RECORDS: dict[str, Record] = {
     "expired": ended(asked(), Status.EXPIRED, Reason.TIMEOUT, "system", action=None),
     "cancelled": ended(asked(), Status.CANCELLED, Reason.CANCELLED_BY_AGENT, "system", action=None),
     "stopped": ended(asked(), Status.DENIED, Reason.STOPPED, "system", action=None),
-    "answered": ended(QUESTION, Status.APPROVED, Reason.PERSON, "ann", action=Action.ANSWER),
+    "answered": ended(
+        QUESTION,
+        Status.APPROVED,
+        Reason.PERSON,
+        "ann",
+        action=Action.ANSWER,
+        answers={"env": "prod", "count": 3, "sure": True, "teams": ["ops", "sales"]},
+    ),
     "long-denied": ended(LONG, Status.DENIED, Reason.PERSON, "ann"),
 }
 

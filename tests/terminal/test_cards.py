@@ -27,9 +27,9 @@ from adapters.terminal.code_text import ESCAPE, STYLES, render_code, render_diff
 from adapters.terminal.look import DARK, LIGHT
 from adapters.terminal.screen import CARD_CHARS, CARD_LINES, ask_edited
 from gateway.domain.records import Record
-from gateway.models import Action, Context, Kind
+from gateway.models import Action, Context
 from gateway.ports.blocks import changes
-from gateway.ports.cards import Card, card_of, full_view
+from gateway.ports.cards import Card, card_of
 from tests.slack import states
 from tests.terminal.scenes import ALL, THEMES, terminal_scenes
 

@@ -19,7 +19,7 @@ from gateway.ports.cards import Card, Style, Tone, card_of, full_view
 from gateway.ports.grant_cards import grant_card_of
 from gateway.ports.group_cards import posted_group_of
 from gateway.ports.heads import plain_head
-from gateway.ports.words import say_names
+from gateway.ports.words import KillSwitch, say_names
 from tests.discord import scenes
 from tests.slack import states
 
@@ -295,3 +295,19 @@ def test_an_edit_is_not_asked_below_its_old_head() -> None:
     asked = {one.action: one.confirm or "" for one in card("pending-high-risk").controls}
     assert asked[Action.APPROVE].startswith('"refund"')
     assert asked[Action.EDIT].startswith("This is high risk.")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "before", "after"),
+    [
+        (0, "whatever comes", "Nothing waited"),
+        (1, "the request that waits now, and whatever comes", "The request that waited is denied"),
+        (3, "all 3 requests that wait now, and whatever", "All 3 requests that waited are denied"),
+    ],
+)
+def test_a_confirmation_says_what_will_happen(waiting: int, before: str, after: str) -> None:
+    """It is read while nothing is stopped, and never as what is true already; once it is, that is
+    told as done."""
+    switch = KillSwitch(on=False, waiting=waiting)
+    assert switch.stopping.startswith(f"This will deny {before}")
+    assert switch.stopped.startswith(f"{after}, and whatever comes is denied")

@@ -339,6 +339,18 @@ def test_what_was_answered_stands_on_the_card() -> None:
     said = card(one).outcome
     assert said is not None
     assert said.text.endswith(': "red; approved by bob", a secret, 3')
+    made = card(one)
+    assert [(one.question.text, one.given and one.given.text) for one in made.answers] == [
+        ("Which?", "red; approved by bob"),
+        ("Key?", None),
+        ("How many?", "3"),
+        ("More?", None),
+    ]
+    words = ["", "A secret was given; only the agent has it", "", "Not answered"]
+    assert [one.words for one in made.answers] == words
+    assert made.ending is not None
+    assert made.short_ending is not None
+    assert made.ending.text == f'{made.short_ending.text}: "red; approved by bob", a secret, 3'
 
 
 def test_small_states_are_said() -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from gateway.domain.redaction import mask, masks_in, render_safe, start_of
+from gateway.domain.safe_text import make_visible
 from tests.fake_secrets import WORDS, fake_secrets
 
 KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
@@ -139,3 +140,43 @@ def test_a_masked_number_is_told_from_the_same_text() -> None:
     assert number != text
     assert number["password"].startswith("⟨secret number of 6 characters, SHA-256 8d969eef")
     assert masks_in(number) == {number["password"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ("ls", ""),
+        ("curl -H 'Authorization: Bearer abcdefgh12345678' x", "abcdefgh12345678"),
+        ("--password=hunter2 --token=t0kent0ken", "hunter2t0kent0ken"),
+        ("a\u202eb --password=hun\u200bter2 \u202e", "⟨U+202E⟩hun⟨U+200B⟩ter2⟨U+202E⟩"),
+        # A letter is judged by its whole word, also where the secret begins within it.
+        (
+            "mysql -p\u0441\u0435\u0440\u0430 x",
+            "⟨U+0441 \u0441⟩⟨U+0435 \u0435⟩⟨U+0440 \u0440⟩⟨U+0430 \u0430⟩",
+        ),
+        (f"-----BEGIN PRIVATE KEY-----\n{KEY}\n-----END PRIVATE KEY-----", f"\n{KEY}\n"),
+    ],
+)
+def test_what_is_revealed_is_marked(text: str, marked: str) -> None:
+    """All of it and nothing else, beside what is marked anyway; what is read stays the same."""
+    shown = render_safe(text, reveal=True)
+    assert "".join(part for part, mark in shown.segments if mark) == marked
+    assert shown.text == make_visible(text).text
+    assert (shown.hidden, shown.mixed_script, shown.masked) == (
+        *(make_visible(text).hidden, make_visible(text).mixed_script),
+        0,
+    )
+
+
+def test_what_is_revealed_is_marked_where_all_is_escaped() -> None:
+    """Also in a text with more escapes than anybody would read one by one."""
+    crowd = "\u200b\u200c" * 3000
+    shown = render_safe(f"{crowd} --password=hunter2 {crowd}", reveal=True)
+    assert [part for part, mark in shown.segments if mark] == ["hunter2"]
+
+
+@pytest.mark.timeout(15)
+def test_many_secrets_are_marked_at_once() -> None:
+    """Each is looked at once, however many there are, and however many escapes."""
+    shown = render_safe("--password=hunter2\n" * 20_000 + "\u200b" * 1999, reveal=True)
+    assert sum(part == "hunter2" for part, mark in shown.segments if mark) == 20_000

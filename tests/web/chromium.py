@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,10 @@ def running(
     `environment` is what it is told beside the variables of this process.
     """
     with tempfile.TemporaryDirectory(prefix="agw-chromium", ignore_cleanup_errors=True) as profile:
+        fonts = Path(profile) / "data" / "fonts"
+        fonts.mkdir(parents=True)
+        if emoji := find_emoji():
+            (fonts / emoji.name).symlink_to(emoji)
         command = [binary(whole=whole), *_FLAGS, *flags, f"--user-data-dir={profile}"]
         # What Debian installs may be a script that starts the browser: the whole group is ended.
         with subprocess.Popen(
@@ -258,12 +263,20 @@ def running(
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, "XDG_DATA_HOME": str(fonts.parent), **(environment or {})},
         ) as process:
             try:
                 yield _address(process)
             finally:
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def find_emoji() -> Path | None:
+    """Return a font with the pictures that phones have, and bare machines have not."""
+    simulator = find_spec("simcord")
+    places = simulator.submodule_search_locations if simulator else ()
+    found = (one for place in places or () for one in Path(place).rglob("noto-color-emoji*.ttf"))
+    return next(found, None)
 
 
 def _address(process: subprocess.Popen[str]) -> str:

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from pydantic import SecretStr
 
 from adapters.web.card_json import Viewer, add_viewer, build_row, build_whole
 from gateway.domain.records import Approvers, Claim, Record, Vote
 from gateway.domain.step_up import StepUp
-from gateway.models import Action
+from gateway.models import Action, Reason, Status
 from gateway.ports.open_values import ROLES_ON_CARDS
 from gateway.ports.remember_options import (
     LIFETIMES_BY_LENGTH,
@@ -29,11 +30,23 @@ from gateway.ports.remember_options import (
 )
 from gateway.ports.words import ANOTHER_PLAN, DENIALS
 from tests.frame.tree import ROOT
+from tests.sign_in.provider import CLIENT, SECRET, providing
 from tests.slack import states
 from tests.web import screenshots
 from tests.web.chromium import PHONE, Page, running, visiting
-from tests.web.inbox import COMMAND, CONNECTED, HIGH_RISK, QUESTION, Inbox, card, inbox, see
+from tests.web.inbox import (
+    COMMAND,
+    CONNECTED,
+    HIDING,
+    HIGH_RISK,
+    QUESTION,
+    Inbox,
+    card,
+    inbox,
+    see,
+)
 from tests.web.phone import push_service
+from tests.web.test_passkeys import add_authenticator, open_devices
 
 STATIC = ROOT / "adapters" / "web" / "static"
 TEMPLATES = ROOT / "adapters" / "web" / "templates"
@@ -94,6 +107,15 @@ _GIT, _UNKNOWN = (
         arguments={"site": "docs", "version": "1.4", "notify": ["kim@example.com"]},
     ),
 )
+_HIDDEN = states.asked(arguments=HIDING["arguments"])
+_ANSWERED_SECRET = states.ended(
+    states.SECRET,
+    Status.APPROVED,
+    Reason.PERSON,
+    "ann",
+    action=Action.ANSWER,
+    answers={"token": None},
+)
 _SCRIPT = states.asked(
     arguments={"command": "\n".join(["set -e", *(f"step-{n} --all" for n in range(38)), "rm -r x"])}
 )
@@ -141,6 +163,9 @@ def _views() -> dict[str, Scene]:
         "noted": Scene(record=_GIT, draft={"more": True, "text": {"note": "as agreed"}}),
         "details": Scene(record=states.RECORDS["pending-preview"], draft={"about": True}),
         "revealed": Scene(record=states.RECORDS["pending-masked"], whole=True, reveal=True),
+        "hidden-revealed": Scene(record=_HIDDEN, whole=True, reveal=True),
+        "hidden": Scene(record=_HIDDEN),
+        "answered-secret": Scene(record=_ANSWERED_SECRET),
         "long-opened": Scene(
             record=_SCRIPT, whole=True, draft={"wide": True}, view={"unread": False}
         ),
@@ -330,8 +355,35 @@ async def draw_pages(folder: Path) -> PhoneCamera:
                 await camera.page.press("More…", card(record))
             await camera.page.until("!document.getElementById('offline').hidden")
             await camera.take("not connected")
+            await _ways_in(Path(data) / "named", camera)
             assert camera.page.errors == []
     return camera
+
+
+async def _ways_in(data: Path, camera: PhoneCamera) -> None:
+    """Show the sign-in page with a passkey's button and a provider's, what it says when a passkey
+    is not taken, and the page Devices with a passkey."""
+    page = camera.page
+    async with providing("") as provider:
+        client: dict[str, Any] = {"oidc_client_id": CLIENT, "oidc_client_secret": SecretStr(SECRET)}
+        async with inbox(data, named=True, oidc_issuer=provider.issuer, **client) as box:
+            await box.sign_in(page)
+            await add_authenticator(page)
+            await open_devices(box, page, "without a link")
+            await page.press("Add a passkey")
+            await page.until("document.body.textContent.includes('The passkey was added.')")
+            await camera.take("devices with a passkey")
+            await page.press("Remove")
+            await page.until("document.body.textContent.includes('The passkey was removed.')")
+            await page.press("Sign out here")
+            await page.until(
+                "['passkey', 'provider'].every((one) => !document.getElementById(one)?.hidden)"
+                " && document.getElementById('provider')"
+            )
+            await camera.take("sign in")
+            await page.press("Sign in with a passkey")
+            await page.until("document.querySelector('#says.problem')")
+            await camera.take("sign in refused")
 
 
 async def _home(box: Inbox, page: Page) -> None:

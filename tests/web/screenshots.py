@@ -52,6 +52,8 @@ SHEETS = {
 PATIENT = (Budget(denials=0),)
 """So many denials would pause the agent."""
 
+_READ = "document.querySelector('[data-key=approve]')?.textContent !== 'Read on'"
+
 
 @dataclass
 class Camera:
@@ -70,6 +72,7 @@ class Camera:
                 await self.page.until("!document.querySelector('.settling')")
                 if at_end:
                     await self.page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+                    await self.page.until(_READ)
                     picture = await self.page.picture()
                 else:
                     await self.page.evaluate("scrollTo(0, 0)")
@@ -277,7 +280,7 @@ async def together(box: Inbox, camera: Camera) -> None:
     await camera.take("side by side")
     await camera.take("at their end", at_end=True)
     await page.send("Network.enable")
-    await page.send("Network.setBlockedURLs", urls=["*/inbox/api/batch?*"])
+    await page.send("Network.setBlockedURLs", urls=["*/inbox/api/batch?*", "*/requests/*"])
     await box.decide(records[1], Action.DENY)
     await page.press("Approve 2")
     await page.until("document.querySelector('.card .problem')")

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 GAP, CAPTION = 28, 34
 MOST_BYTES = 150_000
-_COLOURS = (96, 64, 40, 28)
+_COLOURS = (240, 96, 64, 40, 28)
 _PAPER = {False: ((226, 228, 222), (26, 28, 25)), True: ((4, 5, 4), (236, 237, 232))}
 
 

@@ -62,6 +62,43 @@ async def test_axe_would_find_something(box: Inbox, page: Page) -> None:
     assert {one["id"] for one in await flaws(page)} == wanted
 
 
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_what_cannot_be_pressed_can_be_read(box: Inbox, page: Page, dark: bool) -> None:
+    """Its text stands out from its ground as any other: axe does not look at what is disabled."""
+    await page.size(PHONE, dark=dark, still=True)
+    for details in (COMMAND, HIGH_RISK, QUESTION):
+        record = await box.ask(**details)
+        await see(page, record)
+        await page.press("More…", card(record))
+        await page.evaluate(f"{card(record)}.querySelectorAll('button').forEach({_DISABLE})")
+        found = await page.evaluate(_CONTRASTS)
+        assert len(found) > 4
+        assert {name: contrast for name, contrast in found if contrast < 4.5} == {}
+        await page.goto(f"{box.gateway.url}/inbox")
+
+
+_DISABLE = "(one) => { one.disabled = true }"
+# Of each disabled button: its text, and how much that stands out from the first ground below it.
+_CONTRASTS = """(() => {
+  const channels = (colour) => colour.match(/[0-9.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((one) => one / 255)
+    .map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, one, at) => sum + one * [0.2126, 0.7152, 0.0722][at], 0);
+  const ground = (one) => {
+    const [r, g, b, alpha = 1] = channels(getComputedStyle(one).backgroundColor);
+    return alpha ? [r, g, b] : ground(one.parentElement);
+  };
+  const faint = (one) => one ? Number(getComputedStyle(one).opacity) * faint(one.parentElement) : 1;
+  return [...document.querySelectorAll('button:disabled')].map((one) => {
+    const below = ground(one), share = faint(one);
+    const text = channels(getComputedStyle(one).color).slice(0, 3)
+      .map((part, at) => share * part + (1 - share) * below[at]);
+    const [more, less] = [light(text), light(below)].sort((a, b) => b - a);
+    return [one.textContent, (more + 0.05) / (less + 0.05)];
+  });
+})()"""
+
+
 @pytest.mark.parametrize(("size", "dark"), [(PHONE, True), (DESK, False)], ids=["phone", "desk"])
 async def test_axe_finds_nothing(box: Inbox, page: Page, size: tuple[int, int], dark: bool) -> None:
     """Nothing of any impact: in the queue, in every kind of card, with each panel open, in the

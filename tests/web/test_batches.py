@@ -28,6 +28,10 @@ async def review(box: Inbox, page: Page, count: int) -> None:
 
 
 TOLD = "document.getElementById('told').textContent"
+ENDED = (
+    "[{card}.querySelector('.state').textContent,"
+    " {card}.querySelectorAll('input, .countdown').length]"
+)
 TICKS = "document.querySelectorAll('.tick-row input').length"
 # Once `slow` is set, what the stream tells arrives long after the answer to a press.
 SLOW_STREAM = """(() => {
@@ -88,17 +92,36 @@ async def test_one_that_changes_stops_all_and_says_so(box: Inbox, page: Page) ->
     for record in records:
         await tick(page, record)
     await page.send("Network.enable")
-    await page.send("Network.setBlockedURLs", urls=["*/inbox/api/batch?*"])
+    await page.send("Network.setBlockedURLs", urls=["*/inbox/api/batch?*", "*/requests/*"])
     await box.decide(records[1], Action.DENY)
     await page.press("Approve 3")
     await page.until(f"{TOLD}.startsWith('Nothing was decided')")
     why = "Not decided: this was decided already: denied by bob."
     await page.until(f"{card(records[1])}.textContent.includes('{why}')")
+    assert await page.evaluate(ENDED.format(card=card(records[1]))) == ["❌ Denied by bob", 0]
     await page.send("Network.setBlockedURLs", urls=[])
     assert {(await box.get(one)).status for one in (records[0], records[2])} == {Status.PENDING}
     await page.until("document.querySelectorAll('input:checked').length === 2")
     await page.press("Approve 2")
     await page.until(f"{TOLD} === 'Approved together: 2.'")
+
+
+async def test_one_that_ends_elsewhere_shows_its_end(box: Inbox, page: Page) -> None:
+    """In its place, as a card alone does: how it ended, no tick and no clock; it counts no more."""
+    records = [await box.ask(tool=f"tool{n}", arguments={"n": n}) for n in range(3)]
+    await review(box, page, 3)
+    for record in records:
+        await tick(page, record)
+    await box.decide(records[1])
+    await page.until(f"{card(records[1])}.classList.contains('approved')")
+    assert await page.evaluate(ENDED.format(card=card(records[1]))) == ["✅ Approved by bob", 0]
+    order = "[...document.querySelectorAll('.card')].map((one) => one.dataset.id)"
+    assert await page.evaluate(order) == [one.id for one in records]
+    await page.press("Details", card(records[1]))
+    await page.until(f"{card(records[1])}.querySelector('pre')")
+    await page.press("Approve 2")
+    await page.until(f"{TOLD} === 'Approved together: 2.'")
+    assert await page.evaluate("document.getElementById('bar').hidden")
 
 
 async def test_what_is_edited_loses_its_tick(box: Inbox, page: Page) -> None:

@@ -117,7 +117,7 @@ async def _switched(box: Inbox, page: Page, other: Page) -> None:
     waiting = await box.ask(**COMMAND)
     await page.evaluate("location.reload()")
     does = "document.getElementById('switch').textContent"
-    await page.until(f"{SWITCH} && {does}.includes('The request that waits now is denied')")
+    await page.until(f"{SWITCH} && {does}.includes('This will deny the request that waits now')")
     await page.evaluate(f"document.querySelector('.menu').open = true; {SWITCH}.click()")
     assert not await box.gateway.backend.store.is_stopped()
     await page.press("Really stop everything")

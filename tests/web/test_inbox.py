@@ -157,6 +157,18 @@ async def test_a_form_is_answered(box: Inbox, page: Page) -> None:
         "key": None,
     }
     assert "hunter2" not in await page.evaluate("document.body.innerHTML")
+    rows = f"[...{card(record)}.querySelectorAll('.answers div')]"
+    assert await page.evaluate(
+        f"{rows}.map((one) => [...one.children].map((x) => x.textContent))"
+    ) == [
+        ["What should the release be called?", "Aurora"],
+        ["When?", "Tonight"],
+        ["How many servers?", "3"],
+        ["Tell the customers", "no"],
+        ["Deploy key", "A secret was given; only the agent has it"],
+    ]
+    state = await page.evaluate(f"{card(record)}.querySelector('.state').textContent")
+    assert state == "✅ Answered by ann"
 
 
 async def test_long_text_must_be_opened_before_approving(box: Inbox, page: Page) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.models import Status
 from tests.web.chromium import Page
-from tests.web.inbox import AGENT, COMMAND, HIDING, Inbox, card
+from tests.web.inbox import AGENT, COMMAND, HIDING, MASKED, SECRET, Inbox, card, see
 from tests.web.test_batches import TICKS
 from tests.web.visitor import visitor
 
@@ -27,6 +27,32 @@ async def test_approve_appears_with_what_was_masked(box: Inbox, page: Page) -> N
     assert (event.data["person"], event.data["request_id"]) == ("ann", record.id)
     await page.press("Approve")
     await page.until(f"{card(record)}.classList.contains('approved')")
+
+
+async def test_what_is_revealed_is_marked_where_it_stands(box: Inbox, page: Page) -> None:
+    """And stands nowhere else: the head says that it is below, and titles never have it."""
+    record = await box.ask(**MASKED)
+    await see(page, record)
+    head, marks = (
+        f"{card(record)}.querySelector('h2').textContent",
+        f"[...{card(record)}.querySelectorAll('pre mark')].map((one) => one.textContent)",
+    )
+    assert "⟨secret⟩" in await page.evaluate(head)
+    await page.press("Reveal secrets")
+    await page.until(f"{card(record)}.textContent.includes('{SECRET}')")
+    assert await page.evaluate(marks) == [SECRET]
+    said = await page.evaluate(head)
+    assert "⟨secret, shown below⟩" in said
+    for told in (said, *await page.evaluate(_TITLES)):
+        assert SECRET not in told
+
+
+_TITLES = (
+    "[document.title, document.getElementById('announce').textContent,"
+    " document.getElementById('rows').textContent,"
+    " ...[...document.querySelectorAll('[aria-label], [title]')]"
+    ".map((one) => `${one.ariaLabel} ${one.title}`)]"
+)
 
 
 async def test_what_was_not_revealed_is_not_approved(box: Inbox) -> None:

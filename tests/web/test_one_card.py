@@ -9,7 +9,19 @@ import pytest
 from gateway.models import Status
 from tests.danger import REMOVES
 from tests.web.chromium import PHONE, Page
-from tests.web.inbox import COMMAND, FILE_CHANGE, HIGH_RISK, MASKED, Inbox, card, read_on, see
+from tests.web.inbox import (
+    COMMAND,
+    FILE_CHANGE,
+    HIDING,
+    HIGH_RISK,
+    LONG,
+    MASKED,
+    QUESTION,
+    Inbox,
+    card,
+    read_on,
+    see,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -45,6 +57,36 @@ async def test_the_answers_are_on_the_first_screen(
     assert await page.evaluate(ON_SCREEN.format(card=card(record)))
     await page.evaluate("scrollBy(0, 400)")
     await page.until(ON_SCREEN.format(card=card(record)))
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["waiting", "gone"])
+@pytest.mark.parametrize(
+    ("details", "label"),
+    [
+        (QUESTION, "Send answer"),
+        (HIDING, "Reveal secrets"),
+        (LONG, "Open everything"),
+        (HIGH_RISK, "Review…"),
+    ],
+)
+async def test_what_is_pressed_first_is_in_the_bar(
+    box: Inbox, page: Page, details: dict[str, Any], label: str, gone: bool
+) -> None:
+    """Whatever that is, so that the bar covers none of it; of an idle request it says that."""
+    await page.size(PHONE)
+    record = await box.ask(**details)
+    if gone:
+        await box.leave()
+    await see(page, record)
+    shown = card(record)
+    await page.until(f"!document.querySelector('.settling') && {ON_SCREEN.format(card=shown)}")
+    assert await page.evaluate(ANSWERS.format(card=shown)) == [label, "Deny", "More…"]
+    labels = f"[...{shown}.querySelectorAll('button')].map((one) => one.textContent)"
+    assert (await page.evaluate(labels)).count(label) == 1
+    idle = await page.evaluate(f"{shown}.querySelector('.main > .idle-word')?.textContent")
+    assert idle == ("💤 Agent gone" if gone else None)
+    bar = f"getComputedStyle({shown}.querySelector('.main')).position"
+    assert await page.evaluate(bar) == "sticky"
 
 
 async def test_what_was_not_on_the_screen_is_not_approved_by_a_tap(box: Inbox, page: Page) -> None:

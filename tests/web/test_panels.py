@@ -12,6 +12,7 @@ from adapters.web.card_json import Viewer, add_viewer, build_row, build_short_ro
 from gateway.domain.records import Approvers, Record, Vote
 from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Risk, RiskLevel, Status
+from gateway.ports import state_of
 from gateway.ports.remember_options import LIFETIME_WORDS, LIFETIMES_BY_LENGTH
 from gateway.ports.words import DENIALS
 from tests.slack.states import HOSTILE, MADE, PAYMENT, RECORDS, asked
@@ -120,9 +121,10 @@ async def test_what_nobody_waits_for_does_not_ask(box: Inbox, page: Page) -> Non
     record = await box.ask(**COMMAND)
     await see(page, record)
     first = f"{card(record)}.querySelector(':scope > *').textContent"
+    beside = f"{card(record)}.querySelector('.main > .idle-word')?.textContent"
     assert await page.evaluate(f"{card(record)}.querySelectorAll('button.approve').length") == 1
     await box.leave()
-    await page.until(f"{first} === 'Agent gone'")
+    await page.until(f"{first} === '💤 Agent gone' && {beside} === '💤 Agent gone'")
     assert await page.evaluate(f"{card(record)}.querySelectorAll('button.approve').length") == 0
     text = await page.evaluate(f"{card(record)}.textContent")
     assert "Approval needed" not in text
@@ -266,6 +268,13 @@ def test_who_is_waited_for_is_told(name: str, says: str) -> None:
     """On the card and in its line."""
     record = RECORDS[name]
     assert (build_row(record)["idle"], build_short_row(record)["idle"]) == (says, says)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_state_has_one_source(name: str) -> None:
+    """Its icon, its word and its colour are those that every surface has."""
+    state, row = state_of(RECORDS[name]), build_row(RECORDS[name])
+    assert (row["icon"], row["word"], row["tone"]) == (state.icon, state.word, state.tone)
 
 
 def test_hostile_text_is_no_state() -> None:

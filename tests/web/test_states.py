@@ -233,6 +233,30 @@ async def test_what_became_of_it_is_told_in_the_words_of_the_card(box: Inbox, pa
     await page.until(f"{said} === 'The agent says that it ran, and succeeded'")
 
 
+@pytest.mark.parametrize("how", [Execution.FAILED, Execution.NEVER_FETCHED])
+async def test_what_did_not_run_is_no_good_end(box: Inbox, page: Page, how: Execution) -> None:
+    """An approval that failed, or was never fetched, has neither the tick nor the colour of one
+    that ran."""
+    ran, failed = await box.ask(**COMMAND), await box.ask(**HIGH_RISK)
+    for record, execution in ((ran, Execution.SUCCEEDED), (failed, how)):
+        await box.decide(record)
+        agent = MessageContext(agent=AGENT, process=PROCESS)
+        report = Report(execution=execution)
+        await box.gateway.core.approvals.report(record.id, report, agent)
+    await page.press("History")
+    await page.until("document.querySelectorAll('#list .card').length === 2")
+    looks = [
+        await page.evaluate(
+            f"(() => {{ const card = {card(record)}, state = card.querySelector('.state');"
+            " return [state.textContent.split(' ')[0], getComputedStyle(state).color,"
+            " getComputedStyle(card).borderTopColor] })()"
+        )
+        for record in (ran, failed)
+    ]
+    assert [icon for icon, *_ in looks] == ["✅", "⚠️"]
+    assert not set(looks[0]) & set(looks[1])
+
+
 async def test_a_flood_is_read_as_a_list(box: Inbox, page: Page) -> None:
     """Many requests at once all appear, a page at a time, and the page stays whole."""
     for number in range(60):

@@ -1,16 +1,20 @@
 // Several requests of one agent side by side: every one whole, one tick each, one answer for all ticked.
 import { api, nonce, signIn } from "./api.js";
-import { about, body, listen } from "./card.js";
+import { about, body, card, listen } from "./card.js";
 import { copied, line, make, plain, say, setClock, settle, tickAll } from "./dom.js";
-import { button } from "./panels.js";
+import { button, problem } from "./panels.js";
 import { chosen, connect, follow, gather, recount } from "./live.js";
 
 const agent = new URLSearchParams(location.search).get("agent") ?? "";
 const byId = (id) => document.getElementById(id);
 const list = byId("list"), bar = byId("bar"), told = byId("told"), apart = byId("apart");
-const items = new Map(), ticks = new Map(), problems = new Map(); // ticks: id to the digest that was ticked
+// Those that ended elsewhere stay among the items, as what they are now; ticks: id to the digest that was ticked.
+const items = new Map(), ticks = new Map(), problems = new Map();
 const draft = { words: "", wording: false };
 let online = false, busy = false, press = null, anotherPlan = "";
+
+const waits = (item) => item.status === "pending";
+const waiting = () => [...items.values()].filter(waits);
 
 function tell(text, failed) {
   told.hidden = !text;
@@ -49,17 +53,18 @@ async function settled(rows) {
   for (const { id } of rows) { items.delete(id); ticks.delete(id); }
   Object.assign(draft, { words: "", wording: false });
   press = null;
-  const waits = rows.filter((row) => row.status === "pending").length;
-  tell(waits ? `${waits} of ${rows.length} need someone else's approval too.` : `${rows[0].word} together: ${rows.length}.`, false);
+  const left = rows.filter(waits).length;
+  tell(left ? `${left} of ${rows.length} need someone else's approval too.` : `${rows[0].word} together: ${rows.length}.`, false);
   // What waits for others stands apart now, and the stream tells nothing new about it.
   await load().catch(() => null);
   draw();
 }
 
-async function refused({ detail, reasons = {} }) {
+async function refused({ detail, reasons = {}, ended = [] }) {
   problems.clear();
   for (const [id, why] of Object.entries(reasons)) { problems.set(id, why); ticks.delete(id); }
   const count = problems.size;
+  ended.forEach(end);
   await load().catch(() => null);
   draw();
   const many = count === 1 ? "one request" : `${count} requests`;
@@ -67,28 +72,32 @@ async function refused({ detail, reasons = {} }) {
   list.querySelector(".card .problem")?.closest(".card").focus();
 }
 
-const acts = { copy: async (text, element) => say(await copied(text, element)) };
+const acts = {
+  copy: async (text, element) => say(await copied(text, element)),
+  open: async ({ id }) => { if (await reread(id, "?whole=1")) draw(); },
+};
 
 // ------------------------------------------------------------------ what the page shows
 
 function article(item) {
-  const view = { acts, online, busy, draft: {} };
+  const why = problems.has(item.id) ? `Not decided: ${problems.get(item.id)}.` : null;
+  const view = { acts, online, busy, draft: { problem: why } };
+  if (!waits(item)) return card(item, view);
   const id = `tick-${item.id}`;
   const box = make("input", { type: "checkbox", id, "data-letter": "t", "aria-keyshortcuts": "t", "aria-label": `I have read this one: ${plain(item.tool)}` });
   box.checked = ticks.has(item.id);
   box.addEventListener("change", () => tick(item, box.checked));
-  const made = make("article", { class: `card pending risk-${item.risk}`, tabindex: "-1", "data-id": item.id, "aria-labelledby": `title-${item.id}` },
+  const made = make("article", { class: `card pending risk-${item.risk}${item.idle ? " idle" : ""}`, tabindex: "-1", "data-id": item.id, "aria-labelledby": `title-${item.id}` },
     ...body(item, view),
     item.progress ? make("p", { class: "progress" }, item.progress) : null);
-  if (problems.has(item.id)) made.append(make("p", { class: "problem", role: "alert" }, `Not decided: ${problems.get(item.id)}.`));
-  made.append(make("div", { class: "tick-row" }, box, make("label", { for: id }, "I have read this one")), about(item, view));
+  made.append(...problem(view), make("div", { class: "tick-row" }, box, make("label", { for: id }, "I have read this one")), about(item, view));
   return made;
 }
 
 function draw() {
   const at = document.activeElement;
   const focused = at?.closest?.(".card")?.dataset.id, onTick = at?.matches?.("input");
-  // One that ended meanwhile stays in sight while its problem is told.
+  // One of which nothing more is known stays in sight while its problem is told.
   list.replaceChildren(...[...items.values()].map(article), ...[...problems].filter(([id]) => !items.has(id)).map(gone));
   if (!list.childElementCount) {
     list.replaceChildren(make("div", { class: "empty" }, make("p", { class: "title" }, `Nothing of ${agent} can be reviewed together`), make("p", {}, "What waits alone stands in the inbox.")));
@@ -96,8 +105,8 @@ function draw() {
   const again = focused && list.querySelector(`[data-id="${CSS.escape(focused)}"]`);
   (onTick ? again?.querySelector("input") : again)?.focus({ preventScroll: true });
   settle(list);
-  [...list.querySelectorAll(".place")].forEach((place, number, all) => { place.textContent = `${number + 1} of ${all.length}`; });
-  byId("title").textContent = `${agent}: ${items.size} together`;
+  [...list.querySelectorAll(".pending .place")].forEach((place, number, all) => { place.textContent = `${number + 1} of ${all.length}`; });
+  byId("title").textContent = `${agent}: ${waiting().length} together`;
   drawBar();
 }
 
@@ -114,9 +123,9 @@ function drawBar() {
   field.addEventListener("input", () => { draft.words = field.value; });
   const word = (on) => { draft.wording = on; drawBar(); (byId("words") ?? bar.querySelector("[data-key=reason]")).focus(); };
   const deny = button(view, `Deny ${count}`, { key: "deny", class: "deny", run: () => decide("deny") });
-  bar.hidden = !items.size;
+  bar.hidden = !waiting().length;
   bar.replaceChildren(...[
-    make("p", { class: "quiet" }, `${count} of ${items.size} ticked`),
+    make("p", { class: "quiet" }, `${count} of ${waiting().length} ticked`),
     draft.wording ? field : null,
     make("div", { class: "main" }, ...(draft.wording
       ? [deny, button(view, anotherPlan, { key: "feedback", class: "strong", run: () => decide("deny", true) }),
@@ -135,23 +144,41 @@ async function load() {
   const answer = await api(`batch?agent=${encodeURIComponent(agent)}`);
   if (!answer.ok) throw new Error(answer.value.detail);
   if (answer.at) setClock(answer.at + 500);
-  const known = new Map(items);
+  const known = new Map(items), now = new Map(answer.value.items.map((item) => [item.id, item]));
+  await Promise.all([...known.values()].filter((item) => waits(item) && !now.has(item.id)).map(({ id }) => reread(id)));
+  const ended = [...items.values()].filter((item) => !waits(item) && !now.has(item.id));
   items.clear();
-  for (const item of answer.value.items) {
+  for (const item of [...now.values(), ...ended].sort((one, other) => one.deadline - other.deadline || (one.id < other.id ? -1 : 1))) {
     items.set(item.id, item);
     if (ticks.has(item.id) && ticks.get(item.id) !== item.digest) {
       ticks.delete(item.id);
       problems.set(item.id, "it was changed after you ticked it");
     }
   }
-  for (const id of ticks.keys()) if (!items.has(id)) ticks.delete(id);
+  for (const id of ticks.keys()) if (!now.has(id)) ticks.delete(id);
   apart.hidden = !answer.value.apart.length && !answer.value.more;
   apart.replaceChildren(...answer.value.apart.map(({ tool, why }) => make("li", {}, make("strong", {}, ...line(tool)), ` is not among these: ${why}.`)),
     ...(answer.value.more ? [make("li", {}, "More waits than is shown here: it comes when these are decided.")] : []));
   if (JSON.stringify([...known]) !== JSON.stringify([...items]) || !list.querySelector(".card")) draw();
 }
 
+// Read one anew; whether it ended.
+async function reread(id, how = "") {
+  const answer = await api(`requests/${id}${how}`).catch(() => null);
+  if (!answer?.ok || waits(answer.value) || !items.has(id)) return false;
+  end(answer.value);
+  return true;
+}
+
+// What ended elsewhere has no tick and no clock any more.
+function end(item) {
+  items.set(item.id, item);
+  ticks.delete(item.id);
+}
+
 const changed = gather(async (all) => {
+  const ended = await Promise.all(all.filter(([id]) => items.has(id)).map(([id]) => reread(id)));
+  if (ended.some(Boolean)) draw();
   if (all.some(([id, type]) => items.has(id) || type === "submitted")) await load();
   await recount();
 });

@@ -1,14 +1,12 @@
 // One request as a card, and the letters that act on it. The gateway decides what it says; this lays it out.
 import { clock, countdown, diff, line, lines, make, plain, told } from "./dom.js";
-import { button, controls, problem, whole } from "./panels.js";
-
-const SIGN = { approved: "✓", denied: "✕", expired: "–", cancelled: "–" };
+import { button, controls, icon, idle, leadsToReveal, problem, reveal, whole } from "./panels.js";
 
 // `view` is what the page knows of the card: its draft, whether it may be decided, what buttons do.
 export function card(item, view) {
   const pending = item.status === "pending";
   const article = make("article", {
-    class: `card ${item.status} risk-${item.risk}${item.idle ? " idle" : ""}`,
+    class: `card ${item.status} tone-${item.tone} risk-${item.risk}${item.idle ? " idle" : ""}`,
     tabindex: "-1",
     "data-id": item.id,
     "aria-labelledby": `title-${item.id}`,
@@ -25,8 +23,8 @@ export function body(item, view) {
   const pending = item.status === "pending";
   const rest = () => [...content(item, view), ...below(item, view), facts(item), ...because(item), ...words(item, view)];
   return pending
-    ? [item.idle ? make("p", { class: "idle-word" }, item.idle) : null, head(item), ...above(item), ...rest()].filter(Boolean)
-    : [state(item), head(item), ...ending(item), ...(item.opened ? rest() : [])];
+    ? [idle(item), head(item), ...above(item), ...rest()].filter(Boolean)
+    : [state(item), head(item), ...answers(item), ...ending(item), ...(item.opened ? rest() : [])];
 }
 
 function head(item) {
@@ -36,9 +34,16 @@ function head(item) {
 
 function state(item) {
   const ended = item.ending ? line(item.ending) : [item.word];
-  return make("p", { class: "outcome" }, make("span", { class: "state" }, `${SIGN[item.status]} `, ...ended),
+  return make("p", { class: "outcome" }, make("span", { class: "state" }, icon(item), ...ended),
     make("span", { class: "when" }, `, ${clock(item.decided_at ?? item.created)}`),
     ...(item.result ? [" · ", make("span", { class: "result" }, ...line(item.result))] : []), make("span", { class: "place" }));
+}
+
+// What each question was answered; words of ours stand apart from what a person wrote.
+function answers(item) {
+  if (!item.answers.length) return [];
+  return [make("dl", { class: "answers" }, ...item.answers.map(({ question, given, words: ours }) => make("div", {},
+    make("dt", {}, ...line(question)), make("dd", { class: given ? "" : "quiet" }, ...(given ? line(given) : [ours])))))];
 }
 
 // Who asks, and where it would run. While it waits, what else is known stands behind Details.
@@ -52,7 +57,7 @@ function facts(item) {
 export function about(item, view) {
   const box = make("details", { class: "about" },
     make("summary", { "data-key": "about" }, "Details"), told(item.facts.filter(([label]) => !PLACED.includes(label))), small(item));
-  return make("div", { class: "foot" }, box, make("span", { class: "small" }, make("span", { class: "state" }, view.busy ? "Sending…" : item.idle || item.word), make("span", { class: "place" })));
+  return make("div", { class: "foot" }, box, make("span", { class: "small" }, make("span", {}, view.busy ? "Sending…" : item.idle ? "" : item.word), make("span", { class: "place" })));
 }
 
 // What kept a remembered approval from covering it.
@@ -111,9 +116,10 @@ function content(item, view) {
   }
   if (item.changed_by) made.push(make("h3", {}, ...line(item.changed_by)), diff(item.changed, "What was changed"));
   const tools = make("div", { class: "quiet-row" });
-  if ((item.masked || item.hides) && !item.revealed && !item.refusal && view.acts.reveal) {
-    tools.append(button(view, "Reveal secrets", { key: "reveal", class: "plain", run: () => view.acts.reveal(item) }),
-      make("span", { class: "quiet" }, "who looked is written down"));
+  if (item.revealed) tools.append(make("span", { class: "quiet" }, "Secrets are shown, and marked. Who looked is written down."));
+  else if ((item.masked || item.hides) && !item.refusal && view.acts.reveal) {
+    const first = leadsToReveal(item) ? [] : [reveal(item, view)];
+    tools.append(...first, make("span", { class: "quiet" }, `${first.length ? "who" : "Who"} looks is written down`));
   }
   if (item.status === "pending" && item.opened && view.draft.wide) tools.append(more(item, view));
   if (tools.childElementCount) made.push(tools);

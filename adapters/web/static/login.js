@@ -26,7 +26,7 @@ async function send(path, body = { code }) {
 }
 
 function complain(text) {
-  says.textContent = text;
+  says.textContent = text[0].toUpperCase() + text.slice(1);
   says.classList.add("problem");
 }
 

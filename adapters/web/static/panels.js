@@ -50,10 +50,14 @@ function sends(item, view, ...buttons) {
     button(view, "Back", { key: "back", class: "strong", decides: false, run: () => view.acts.panel(item, null) }));
 }
 
+// The bar that stays in sight: what is wanted first stands here and nowhere else, so that nothing lies above it.
 function main(item, view, offered) {
   const row = make("div", { class: "main" });
+  if (item.idle) row.append(idle(item));
   if (!item.complete) row.append(whole(item, view));
-  else if (offered.has("approve") && !item.fields.length) row.append(approve(item, view, offered.get("approve")));
+  else if (leadsToReveal(item)) row.append(reveal(item, view));
+  else if (item.fields.length) row.append(...(item.seen ? [answer(item, view)] : []));
+  else if (offered.has("approve")) row.append(approve(item, view, offered.get("approve")));
   row.append(button(view, "Deny", { key: "deny", letter: "d", class: "deny", run: () => view.acts.decide(item, { action: "deny" }) }));
   row.append(button(view, "More…", { key: "more", class: "strong", decides: false, expanded: Boolean(view.draft.more), run: () => view.acts.more(item) }));
   return row;
@@ -63,11 +67,36 @@ export function whole(item, view) {
   return button(view, "Open everything", { key: "open", class: "strong", decides: false, run: () => view.acts.open(item) });
 }
 
+// It is approved once it is revealed, so that comes first.
+export const leadsToReveal = (item) => item.status === "pending" && item.complete && item.hides;
+
+export function reveal(item, view) {
+  return button(view, "Reveal secrets", { key: "reveal", class: leadsToReveal(item) ? "strong" : "plain", run: () => view.acts.reveal(item) });
+}
+
+export const icon = (item) => make("span", { "aria-hidden": "true" }, `${item.icon} `);
+
+// Why it waits for no approval.
+export function idle(item) {
+  return item.idle ? make("p", { class: "idle-word" }, icon(item), item.idle) : null;
+}
+
+const dress = (item) => (item.idle ? "strong" : "approve");
+
+function answer(item, view) {
+  const press = button(view, "Send answer", { key: "answer", class: dress(item) });
+  press.type = "submit";
+  press.setAttribute("form", formOf(item));
+  return press;
+}
+
+const formOf = (item) => `form-${item.id}`;
+
 // What needs more than a tap is reviewed; what was not on the screen to its end is read first.
 function approve(item, view, { confirm: high }) {
   const key = { key: "approve", letter: "a" };
   if (view.unread && !high) return button(view, "Read on", { ...key, class: "strong", decides: false, run: () => scrollBy(0, innerHeight * 0.7) });
-  return button(view, high ? "Review…" : "Approve", { ...key, class: high ? "review" : item.idle ? "strong" : "approve", run: () => view.acts.decide(item, { action: "approve" }) });
+  return button(view, high ? "Review…" : "Approve", { ...key, class: high ? "review" : dress(item), run: () => view.acts.decide(item, { action: "approve" }) });
 }
 
 function others(item, view, offered) {
@@ -284,9 +313,7 @@ function form(item, view) {
     }
     view.acts.decide(item, { action: "answer", answers });
   };
-  const press = button(view, "Send answer", { key: "answer", class: "approve" });
-  press.type = "submit";
-  return make("form", { class: "stack", onsubmit: send }, ...fields.map(({ element }) => element), item.seen ? press : null);
+  return make("form", { class: "stack", id: formOf(item), onsubmit: send }, ...fields.map(({ element }) => element));
 }
 
 function field(item, view, { id, text, kind, choices, required, secret }, key) {

@@ -226,10 +226,16 @@ function made(item) {
 }
 
 // Until the end of what runs was on the screen, above the answers, they lead there.
-const BAR = 84;
-const ends = new IntersectionObserver((all) => {
-  for (const { target, isIntersecting } of all) if (isIntersecting) { ends.unobserve(target); finish(target.closest(".card").dataset.id); }
-}, { rootMargin: `9999px 0px -${BAR}px` });
+const ABOVE = 18;
+let ends = null;
+
+function observe(end, bar) {
+  ends?.disconnect();
+  ends = new IntersectionObserver((all) => {
+    for (const { target, isIntersecting } of all) if (isIntersecting) { ends.unobserve(target); finish(target.closest(".card").dataset.id); }
+  }, { rootMargin: `9999px 0px -${bar}px` });
+  ends.observe(end);
+}
 
 // Names what stands on the card whole; nothing while it is cut.
 const wholeOf = ({ complete, digest, revealed }) => (complete ? `${digest} ${revealed}` : null);
@@ -241,10 +247,11 @@ function finish(id) {
 }
 
 function watch(id) {
-  const end = elementOf(id)?.querySelector(".line"), whole = wholeOf(items.get(id));
+  const card = elementOf(id), end = card?.querySelector(".line"), whole = wholeOf(items.get(id));
   if (!end || !whole || draftOf(id).read === whole) return;
-  if (end.checkVisibility() && end.getBoundingClientRect().top < innerHeight - BAR) finish(id);
-  else ends.observe(end);
+  const bar = ABOVE + (card.querySelector(".controls > .main")?.offsetHeight ?? 0);
+  if (end.checkVisibility() && end.getBoundingClientRect().top < innerHeight - bar) finish(id);
+  else observe(end, bar);
 }
 
 function render(id) {
