@@ -125,7 +125,7 @@ class TerminalApp(ReadableApp):
               border: round $primary; background: $surface; }
     .asking Label { width: 100%; }
     .asking VerticalScroll { height: auto; max-height: 45vh; }
-    .asking > VerticalScroll { border-bottom: solid $foreground 40%; padding-right: 1; }
+    .asking > VerticalScroll { border-bottom: solid $foreground 40%; }
     .alarmed { border: heavy $error; }
     .alarmed > Label { color: $text-error; }
     .field { height: auto; margin-bottom: 1; }

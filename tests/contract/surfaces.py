@@ -20,7 +20,8 @@ from adapters.slack import card_blocks, modals
 from adapters.slack.commands import build_request_entry
 from adapters.slack.payloads import ModalMetadata
 from adapters.terminal import screen
-from adapters.terminal.card_text import render_card, render_text
+from adapters.terminal.card_text import render_card, render_runs
+from adapters.terminal.layout import GOES_ON
 from adapters.web.card_json import build_row, build_whole
 from gateway.api.messages import masked_view
 from gateway.cli.formatting import format_request, summarize_action
@@ -223,10 +224,10 @@ def read_terminal(record: Record, reader: Reader) -> list[Read]:
     """Read the full text, and the card where it can be approved. Rich writes tabs as spaces and
     ends lines without any, so white space is left aside on the card."""
     view = full_view(record)
-    drawn = "".join(printed(render_text(page)) for page in view.pages)
-    assert _squeezed(drawn) == _squeezed(view.text)
     card = card_of(record, lines=screen.CARD_LINES, chars=screen.CARD_CHARS)
     whole = card_of(record, lines=ALL, chars=ALL)
+    drawn = "".join(printed(one) for one in render_runs(whole.blocks))
+    assert _squeezed(_unfold(drawn)) == _squeezed(view.text)
     facts = {one.label.lower(): one.text.text for one in whole.facts}
     named: Json = {name: facts[name] for name in ("host", "folder") if name in facts}
     read = gather(reader.full(view.text), {"tool": whole.tool.text, **named}, reader)
@@ -242,7 +243,7 @@ def _check_terminal_card(card: Any) -> None:
     labels = [one.label for one in card.blocks]
     begin = headings.index(labels[0]) if labels else 0
     assert headings[begin : begin + len(labels)] == labels
-    inside = "".join(row for row in rows if row.startswith("  ") or not row)
+    inside = "".join(_unfold(row) for row in rows if row.startswith("  ") or not row)
     for block in card.blocks:
         assert _squeezed(block.text.text) in _squeezed(inside)
     for one in card.facts:
@@ -254,6 +255,11 @@ def printed(content: Any) -> str:
     out = io.StringIO()
     Console(file=out, width=WIDTH, color_system=None, legacy_windows=False).print(content)
     return out.getvalue()
+
+
+def _unfold(text: str) -> str:
+    """Take away what stands before each row of a diff that was folded."""
+    return re.sub(rf"^ *[-+@]?{GOES_ON}", "", text, flags=re.MULTILINE)
 
 
 def _squeezed(text: str) -> str:

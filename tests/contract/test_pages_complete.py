@@ -21,7 +21,7 @@ from adapters.slack.card_blocks import CARD_CHARS as SLACK_CHARS
 from adapters.slack.card_blocks import CARD_LINES as SLACK_LINES
 from adapters.slack.payloads import Act, ModalMetadata
 from adapters.terminal import screen as answering
-from adapters.terminal.card_text import render_card, render_text
+from adapters.terminal.card_text import render_card, render_runs
 from adapters.web.card_json import build_row, build_whole
 from gateway.api.messages import masked_view
 from gateway.cli.formatting import format_line, format_request, summarize_action
@@ -242,7 +242,9 @@ def test_the_terminal_draws_all_that_runs(width: int) -> None:
         record = alone(text)
         pages = full_view(record).pages
         assert len(pages) == 1 and unescaped(pages[0].text) == f"── ⟨command⟩ ──\n{text}"
-        assert _squeezed(_printed(render_text(pages[0]), width)) == _squeezed(pages[0].text)
+        whole = card_of(record, lines=10**9, chars=10**9)
+        drawn = "".join(_printed(one, width) for one in render_runs(whole.blocks))
+        assert _squeezed(drawn) == _squeezed(pages[0].text)
         card = card_of(record, lines=answering.CARD_LINES, chars=answering.CARD_CHARS)
         if card.complete:
             panel = _printed(render_card(card, now_ms=0), width).split("\n")
