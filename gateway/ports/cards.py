@@ -355,7 +355,6 @@ def card_of(
     whole = blocks_of(record, reveal=reveal)
     complete = same(blocks := cut(whole, lines=lines, chars=chars), whole)
     hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
-    state = state_of(record)
     tool, head, standing = _name_tool(record, reveal), head_of(record), standing_of(record, reader)
     return Card(
         request_id=record.id,
@@ -363,7 +362,7 @@ def card_of(
         revision=record.revision,
         status=record.status,
         kind=request.kind,
-        state=state,
+        state=state_of(record),
         tool=tool,
         head=head,
         summary=notice_of(request.agent, head, record.risk.level, _end_word(record)),
@@ -387,8 +386,8 @@ def card_of(
         deadline=record.deadline,
         digest=record.digest,
         outcome=_outcome(record),
-        ending=_say_ending(record, state.word, _outcome(record)),
-        short_ending=_say_ending(record, state.word, _outcome(record, answers=False)),
+        ending=_say_ending(record),
+        short_ending=_say_ending(record, answers=False),
         answers=_list_answers(record, max(chars, _MOST_ANSWERS)),
         decided_at=record.decision.decided_at if record.decision else None,
         note=render_safe(record.note) if record.note else None,
@@ -681,14 +680,15 @@ def _outcome(record: Record, *, answers: bool = True) -> Visible | None:
     return render_safe(f"{told}{_answers(record) if answers else ''}{kept}{lost}")
 
 
-def _say_ending(record: Record, word: str, outcome: Visible | None) -> Visible | None:
+def _say_ending(record: Record, *, answers: bool = True) -> Visible | None:
     """Say how it ended, beginning with the state's word."""
+    outcome = _outcome(record, answers=answers)
     if outcome is None:
         return None
     first, rest = outcome.segments[0][0], outcome.segments[1:]
     status = _NOT_RUN_BUT if _responded(record) else record.status.value
     said = first.removeprefix(status) if first.startswith(status) else f" · {first}"
-    state, _, stopped = word.partition(", and ")
+    state, _, stopped = state_of(record).word.partition(", and ")
     if record.decision and record.decision.reason is Reason.BREAKER:
         state = "Denied"  # what follows says that nobody was asked
     if record.decision and record.decision.action is Action.EDIT:
