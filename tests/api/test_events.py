@@ -30,7 +30,7 @@ async def heard(answer: ClientResponse, count: int) -> list[tuple[str, dict[str,
     """Read this many events: their names and contents."""
     found: list[tuple[str, dict[str, Any]]] = []
     while len(found) < count:
-        frame = (await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 15)).decode()
+        frame = (await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 60)).decode()
         if not frame.startswith(":"):
             members = dict(line.split(": ", 1) for line in frame.strip().split("\n"))
             data = json.loads(members["data"])

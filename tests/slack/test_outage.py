@@ -29,7 +29,8 @@ class Recovery:
     """How cards came true after an outage: when each did, in seconds since its end."""
 
     after: list[float]
-    calls: int
+    updates: list[bool]
+    """For each update of a card since the end, in their order: was it of one that had ended?"""
     refused: int
 
     def within(self, seconds: float) -> int:
@@ -59,8 +60,9 @@ async def recover(slack: Slack, office: Office, *, ended: int, others: int) -> R
         known = len(after)
         await slack.until(lambda: count_true(decided) > known, seconds=100)  # noqa: B023 (awaited)
         after += [loop.time() - back] * (count_true(decided) - known)
-    calls = len(slack.state.called("chat.update")) - before
-    return Recovery(after, calls, len(slack.rates.refused))
+    ended_ones = {message.ts for _, message in decided}
+    updates = [one["ts"] in ended_ones for one in slack.state.called("chat.update")[before:]]
+    return Recovery(after, updates, len(slack.rates.refused))
 
 
 async def fresh(office: Office, record: Record) -> Record:
@@ -88,10 +90,9 @@ async def test_armed_cards_come_first_after_an_outage(slack: Slack, world: World
     once, however much else waits since before them, and Slack refuses nothing."""
     async with at_work(slack, world, ROUTE) as office:
         found = await recover(slack, office, ended=25, others=30)
-    # The longest pause while Slack was away is five seconds. A card that failed in its last moment
-    # may find the minute's calls spent; without their rank it would be seven.
-    assert found.within(8.0) >= 20
-    assert found.within(20.0) == 25
+    # Of the minute's 48 calls others leave 16 to those that lose buttons. Without their rank 18 to 20
+    # of the 25 would be among them. A card that failed in Slack's last moment may come later.
+    assert sum(found.updates[:48]) >= 23
     assert found.refused == 0
 
 
@@ -112,11 +113,11 @@ async def test_an_outage_at_slacks_own_pace(
         "within_75_s": found.within(75),
         "within_135_s": found.within(135),
         "seconds_until_all": round(max(found.after), 1),
-        "calls": found.calls,
+        "calls": len(found.updates),
         "refused": found.refused,
     }
     sys.stdout.write(f"outage of Slack: {json.dumps(counts)}\n")
     assert found.within(30) >= 25
-    assert found.refused <= found.calls / 100
+    assert found.refused <= len(found.updates) / 100
     # Slack takes 50 in each minute; between these two moments lie two of its minutes.
     assert found.within(135) - found.within(30) >= 0.9 * 100
