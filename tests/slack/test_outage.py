@@ -90,8 +90,8 @@ async def test_armed_cards_come_first_after_an_outage(slack: Slack, world: World
     once, however much else waits since before them, and Slack refuses nothing."""
     async with at_work(slack, world, ROUTE) as office:
         found = await recover(slack, office, ended=25, others=30)
-    # Of the minute's 48 calls others leave 16 to those that lose buttons. Without their rank 18 to 20
-    # of the 25 would be among them. A card that failed in Slack's last moment may come later.
+    # Of the minute's 48 calls others leave 16 to those that lose buttons. Without their rank 18 to
+    # 20 of the 25 would be among them. A card that failed in Slack's last moment may come later.
     assert sum(found.updates[:48]) >= 23
     assert found.refused == 0
 
