@@ -18,7 +18,7 @@ from gateway.domain.records import Person, Record
 from gateway.models import Risk, RiskLevel
 from gateway.ports import Desk
 from gateway.server.background import desk_of, run_reminders, serve_adapters
-from tests.slack.counterpart.person import Human
+from tests.slack.counterpart.person import Human, NotShown
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
 from tests.waiting import moment
@@ -134,6 +134,17 @@ class Office:
         """Return the labels of the buttons in somebody's modal."""
         seen = human.buttons(human.modal.view["blocks"])
         return [element["text"]["text"] for _, element in seen]
+
+    async def modal_offers(self, human: Human, label: str) -> None:
+        """Wait until somebody has a modal open that offers this button."""
+
+        def offered() -> bool:
+            try:
+                return label in self.modal_buttons(human)
+            except NotShown:  # it is on its way
+                return False
+
+        await self.slack.until(offered)
 
     async def card_says(self, message: Message, text: str) -> None:
         """Wait until a card says something."""

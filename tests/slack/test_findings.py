@@ -41,7 +41,7 @@ async def test_a_finding_is_red_where_guardrails_are_in_force(office: Office) ->
     for part in (ALARM, f"🔴 High risk: {RAISED}"):
         assert part in str(message.blocks)
     await office.ann.click(message, "Review…")
-    await office.slack.until(lambda: "Approve" in office.modal_buttons(office.ann))
+    await office.modal_offers(office.ann, "Approve")
     assert f"of it? {ALARM}." in str(office.ann.modal.view["blocks"])
     assert FOUND not in str(message.blocks)
     _, harmless = await office.asked()
