@@ -120,7 +120,7 @@ _SCRIPT = states.asked(
     arguments={"command": "\n".join(["set -e", *(f"step-{n} --all" for n in range(38)), "rm -r x"])}
 )
 _REFUSED = "you are not an approver for this request"
-_LOST = "Not recorded: the gateway did not answer. Try again."
+_LOST = "The gateway did not answer: perhaps nothing was recorded. Try again."
 
 
 def scenes() -> dict[str, Scene]:

@@ -43,7 +43,7 @@ async function decide(action, feedback = false) {
   drawBar();
   const answer = await api("batch/decide", { ...body, nonce: press.nonce }).catch(() => null);
   busy = false;
-  if (!answer) tell("Not recorded: the gateway did not answer. Try again.", true);
+  if (!answer) tell("The gateway did not answer: perhaps nothing was recorded. Try again.", true);
   else if (answer.ok) await settled(answer.value.items);
   else await refused(answer.value);
   drawBar();

@@ -132,7 +132,7 @@ async function busy(id, path, body, text) {
   const answer = await api(path, body, text).catch(() => null);
   draft.busy = false;
   if (!answer) {
-    draft.problem = "Not recorded: the gateway did not answer. Try again.";
+    draft.problem = "The gateway did not answer: perhaps nothing was recorded. Try again.";
     render(id);
   }
   return answer;
