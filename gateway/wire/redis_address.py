@@ -33,7 +33,9 @@ def pool_at(url: str, **options: Any) -> Any:
         return sentinel_client(parts, **options).connection_pool
     if parts.scheme == "redis+cluster":
         return ClusterPool(parts, **options)
-    return redis.asyncio.ConnectionPool.from_url(url, **options)
+    pool = redis.asyncio.ConnectionPool.from_url(url, **options)
+    heed_cancellation(pool)
+    return pool
 
 
 class ClusterPool:
@@ -52,7 +54,10 @@ class ClusterPool:
         from then on to any until another is named."""
         host, port = self._place or random.choice(self._seeds)
         self._place = None
-        return redis.asyncio.Connection(host=host, port=port, **self._options)
+        connection: redis.asyncio.Connection = heedful(redis.asyncio.Connection)(
+            host=host, port=port, **self._options
+        )
+        return connection
 
     def move_to(self, host: str, port: int) -> None:
         """Have the next connection lead there, as a node said."""
@@ -78,7 +83,7 @@ class _Heedful:
 
 
 @cache
-def heedful(connection: type) -> type:
+def heedful(connection: type) -> Any:
     """Return a class of connections that heeds cancellation while a command is written."""
     return type(f"Heedful{connection.__name__}", (_Heedful, connection), {})
 

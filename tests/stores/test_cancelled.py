@@ -11,7 +11,7 @@ import pytest
 import adapters
 import gateway
 from gateway.stores.connect import connect, disconnect
-from gateway.wire.redis_address import heedful
+from gateway.wire.redis_address import heedful, pool_at
 
 TURNS = 60  # of the event loop: more than the longest command takes
 
@@ -53,6 +53,12 @@ async def test_every_connection_heeds_it(url: str, blocking: bool) -> None:
     kind = pool.connection_class if pool else client.get_connection_kwargs()["connection_class"]
     assert "_Heedful" in [one.__name__ for one in kind.__mro__]
     await disconnect(client)
+
+
+@pytest.mark.parametrize("url", ["redis://h", "unix:///s", "redis+cluster://h"])
+def test_an_agents_connection_heeds_it(url: str) -> None:
+    """Its URL may set a limit for each write."""
+    assert "_Heedful" in [one.__name__ for one in type(pool_at(url).make_connection()).__mro__]
 
 
 class _Swallowing:
