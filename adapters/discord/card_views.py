@@ -93,7 +93,7 @@ class MessageContent:
         return [discord.File(io.BytesIO(self.attached), filename=FILE_NAME)]
 
 
-class TextBudget:
+class CardBudget:
     """The room for text in a message. Parts take from it by importance, not by order on screen."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ def _build_ended(card: Card, copy: str, called: str, *, silent: bool = False) ->
 def render_ended(card: Card, *, silent: bool = False, changes: bool = True) -> Iterator[str]:
     """Yield how it ended, the head, and what else must be told, each in a line: who made the
     `changes`, and the note."""
-    budget = TextBudget()
+    budget = CardBudget()
     yield budget.take(_render_outcome(card, budget))
     if silent:
         return
@@ -165,7 +165,7 @@ def render_ended(card: Card, *, silent: bool = False, changes: bool = True) -> I
 
 def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     """Return the parts of a card, as far as each finds room."""
-    budget = TextBudget()
+    budget = CardBudget()
     budget.take(called)
     head = budget.take(render_head(card, silent=silent))
     foot = budget.take(_render_footer(card, stated=silent))
@@ -198,7 +198,7 @@ def build_outcome_view(card: Card) -> MessageContent:
     """Return a short message with a request's state or outcome, without what would run."""
     if card.final and card.asks:
         return MessageContent(_build_layout(card, (tuple(render_ended(card)),), []))
-    above = (_render_outcome(card, TextBudget()), render_head(card))
+    above = (_render_outcome(card, CardBudget()), render_head(card))
     return MessageContent(_build_layout(card, (above, (_render_footer(card),)), []))
 
 
@@ -288,7 +288,7 @@ def render_because(card: Card, room: int) -> str:
     return f"-# {escape_line(card.asks_because.text, room - 3)}"
 
 
-def _render_risk(card: Card, budget: TextBudget) -> str:
+def _render_risk(card: Card, budget: CardBudget) -> str:
     """Return the risk where something was found: that it is high, or why it is not low."""
     if not card.asks or not (card.reasons or card.risk is RiskLevel.HIGH):
         return ""
@@ -336,7 +336,7 @@ def share_room(texts: Sequence[str], room: int, around: int) -> list[int]:
     return shares
 
 
-def render_statement(card: Card, budget: TextBudget) -> str:
+def render_statement(card: Card, budget: CardBudget) -> str:
     """Return the agent's own words, marked as such."""
     room = budget.room(500) - 40
     if card.says is None or room < LEAST:
@@ -376,7 +376,7 @@ def _render_size_notice(card: Card, *, complete: bool, silent: bool) -> str:
     return f"✂️ {shown}{rest}."
 
 
-def render_changes(card: Card, budget: TextBudget) -> str:
+def render_changes(card: Card, budget: CardBudget) -> str:
     """Return who changed what runs, and what, as far as that finds room."""
     if card.changed_by is None:
         return ""
@@ -389,7 +389,7 @@ def render_changes(card: Card, budget: TextBudget) -> str:
     return f"{said}\n{fence(text, 'diff', room)[0]}"
 
 
-def _render_preview(card: Card, budget: TextBudget) -> str:
+def _render_preview(card: Card, budget: CardBudget) -> str:
     room = budget.room(400) - 50
     if card.preview is None or room < LEAST:
         return ""
@@ -397,7 +397,7 @@ def _render_preview(card: Card, budget: TextBudget) -> str:
     return f"**The agent's own picture of it** ({card.unverified})\n{text}"
 
 
-def _render_fields(card: Card, budget: TextBudget) -> str:
+def _render_fields(card: Card, budget: CardBudget) -> str:
     """Return what is asked, with its choices: of what the head asks, these alone."""
     room = budget.room(900)
     lines: list[str] = []
@@ -418,7 +418,7 @@ def _render_fields(card: Card, budget: TextBudget) -> str:
     return "\n".join(lines)
 
 
-def _render_outcome(card: Card, budget: TextBudget) -> str:
+def _render_outcome(card: Card, budget: CardBudget) -> str:
     """Return how it ended, when, and what came of it; of what waits, who approved and who looks."""
     lines: list[str] = []
     if card.final:
@@ -441,7 +441,7 @@ def _render_outcome(card: Card, budget: TextBudget) -> str:
     return "\n".join(lines)
 
 
-def _say_ending(card: Card, ending: Visible, budget: TextBudget) -> str:
+def _say_ending(card: Card, ending: Visible, budget: CardBudget) -> str:
     said = ending.text if card.ending else f"{card.word} · {ending.text}"
     said = say_names(said, card.people)
     return escape_with_mentions(said, budget.room(500), card.people)

@@ -23,8 +23,8 @@ from adapters.discord.card_views import (
     READ,
     SIGN_UNITS,
     STYLES,
+    CardBudget,
     MessageContent,
-    TextBudget,
     arrange_in_rows,
     build_remember_buttons,
     build_view,
@@ -113,7 +113,7 @@ def _tell_around(
 ) -> tuple[str, ...]:
     """Return what stands above a page of the full view: everything that the card says, with the
     room that is left `beside` the rest. Warnings come before words about it."""
-    budget = TextBudget()
+    budget = CardBudget()
     facts = render_facts(card, _ALL_FACTS)[0]
     for part in (*first, facts, *beside):
         budget.take(part)
@@ -138,7 +138,7 @@ def _tell_around(
     return (*first, notices, found, facts, because, undeclared, changed, says, who, ends)
 
 
-def _limit_room(budget: TextBudget, limits: tuple[int, int]) -> int:
+def _limit_room(budget: CardBudget, limits: tuple[int, int]) -> int:
     """Return a third of what is left, within these limits: more comes after it."""
     least, most = limits
     return max(least, min(most, budget.left // 3))
@@ -158,7 +158,7 @@ def _render_last_changes(card: Card, beside: Sequence[str]) -> list[str]:
     """Return what was changed before a request ended, where there is room `beside` the rest."""
     if not card.final or card.changed_by is None:
         return []
-    budget = TextBudget()
+    budget = CardBudget()
     for part in beside:
         budget.take(part)
     return [render_changes(card, budget)] if budget.left > LEAST + CHANGED_BY_UNITS else []

@@ -14,12 +14,12 @@ from gateway.ports import (
     REVEALS,
     SECRET_NAMED,
     UNCHANGED,
-    Answer,
     Block,
     Card,
     Change,
     EditField,
     Field,
+    FieldAnswer,
     Head,
     JsonObject,
     KillSwitch,
@@ -327,7 +327,7 @@ def _build_field(field: Field) -> JsonObject:
     }
 
 
-def _build_answer(answer: Answer) -> JsonObject:
+def _build_answer(answer: FieldAnswer) -> JsonObject:
     return {
         "question": build_line(answer.question.segments),
         "given": _build_optional_line(answer.given),

@@ -58,10 +58,10 @@ from gateway.ports.blocks import (
 )
 from gateway.ports.cards import (
     REVEALS,
-    Answer,
     Card,
     Control,
     Field,
+    FieldAnswer,
     FullView,
     Style,
     Tone,
@@ -200,7 +200,6 @@ __all__ = [
     "UNCHANGED",
     "USUAL_LIFETIME",
     "Adapter",
-    "Answer",
     "Approvers",
     "AuditEvent",
     "Block",
@@ -226,6 +225,7 @@ __all__ = [
     "Effect",
     "Feed",
     "Field",
+    "FieldAnswer",
     "Finding",
     "Found",
     "FoundEvents",

@@ -153,7 +153,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FieldAnswer:
     """What a question of a form was answered, as people read it; where nothing may or can be shown,
     `given` is None and `words` of ours say why."""
 
@@ -226,7 +226,7 @@ class Card:
     controls: tuple[Control, ...]
     ending: Visible | None = None
     short_ending: Visible | None = None
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[FieldAnswer, ...] = ()
     findings: tuple[Visible, ...] = ()
     alarms: bool = False
     asks_because: Visible | None = None
@@ -700,17 +700,28 @@ def _say_ending(record: Record, *, answers: bool = True) -> Visible | None:
 
 
 def _answers(record: Record) -> str:
-    """Say what a question was answered, in the order of its fields, quoted: a person wrote it."""
-    given = (record.decision.answers if record.decision else None) or {}
-    said = ", ".join(
-        "a secret" if one.secret else json.dumps(given[one.id], ensure_ascii=False)
-        for one in record.request.questions
-        if one.id in given
+    """Say in a line what each question was answered, quoted: an agent and a person wrote it."""
+    given = record.decision.answers if record.decision else None
+    if not given:
+        return ""
+    said = [(one.text, _quote_answer(one, given)) for one in record.request.questions]
+    listed = (
+        [f"{_quote(text)}: {answer}" for text, answer in said] if len(said) > 1 else [said[0][1]]
     )
-    return f": {start_of(said, _MOST_ANSWERS)}" if said else ""
+    return f": {start_of('; '.join(listed), _MOST_ANSWERS)}"
 
 
-def _list_answers(record: Record, most: int) -> tuple[Answer, ...]:
+def _quote_answer(question: Question, given: JsonObject) -> str:
+    if question.id not in given:
+        return "not answered"
+    return "a secret" if question.secret else _quote(_say_answer(question, given[question.id]))
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _list_answers(record: Record, most: int) -> tuple[FieldAnswer, ...]:
     """Return what each question was answered, with at most so many characters of each answer."""
     given = record.decision.answers if record.decision else None
     if given is None:
@@ -718,15 +729,15 @@ def _list_answers(record: Record, most: int) -> tuple[Answer, ...]:
     return tuple(_answer(one, given, most) for one in record.request.questions)
 
 
-def _answer(question: Question, given: JsonObject, most: int) -> Answer:
+def _answer(question: Question, given: JsonObject, most: int) -> FieldAnswer:
     asked = render_safe(question.text)
     if question.id not in given:
-        return Answer(asked, None, "Not answered")
+        return FieldAnswer(asked, None, "Not answered")
     if question.secret:
-        return Answer(asked, None, "A secret was given; only the agent has it")
+        return FieldAnswer(asked, None, "A secret was given; only the agent has it")
     said = _say_answer(question, given[question.id])
     begun = start_of(said, most)
-    return Answer(asked, render_safe(begun if begun == said else f"{begun}…"))
+    return FieldAnswer(asked, render_safe(begun if begun == said else f"{begun}…"))
 
 
 def _say_answer(question: Question, value: Any) -> str:

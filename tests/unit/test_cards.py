@@ -338,7 +338,11 @@ def test_what_was_answered_stands_on_the_card() -> None:
     one = decided(Status.APPROVED, action=Action.ANSWER, answers=answers, about={"ask": form})
     said = card(one).outcome
     assert said is not None
-    assert said.text.endswith(': "red; approved by bob", a secret, 3')
+    told = (
+        ': "Which?": "red; approved by bob"; "Key?": a secret; "How many?": "3"; '
+        '"More?": not answered'
+    )
+    assert said.text.endswith(told)
     made = card(one)
     assert [(one.question.text, one.given and one.given.text) for one in made.answers] == [
         ("Which?", "red; approved by bob"),
@@ -350,7 +354,7 @@ def test_what_was_answered_stands_on_the_card() -> None:
     assert [one.words for one in made.answers] == words
     assert made.ending is not None
     assert made.short_ending is not None
-    assert made.ending.text == f'{made.short_ending.text}: "red; approved by bob", a secret, 3'
+    assert made.ending.text == f"{made.short_ending.text}{told}"
 
 
 def test_small_states_are_said() -> None:
