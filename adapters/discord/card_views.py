@@ -30,12 +30,14 @@ from gateway.ports import BECAUSE as DENY_BECAUSE
 from gateway.ports import (
     DENIALS,
     LABEL_CHARS,
+    NO_LINK,
     Card,
     Control,
     Style,
     Tone,
     Visible,
     say_names,
+    say_no_link,
 )
 
 NOBODY = discord.AllowedMentions.none()
@@ -169,7 +171,7 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     budget.take(called)
     head = budget.take(render_head(card, silent=silent))
     foot = budget.take(_render_footer(card, stated=silent))
-    notices = budget.take("\n".join(f"⚠️ {notice}" for notice in card.notices))
+    notices = budget.take("\n".join(f"⚠️ {notice}" for notice in list_notices(card)))
     leads = budget.take(_say_leads(card))
     risk = budget.take(_render_risk(card, budget))
     found = budget.take(render_findings(card, budget.room(500)))
@@ -202,9 +204,11 @@ def build_outcome_view(card: Card) -> MessageContent:
     return MessageContent(_build_layout(card, (above, (_render_footer(card),)), []))
 
 
-def build_text_view(text: str, inbox: str = "") -> MessageContent:
-    """Return a message with a text of our own, and a button to the `inbox` where that is given."""
-    view = build_view(ui.TextDisplay(text[:MOST_TEXT]))
+def build_text_view(text: str, inbox: str | None = None) -> MessageContent:
+    """Return a message with a text of our own. One that sends people to the `inbox` has a button,
+    or says how they get there where that has no address."""
+    said = f"{text}\n{NO_LINK}" if inbox == "" else text
+    view = build_view(ui.TextDisplay(said[:MOST_TEXT]))
     if inbox:
         view.add_item(ui.ActionRow(ui.Button(label="Open in the inbox", url=inbox)))
     return MessageContent(view)
@@ -336,6 +340,11 @@ def share_room(texts: Sequence[str], room: int, around: int) -> list[int]:
     return shares
 
 
+def list_notices(card: Card) -> list[str]:
+    """Return the card's warnings, and how people get to the inbox where no link leads there."""
+    return [one for one in (*card.notices, say_no_link(card)) if one]
+
+
 def render_statement(card: Card, budget: CardBudget) -> str:
     """Return the agent's own words, marked as such."""
     room = budget.room(500) - 40
@@ -448,9 +457,10 @@ def _say_ending(card: Card, ending: Visible, budget: CardBudget) -> str:
 
 
 def _render_footer(card: Card, *, stated: bool = False) -> str:
-    """Return how it stands, unless that is `stated` above, until when, and what identifies it."""
+    """Return how it stands, unless that is `stated` above or a notice says it, until when, and what
+    identifies it."""
     at = card.deadline // 1000
-    state = "Expires" if stated else f"{card.icon} {card.word} · expires"
+    state = "Expires" if stated or card.idle else f"{card.icon} {card.word} · expires"
     ends = "" if card.final else f"{state} <t:{at}:R> (<t:{at}:f>) · "
     if not card.digest:
         return ""
@@ -507,6 +517,8 @@ def build_more_view(card: Card, button: DiscordButton, *, group: int = 1) -> Mes
     ]
     container: ui.Container[Any] = ui.Container(accent_colour=choose_colour(card))
     container.add_item(ui.TextDisplay(render_head(card)))
+    if no_link := say_no_link(card):
+        container.add_item(ui.TextDisplay(f"⚠️ {no_link}"))
     for row in arrange_in_rows(buttons):
         container.add_item(row)
     container.add_item(ui.TextDisplay(f"-# {DENY_BECAUSE} …"))
