@@ -16,7 +16,7 @@ _OURS, _AGENTS = 2, 4  # blanks
 _GAP = 3  # blanks between two facts of one row
 _SIGN = 2  # columns of a sign, and of what is folded
 _LINE_END = 2  # columns of a line that follow its title at least
-_BEGINS = re.compile(r'(?P<blanks> *)(?:"(?:[^"\\]|\\.)*": "?)?')
+_BEGINS = re.compile(r'(?P<blanks> *)(?:"(?:[^"\\]|\\.)*": )?"?')
 GOES_ON = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 
 

@@ -402,6 +402,9 @@ def views() -> dict[str, Json]:
         "edit-too-long": edits.build_json_form(
             whole["pending-long"], form, whole["pending-long"].editable
         ),
+        "edit-too-long-inbox": edits.build_json_form(
+            replace(whole["pending-long"], inbox=INBOX), form, whole["pending-long"].editable
+        ),
         "check-edit": modals.build_edit_check(diff, replace(form, high=True)),
         "respond": modals.build_respond(whole["pending"], form),
         "answer": modals.build_answer(whole["question"], form),

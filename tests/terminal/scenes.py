@@ -106,7 +106,12 @@ class _Main(TerminalApp):
     """The main screen as it stands, which follows nothing."""
 
     def __init__(
-        self, queue: list[Record], *, gone: bool = False, refusal: str | None = None, inbox: str = ""
+        self,
+        queue: list[Record],
+        *,
+        gone: bool = False,
+        refusal: str | None = None,
+        inbox: str = "",
     ) -> None:
         desk = SimpleNamespace(address_of=partial(address_of, inbox))
         super().__init__(cast("Any", desk), Identity(platform="terminal", id="ann"), _Fixed())
