@@ -250,7 +250,6 @@ FORMS = {
 }
 _ON_CARD = (Action.APPROVE, Action.ANSWER, Action.DENY)
 READ_ALL = "Read it all…"
-NOT_HERE = "This cannot be approved in Slack: approve it in the inbox."
 
 
 class FullText(StrEnum):
@@ -484,8 +483,6 @@ def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
 def list_notices(card: Card) -> list[str]:
     """Return the card's warnings, and what cannot be done in Slack."""
     told = list(card.notices)
-    if _is_elsewhere(card, Action.APPROVE) and not card.inbox:
-        told.append(NOT_HERE)
     if any(field.secret for field in card.fields) and not card.final:
         told.append("A secret is asked for: answer in the inbox.")
     if no_link := say_no_link(card):

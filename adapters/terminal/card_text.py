@@ -226,7 +226,7 @@ def _render_found(card: Card) -> Iterator[RenderableType]:
     yield from render_findings(card)
     if not card.complete:
         rest = "" if card.final else "; only there it can be approved"
-        yield Text(f"✂ {card.size}: press f to read all of it{rest}", "bold")
+        yield Hanging(Text(f"✂ {card.size}: press f to read all of it{rest}", "bold"))
     yield from _render_notices(card)
 
 
@@ -238,10 +238,10 @@ def _render_risk(card: Card) -> Iterator[RenderableType]:
 
 def _render_notices(card: Card) -> Iterator[RenderableType]:
     for notice in card.notices:
-        yield Text(f"⚠ {notice}", style=_WARNING)
+        yield Hanging(Text(f"⚠ {notice}", style=_WARNING))
     if names_inbox(card):
         way = f"In the inbox: {card.inbox}" if card.inbox else NO_LINK
-        yield Text(f"⚠ {way}", style=_WARNING)
+        yield Hanging(Text(f"⚠ {way}", style=_WARNING))
 
 
 def _facts(card: Card, labels: Sequence[str] = ()) -> FactRows:
@@ -262,9 +262,9 @@ def _render_facts(card: Card) -> Iterator[RenderableType]:
         yield Hanging(render_text(card.asks_because))
     yield _facts(card)
     if card.progress:
-        yield Text(f"👥 {card.progress}", style="bold")
+        yield Hanging(Text(f"👥 {card.progress}", style="bold"))
     if card.claimed:
-        yield Text(f"👀 {card.claimed}", style="bold")
+        yield Hanging(Text(f"👀 {card.claimed}", style="bold"))
 
 
 def _shorten(found: Visible, style: str = "") -> Text | None:

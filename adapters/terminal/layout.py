@@ -61,6 +61,9 @@ class FoldedRows:
         """Yield the rows."""
         width = max(1, options.max_width)
         for row in self._text.split(allow_blank=True):
+            if cell_len(row.plain.expandtabs()) <= width:
+                yield row
+                continue
             begin = _find_begin(row.plain, width // 2)
             lead, value = row[:begin], row[begin:]
             for number, part in enumerate(value.wrap(console, width - begin) or [Text()]):
