@@ -68,6 +68,7 @@ _COLOURS = {
     Tone.QUIET: 0x8B949E,
 }
 _FOUND, _FOUND_HIGH = 0xF0A020, 0xDA3633
+SECRET = "A secret is asked for. Answer it in the inbox, where no log sees it."
 LEADS: dict[Action, str] = {
     Action.ANSWER: "Answer in the inbox",
     Action.APPROVE: "Approve in the inbox",
@@ -172,7 +173,6 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     head = budget.take(render_head(card, silent=silent))
     foot = budget.take(_render_footer(card, stated=silent))
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in list_notices(card)))
-    leads = budget.take(_say_leads(card))
     risk = budget.take(_render_risk(card, budget))
     found = budget.take(render_findings(card, budget.room(500)))
     ended = budget.take(_render_outcome(card, budget))
@@ -190,7 +190,7 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     return _Drawn(
         ended=ended,
         runs=(head if card.asks else "", blocks, size, changed, fields),
-        about=(risk, found, notices, leads, because, who, says, preview),
+        about=(risk, found, notices, because, who, says, preview),
         foot=foot,
         complete=complete,
     )
@@ -341,8 +341,11 @@ def share_room(texts: Sequence[str], room: int, around: int) -> list[int]:
 
 
 def list_notices(card: Card) -> list[str]:
-    """Return the card's warnings, and how people get to the inbox where no link leads there."""
-    return [one for one in (*card.notices, say_no_link(card)) if one]
+    """Return the card's warnings, that a secret is answered elsewhere, and how people get to the
+    inbox where no link leads there."""
+    secret = not card.final and any(field.secret for field in card.fields)
+    told = (*card.notices, SECRET if secret else "", say_no_link(card))
+    return [one for one in told if one]
 
 
 def render_statement(card: Card, budget: CardBudget) -> str:
@@ -577,13 +580,6 @@ def leads_of(card: Card) -> frozenset[Action]:
 def label_inbox(led: Collection[Action]) -> str:
     """Return the words of the link to the inbox: what must be done there, where that is so."""
     return next((said for action, said in LEADS.items() if action in led), "Open in the inbox")
-
-
-def _say_leads(card: Card) -> str:
-    """Say that a secret is answered elsewhere; that a passkey is, its notice says."""
-    if card.final or not any(field.secret for field in card.fields):
-        return ""
-    return "🔒 A secret is asked for. Answer it in the inbox, where no log sees it."
 
 
 def is_offered(control: Control, complete: bool) -> bool:

@@ -119,15 +119,14 @@ def test_how_an_idle_card_stands_is_said_once(name: str) -> None:
 
 def test_two_people_of_another_platform_are_told_apart() -> None:
     """Nobody here has their names; their ids say that they are two."""
-    ended = [
-        build_card_view(card("approved-by-id", decision=replace(decision, decided_by=by)), "")
-        for by in (states.BOB, replace(states.BOB, name="slack:T1/U7"),
-                   replace(states.BOB, name="slack:T1/U8"))
-        if (decision := states.RECORDS["approved-by-id"].decision)
-    ]  # fmt: skip
-    texts = [json.dumps(one.view.to_components()) for one in ended]
-    assert "Approved by somebody in Slack" in texts[1] and "U7" in texts[1]
-    assert len(set(texts)) == 3
+    decision: Any = states.RECORDS["approved-by-id"].decision
+    other = replace(decision, decided_by=replace(decision.decided_by, name="slack:T1/U8"))
+    texts = []
+    for one in (decision, other):
+        view: Any = build_card_view(card("approved-by-id", decision=one), scenes.COPY).view
+        texts.append(json.dumps(view.to_components()).replace("\\", ""))
+    assert "Approved by somebody in Slack (U7)" in texts[0]
+    assert "Approved by somebody in Slack (U8)" in texts[1]
 
 
 @pytest.mark.parametrize("name", ["pending-findings", "full-pending-findings"])
