@@ -14,6 +14,7 @@ from gateway.domain.records import Identity, Record
 from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
 from gateway.errors import Busy
 from gateway.models import Status
+from gateway.ports.words import NO_LINK
 from gateway.stores.browser_sessions import RedisLogins
 from tests.approvals.test_step_up import other_than
 from tests.slack.counterpart.slack import Slack
@@ -70,7 +71,7 @@ async def test_what_takes_a_passkey_is_approved_in_the_inbox(
     slack: Slack, world: World, address: str
 ) -> None:
     """A link to the request stands in the place of Approve, on the card, behind Details and in
-    Home; without an address the card says where. A press that is forged decides nothing."""
+    Home; without an address the card says how one gets there. A press that is forged decides nothing."""
     passkey = RulesByRisk(high=LevelRules(step_up=(StepUp.PASSKEY,)))
     async with at_work(slack, world, inbox=address) as office:
         await put_in_force(office.world, replace(ROUTE, risk=passkey))
@@ -79,7 +80,8 @@ async def test_what_takes_a_passkey_is_approved_in_the_inbox(
         ann = office.ann
         assert labels(ann, message) == [*leads, "Deny…", "More…"]
         assert (f"{address}/r/{record.id}" in str(message.blocks)) == bool(address)
-        assert ("cannot be approved in Slack" in shown(message)) != bool(address)
+        assert "takes a passkey in the inbox" in shown(message)
+        assert (NO_LINK in shown(message)) != bool(address)
         await ann.open_home()
         await slack.until(lambda: "UANN" in slack.workspace().homes)
         home = [one["text"]["text"] for _, one in ann.buttons(ann.home["blocks"])]
