@@ -71,7 +71,7 @@ async def test_what_takes_a_passkey_is_approved_in_the_inbox(
     slack: Slack, world: World, address: str
 ) -> None:
     """A link to the request stands in the place of Approve, on the card, behind Details and in
-    Home; without an address the card says how one gets there. A press that is forged decides nothing."""
+    Home; without an address the card says how one gets there. A forged press decides nothing."""
     passkey = RulesByRisk(high=LevelRules(step_up=(StepUp.PASSKEY,)))
     async with at_work(slack, world, inbox=address) as office:
         await put_in_force(office.world, replace(ROUTE, risk=passkey))
