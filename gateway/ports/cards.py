@@ -59,9 +59,7 @@ HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
 REVEALS = "; the inbox can reveal "
-_NOBODY_WAITS = (
-    "Nobody waits for the answer any more. If the agent comes back, it gets your answer."
-)
+_NOBODY_WAITS = "If the agent comes back, it gets your answer."
 _READ = "Have you read all of it?"
 _READ_ALL = f"This is high risk. {_READ}"
 _MOST_ANSWERS = 300
@@ -594,14 +592,13 @@ def _name_editor(edit: Edit) -> str:
 
 
 def _say_edited(record: Record) -> str:
-    """Say of a waiting request that a person edited it; "" where none did."""
+    """Say what a person's edit means for a waiting request; "" where none edited it. Who did stands
+    at the changes."""
     if record.edited is None or record.final:
         return ""
-    people = [one.by.name for one in record.editors if one.by.kind is DeciderKind.PERSON]
-    if record.editors and not people:
+    if record.editors and all(one.by.kind is not DeciderKind.PERSON for one in record.editors):
         return ""
-    who = f"{join_names(people, 'and')} edited this" if people else "This was edited"
-    return f"{who}; earlier approvals do not count.{_say_handed_on(record)}"
+    return f"Approvals from before the change do not count.{_say_handed_on(record)}"
 
 
 def _say_handed_on(record: Record) -> str:
@@ -671,7 +668,7 @@ def _outcome(record: Record, *, answers: bool = True) -> Visible | None:
     if record.decision is None:
         return None
     fetched = record.report is None or record.report.execution is not Execution.NEVER_FETCHED
-    lost = "" if fetched else ". The agent never fetched the approval: nothing ran"
+    lost = "" if fetched else ". The agent never fetched the approval, and cannot use it any more"
     rule = record.decision.host_rule
     kept = "" if rule is None else f"; {kept_words(record, rule)}"
     told = told_outcome(record)
