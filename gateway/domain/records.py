@@ -552,7 +552,10 @@ def crowd_of(agent: str) -> str:
 
 def locate_finding(words: str, place: str) -> str:
     """Return a finding with the place it is about, quoted: the agent chose its name."""
-    return f"{words}, in {json.dumps(start_of(place, _MOST_PLACE))}" if place else words
+    if not place:
+        return words
+    begun = start_of(place, _MOST_PLACE)
+    return f"{words}, in {json.dumps(begun)}{'' if begun == place else '…'}"
 
 
 def likeness(record: Record) -> str:

@@ -648,9 +648,11 @@ def _say_masked(count: int) -> str:
 
 def say_step_up(record: Record) -> tuple[str, str]:
     """Say what an approval of a waiting request takes beside a tap, and how often a wrong number
-    was typed; "" where that is nothing."""
+    was typed; "" where that is nothing, or more people alone: whoever counts them says so."""
     may = record.approvers
     if record.final or may is None or may.nobody or not may.step_up:
+        return "", ""
+    if may.step_up == (StepUp.PERSON,) and record.quorum > 1:
         return "", ""
     tries = f"{record.guesses} of {MOST_GUESSES} wrong numbers typed; the third denies it."
     return f"Approving takes {say_ways(may.step_up)}.", tries if record.guesses else ""
