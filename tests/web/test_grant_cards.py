@@ -131,7 +131,7 @@ async def _switched(box: Inbox, page: Page, other: Page) -> None:
     assert await other.evaluate("document.querySelector('#stop button') === null")
     await page.until(f"document.querySelector('[data-id=\"{waiting.id}\"].denied')")
     assert (await box.ask(**COMMAND)).status is Status.DENIED
-    await page.press_twice("Allow again")
+    await page.press_twice("Let agents ask again")
     for tab in (page, other):
         await tab.until("document.getElementById('stop').hidden")
     assert (await box.ask(**COMMAND)).status is Status.PENDING
