@@ -341,5 +341,5 @@ def _build_optional_line(text: Visible | None) -> Line | None:
 
 def build_switch(switch: KillSwitch) -> JsonObject:
     """Return the kill switch: its state, and what pressing its button does."""
-    does = f"From then on {LIFT[0].lower()}{LIFT[1:]}" if switch.on else switch.stopping
+    does = f"Afterwards {LIFT[0].lower()}{LIFT[1:]}" if switch.on else switch.stopping
     return {"on": switch.on, "state": switch.state, "does": does}

@@ -11,7 +11,7 @@ import re
 from gateway.ports import HIDDEN, REVEALS, Card, JsonObject, Record, say_step_up
 
 _ELSEWHERE = (
-    (re.compile(rf"{re.escape(REVEALS)}\w+"), ""),
+    (re.compile(rf"{re.escape(REVEALS)}\w*"), ""),
     (re.compile(r" \(`gateway login NAME` prints a link to the inbox\)"), ""),
     (re.compile(r" in the inbox only, once it is revealed there"), " only once it is revealed"),
     (re.compile(r" in the inbox"), ""),
