@@ -53,6 +53,7 @@ async function settled(rows) {
   for (const { id } of rows) { items.delete(id); ticks.delete(id); }
   Object.assign(draft, { words: "", wording: false });
   press = null;
+  drawBar();
   const left = rows.filter(waits).length;
   tell(left ? `${left} of ${rows.length} need someone else's approval too.` : `${rows[0].word} together: ${rows.length}.`, false);
   // What waits for others stands apart now, and the stream tells nothing new about it.
