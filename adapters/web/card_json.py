@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from adapters.web.notices import build_notices
 from gateway.models import Action, RiskLevel
 from gateway.ports import (
     LIFT,
-    REVEALS,
     SECRET_NAMED,
     UNCHANGED,
     Block,
@@ -31,7 +31,6 @@ from gateway.ports import (
     head_of,
     progress_of,
     render_safe,
-    say_step_up,
     scopes_of,
     standing_of,
     state_of,
@@ -79,8 +78,7 @@ def build_short_row(record: Record) -> JsonObject:
         "found": bool(record.risk.reasons or record.signs),
         "idle": _say_idle(record),
         "claim": {"by": record.claim.person} if record.claim else None,
-        "votes": [vote.person for vote in record.votes],
-        "quorum": record.quorum,
+        "approved": _count_approvals(record),
         "created": record.created,
         "deadline": record.deadline,
         "follows": record.behind if record.follows else None,
@@ -92,6 +90,13 @@ def _say_idle(record: Record) -> str:
     """Return in few words why a pending request waits for no approval; "" where it does."""
     state = state_of(record)
     return state.word if state.idle else ""
+
+
+def _count_approvals(record: Record) -> str:
+    """Return how many approved; "" where one is enough, and of a question, which is answered."""
+    if record.quorum <= 1 or record.request.questions:
+        return ""
+    return f"{len(record.votes)} of {record.quorum} approved"
 
 
 def explain_exclusion(record: Record) -> str | None:
@@ -157,7 +162,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "found": bool(record.risk.reasons or record.signs),
         "alone": explain_exclusion(record) is not None,
         "idle": _say_idle(record),
-        **_build_notices(card, record),
+        **build_notices(card, record),
         "above": _build_found(card, record),
         "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
         "reasons": [build_line(reason.segments) for reason in card.reasons],
@@ -174,7 +179,6 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "changed_aside": _build_optional_line(card.changed_aside),
         "fields": [_build_field(field) for field in card.fields],
         "numbered": record.numbered,
-        "masked": any(block.text.masked for block in card.blocks),
         "undeclared": [
             {"address": one.address, "name": build_line(one.name.segments), "what": one.what}
             for one in undeclared_of(record)
@@ -250,21 +254,6 @@ def _build_found(card: Card, record: Record) -> JsonObject:
                 above[-1].append(build_line(text.segments))
     closer = LOOK_CLOSER if (record.signs or reasons) and not any(above) else ""
     return {"mark": HIGH_RISK if high else closer, "findings": above[0], "reasons": above[1]}
-
-
-def _build_notices(card: Card, record: Record) -> JsonObject:
-    """Return the notices; what a step-up takes stands apart, as the panel that asks for it says so
-    itself."""
-    steps, tries = say_step_up(record)
-    apart = " ".join(filter(None, (steps, tries)))
-    said = [_word_notice(one) for one in card.notices if one != apart]
-    return {"notices": said, "steps": steps.replace(" in the inbox", ""), "tries": tries}
-
-
-def _word_notice(notice: str) -> str:
-    """Return a notice as it reads in the inbox: who reads that is there."""
-    masked, elsewhere, _ = notice.partition(REVEALS)
-    return f"{masked}." if elsewhere else notice
 
 
 def _shorten_long(finding: Visible) -> Line | None:
@@ -352,5 +341,5 @@ def _build_optional_line(text: Visible | None) -> Line | None:
 
 def build_switch(switch: KillSwitch) -> JsonObject:
     """Return the kill switch: its state, and what pressing its button does."""
-    does = f"Once allowed again: {LIFT[0].lower()}{LIFT[1:]}" if switch.on else switch.stopping
+    does = f"Afterwards {LIFT[0].lower()}{LIFT[1:]}" if switch.on else switch.stopping
     return {"on": switch.on, "state": switch.state, "does": does}
