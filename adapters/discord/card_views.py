@@ -30,12 +30,14 @@ from gateway.ports import BECAUSE as DENY_BECAUSE
 from gateway.ports import (
     DENIALS,
     LABEL_CHARS,
+    NO_LINK,
     Card,
     Control,
     Style,
     Tone,
     Visible,
     say_names,
+    say_no_link,
 )
 
 NOBODY = discord.AllowedMentions.none()
@@ -66,6 +68,7 @@ _COLOURS = {
     Tone.QUIET: 0x8B949E,
 }
 _FOUND, _FOUND_HIGH = 0xF0A020, 0xDA3633
+SECRET = "A secret is asked for. Answer it in the inbox, where no log sees it."
 LEADS: dict[Action, str] = {
     Action.ANSWER: "Answer in the inbox",
     Action.APPROVE: "Approve in the inbox",
@@ -169,8 +172,7 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     budget.take(called)
     head = budget.take(render_head(card, silent=silent))
     foot = budget.take(_render_footer(card, stated=silent))
-    notices = budget.take("\n".join(f"⚠️ {notice}" for notice in card.notices))
-    leads = budget.take(_say_leads(card))
+    notices = budget.take("\n".join(f"⚠️ {notice}" for notice in list_notices(card)))
     risk = budget.take(_render_risk(card, budget))
     found = budget.take(render_findings(card, budget.room(500)))
     ended = budget.take(_render_outcome(card, budget))
@@ -188,7 +190,7 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     return _Drawn(
         ended=ended,
         runs=(head if card.asks else "", blocks, size, changed, fields),
-        about=(risk, found, notices, leads, because, who, says, preview),
+        about=(risk, found, notices, because, who, says, preview),
         foot=foot,
         complete=complete,
     )
@@ -202,9 +204,11 @@ def build_outcome_view(card: Card) -> MessageContent:
     return MessageContent(_build_layout(card, (above, (_render_footer(card),)), []))
 
 
-def build_text_view(text: str, inbox: str = "") -> MessageContent:
-    """Return a message with a text of our own, and a button to the `inbox` where that is given."""
-    view = build_view(ui.TextDisplay(text[:MOST_TEXT]))
+def build_text_view(text: str, inbox: str | None = None) -> MessageContent:
+    """Return a message with a text of our own. One that sends people to the `inbox` has a button,
+    or says how they get there where that has no address."""
+    said = f"{text}\n{NO_LINK}" if inbox == "" else text
+    view = build_view(ui.TextDisplay(said[:MOST_TEXT]))
     if inbox:
         view.add_item(ui.ActionRow(ui.Button(label="Open in the inbox", url=inbox)))
     return MessageContent(view)
@@ -336,6 +340,14 @@ def share_room(texts: Sequence[str], room: int, around: int) -> list[int]:
     return shares
 
 
+def list_notices(card: Card) -> list[str]:
+    """Return the card's warnings, that a secret is answered elsewhere, and how people get to the
+    inbox where no link leads there."""
+    secret = not card.final and any(field.secret for field in card.fields)
+    told = (*card.notices, SECRET if secret else "", say_no_link(card))
+    return [one for one in told if one]
+
+
 def render_statement(card: Card, budget: CardBudget) -> str:
     """Return the agent's own words, marked as such."""
     room = budget.room(500) - 40
@@ -448,9 +460,10 @@ def _say_ending(card: Card, ending: Visible, budget: CardBudget) -> str:
 
 
 def _render_footer(card: Card, *, stated: bool = False) -> str:
-    """Return how it stands, unless that is `stated` above, until when, and what identifies it."""
+    """Return how it stands, unless that is `stated` above or a notice says it, until when, and what
+    identifies it."""
     at = card.deadline // 1000
-    state = "Expires" if stated else f"{card.icon} {card.word} · expires"
+    state = "Expires" if stated or card.idle else f"{card.icon} {card.word} · expires"
     ends = "" if card.final else f"{state} <t:{at}:R> (<t:{at}:f>) · "
     if not card.digest:
         return ""
@@ -507,6 +520,8 @@ def build_more_view(card: Card, button: DiscordButton, *, group: int = 1) -> Mes
     ]
     container: ui.Container[Any] = ui.Container(accent_colour=choose_colour(card))
     container.add_item(ui.TextDisplay(render_head(card)))
+    if no_link := say_no_link(card):
+        container.add_item(ui.TextDisplay(f"⚠️ {no_link}"))
     for row in arrange_in_rows(buttons):
         container.add_item(row)
     container.add_item(ui.TextDisplay(f"-# {DENY_BECAUSE} …"))
@@ -565,13 +580,6 @@ def leads_of(card: Card) -> frozenset[Action]:
 def label_inbox(led: Collection[Action]) -> str:
     """Return the words of the link to the inbox: what must be done there, where that is so."""
     return next((said for action, said in LEADS.items() if action in led), "Open in the inbox")
-
-
-def _say_leads(card: Card) -> str:
-    """Say that a secret is answered elsewhere; that a passkey is, its notice says."""
-    if card.final or not any(field.secret for field in card.fields):
-        return ""
-    return "🔒 A secret is asked for. Answer it in the inbox, where no log sees it."
 
 
 def is_offered(control: Control, complete: bool) -> bool:

@@ -430,7 +430,7 @@ def _is_private(interaction: discord.Interaction) -> bool:
     return interaction.message is not None and interaction.message.flags.ephemeral
 
 
-async def _reply_privately(text: str, inbox: str = "") -> InteractionReply:
+async def _reply_privately(text: str, inbox: str | None = None) -> InteractionReply:
     return build_private_reply(text, inbox)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import discord
 from discord import ui
 
+from adapters.discord.card_views import SECRET
 from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.markup import clip
 from gateway.errors import InvalidRequest
@@ -135,7 +136,7 @@ def build_text_field(
 
 def _check_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
     if any(field.secret for field in fields):
-        raise Unfit("A secret is asked for. Answer it in the inbox, where no log sees it.")
+        raise Unfit(SECRET)
     many = any(len(field.choices) > _MOST_CHOICES for field in fields)
     if many or len(fields) > _MOST_FIELDS:
         raise Unfit("It asks for more than fits into Discord. Answer it in the inbox.")

@@ -32,6 +32,7 @@ from adapters.discord.card_views import (
     is_offered,
     label_inbox,
     leads_of,
+    list_notices,
     render_because,
     render_changes,
     render_ended,
@@ -44,7 +45,7 @@ from adapters.discord.card_views import (
 from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.markup import escape_line, escape_with_mentions, fence
 from gateway.models import Action, RiskLevel
-from gateway.ports import HIDDEN, Card, FullView
+from gateway.ports import HIDDEN, NO_LINK, Card, FullView, say_no_link
 
 PAGE_UNITS = 1600
 _ALL_FACTS = 1500  # the longest possible sum of all facts
@@ -85,12 +86,13 @@ def build_full_view(
     said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
     digest = hashlib.sha256(raw).hexdigest()
     file = f"-# {FILE_NAME}: all of it, SHA-256 `{digest}`\n-# what runs: SHA-256 `{card.digest}`"
+    way = "" if card.inbox or say_no_link(card) else f" {NO_LINK}"
     if not fits:
-        file = "⚠️ It is too large for Discord. Read and decide it in the inbox."
+        file = f"⚠️ It is too large for Discord. Read and decide it in the inbox.{way}"
     if card.hides:
         file = f"⚠️ {HIDDEN}\n{file}"
     first = ended if card.final else (render_head(card), _render_brief_risk(card))
-    last_words = (f"{said} {_TURN}" if more else said, "" if whole else _PARTLY)
+    last_words = (f"{said} {_TURN}" if more else said, "" if whole else f"{_PARTLY}{way}")
     told = _tell_around(card, view, first, (*last_words, text, file))
     head = [part for part in (*told, *last_words) if part]
     if changed := _render_last_changes(card, (*head, text, file)):
@@ -146,7 +148,7 @@ def _limit_room(budget: CardBudget, limits: tuple[int, int]) -> int:
 
 def _render_notices(card: Card, room: int) -> str:
     """Return the notices that stand nowhere else in the full view, none of them left out."""
-    texts = [one for one in card.notices if one != HIDDEN]
+    texts = [one for one in list_notices(card) if one != HIDDEN]
     shares = share_room(texts, room, SIGN_UNITS)
     return "\n".join(
         f"⚠️ {escape_with_mentions(one, share, card.people)}"

@@ -20,7 +20,6 @@ from adapters.discord.card_views import (
     MessageContent,
     build_text_view,
     choose_group_colour,
-    leads_of,
 )
 from adapters.discord.custom_ids import PLATFORM, DiscordButton
 from adapters.discord.group_cards import (
@@ -49,6 +48,7 @@ from gateway.ports import (
     card_of,
     draw,
     group_card_of,
+    leads_to_inbox,
     posted_group_of,
     read_revisions,
     weight_of,
@@ -164,7 +164,7 @@ async def draw_card(desk: Desk, record: Record) -> Card:
     card = await draw(
         lambda: card_of(record, lines=CARD_LINES, chars=CARD_CHARS), *weight_of(record)
     )
-    leads = desk.address_of(record.id) if leads_of(card) else ""
+    leads = desk.address_of(record.id) if leads_to_inbox(card) else ""
     deciders = await desk.requests.deciders(record, PLATFORM)
     return replace(card, deciders=deciders, inbox=leads)
 

@@ -44,8 +44,9 @@ class InteractionReply:
     word: MessageContent | None = None
 
 
-def build_private_reply(text: str, inbox: str = "") -> InteractionReply:
-    """Return a private message with this text, and a button to the `inbox` where that is given."""
+def build_private_reply(text: str, inbox: str | None = None) -> InteractionReply:
+    """Return a private message with this text. One that sends people to the `inbox` says how they
+    get there."""
     return InteractionReply(build_text_view(text, inbox))
 
 

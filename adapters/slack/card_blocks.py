@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from adapters.slack.payloads import Act, Json, SlackButton
 from gateway.models import Action, RiskLevel
-from gateway.ports import Block, Card, Control, Style
+from gateway.ports import NO_LINK, Block, Card, Control, Style, say_no_link
 
 HEADER_UNITS = 150
 LABEL_UNITS = 75
@@ -250,7 +250,6 @@ FORMS = {
 }
 _ON_CARD = (Action.APPROVE, Action.ANSWER, Action.DENY)
 READ_ALL = "Read it all…"
-NOT_HERE = "This cannot be approved in Slack: approve it in the inbox."
 
 
 class FullText(StrEnum):
@@ -476,16 +475,18 @@ def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
         notices.append(f"Only {card.size}.{read}")
         if full:
             notices.append(full)
-    yield from render_notices(notices)
+    if full is FullText.MISSING and not card.inbox:
+        notices.append(NO_LINK)
+    yield from render_notices(dict.fromkeys(notices))
 
 
 def list_notices(card: Card) -> list[str]:
     """Return the card's warnings, and what cannot be done in Slack."""
     told = list(card.notices)
-    if _is_elsewhere(card, Action.APPROVE) and not card.inbox:
-        told.append(NOT_HERE)
     if any(field.secret for field in card.fields) and not card.final:
         told.append("A secret is asked for: answer in the inbox.")
+    if no_link := say_no_link(card):
+        told.append(no_link)
     return told
 
 
@@ -496,13 +497,18 @@ def render_notices(told: Collection[str]) -> Iterator[Json]:
 
 
 def _render_deadline(card: Card) -> Iterator[Json]:
-    ends = "ends at" if card.idle else "waits until"
-    until = f"{card.icon} {card.word} · {ends} {moment(card.deadline)}"
+    until = say_until(card, "waits until")
     said = [fit(one_line(text), 200) for text in (card.progress, card.claimed) if text]
     if not said:
         yield context(ours(until))
         return
     yield context(ours(f"{until} ·"), plain(" · ".join(said)))
+
+
+def say_until(card: Card, waits: str) -> str:
+    """Return how a waiting card stands, and until when; how an idle one does, a notice says."""
+    stands = "Ends at" if card.idle else f"{card.word} · {waits}"
+    return f"{card.icon} {stands} {moment(card.deadline)}"
 
 
 def _render_fingerprint(card: Card) -> str:
@@ -540,14 +546,6 @@ def build_actions(
             elements.insert(0, button(READ_ALL, Act.DETAILS, value, style=style))
         elements.append(button("More…", Act.MORE, value))
     return row(block_id, *elements)
-
-
-def leads_to_inbox(card: Card) -> bool:
-    """Whether something of a waiting card cannot be done in Slack: its answer, or its approval."""
-    if card.final:
-        return False
-    elsewhere = any(one.number or one.passkey for one in card.controls)
-    return elsewhere or card.hides or any(field.secret for field in card.fields)
 
 
 def _say_lead(card: Card) -> tuple[bool, str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, build_message, leads_to_inbox
+from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, build_message
 from adapters.slack.grant_cards import build_grant_message
 from adapters.slack.group_cards import build_group_message
 from adapters.slack.payloads import PLATFORM, Interaction
@@ -27,6 +27,7 @@ from gateway.ports import (
     Urgency,
     card_of,
     draw,
+    leads_to_inbox,
     posted_group_of,
     rank_edit,
     shows_group,

@@ -25,7 +25,6 @@ from adapters.slack.card_blocks import (
     join_entries,
     label,
     label_pairs,
-    leads_to_inbox,
     line,
     link,
     list_notices,
@@ -40,6 +39,7 @@ from adapters.slack.card_blocks import (
     render_risk,
     rich,
     row,
+    say_until,
     words,
 )
 from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, ModalMetadata
@@ -56,6 +56,7 @@ from gateway.ports import (
     Worklist,
     backing_of,
     card_of,
+    leads_to_inbox,
     render_safe,
     uses_of,
 )
@@ -237,7 +238,7 @@ def build_request_entry(record: Record, *, stopped: bool = False, inbox: str = "
         notices.append(f"Not all of it is shown{press}.")
     actions = build_actions(card, NO_COPY, block_id=f"actions {record.id}")
     said = " · ".join(one_line(one) for one in (card.short_id, card.progress, card.claimed) if one)
-    waits = ours(f"{card.icon} {card.word} · until {moment(card.deadline)} ·")
+    waits = ours(f"{say_until(card, 'until')} ·")
     stands = context(plain(f"{BEING_DENIED} · {said}")) if stopped else context(waits, plain(said))
     return [
         rich(f"about {record.id}", parts),

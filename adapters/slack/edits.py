@@ -121,7 +121,7 @@ def build_json_form(card: Card, form: ModalMetadata, text: str | None, refusal: 
     """Return the modal to edit the raw JSON."""
     if text is None or count_units(text) > INPUT_UNITS:
         why = "This is too long, or holds secrets: edit it in the inbox."
-        return modals.build_notice("Edit", why, card.inbox)
+        return modals.build_referral("Edit", why, card.inbox)
     typed = {**modals.build_text_input(), "initial_value": text}
     blocks = [
         modals.render_summary_head(card),

@@ -11,7 +11,6 @@ from typing import Any
 from adapters.slack.card_blocks import (
     CARD_CHARS,
     context,
-    leads_to_inbox,
     line,
     one_line,
     plain,
@@ -43,6 +42,7 @@ from gateway.ports import (
     Record,
     Worklist,
     group_card_of,
+    leads_to_inbox,
     read_revisions,
 )
 

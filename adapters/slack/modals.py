@@ -51,6 +51,7 @@ from gateway.ports import (
     HIDDEN,
     LIFETIME_WORDS,
     MOST_GUESSES,
+    NO_LINK,
     NUMBER_LABEL,
     NUMBER_OPTIONAL,
     Card,
@@ -61,6 +62,7 @@ from gateway.ports import (
     RememberOption,
     parse_json,
     remember_as,
+    say_no_link,
 )
 
 DENY, EDIT, EDIT_FIELDS, CHECK = "deny", "edit", "edit_fields", "check_edit"
@@ -121,10 +123,16 @@ def build_loading() -> Json:
     return build_modal("One moment", [section(plain("Looking it up…"))])
 
 
-def build_notice(title: str, text: str, inbox: str = "") -> Json:
-    """Return a modal with a text, and a button to the `inbox` where it has an address."""
-    leads = [row("inbox", link("Open in the inbox", Act.OPEN, inbox))] if inbox else []
-    return build_modal(title, [section(plain(text)), *leads])
+def build_notice(title: str, text: str) -> Json:
+    """Return a modal with a text."""
+    return build_modal(title, [section(plain(text))])
+
+
+def build_referral(title: str, text: str, inbox: str) -> Json:
+    """Return a modal with a text that sends people to the inbox, and how they get there: a button,
+    or words where it has no address."""
+    way = row("inbox", link("Open in the inbox", Act.OPEN, inbox)) if inbox else lines((NO_LINK,))
+    return build_modal(title, [section(plain(text)), way])
 
 
 def build_more(
@@ -149,8 +157,8 @@ def build_more(
         blocks.append({**line_of, "accessory": button(text, act, value)})
     if card.inbox:
         blocks.append(row("inbox", link("Open in the inbox", Act.OPEN, card.inbox)))
-    if refusal:
-        blocks.append(context(plain(refusal)))
+    if told := [one for one in (say_no_link(card), refusal) if one]:
+        blocks.append(lines(told))
     return build_modal("More", blocks, form=form)
 
 
@@ -295,10 +303,10 @@ def build_answer(card: Card, form: ModalMetadata) -> Json:
     """Return the modal with a question's fields."""
     if any(field.secret and field.required for field in card.fields):
         why = "A secret is asked for: answer in the inbox."
-        return build_notice("Answer", why, card.inbox)
+        return build_referral("Answer", why, card.inbox)
     if any(len(field.choices) > _MOST_OPTIONS for field in card.fields):
         why = "There are too many choices for Slack: answer in the inbox."
-        return build_notice("Answer", why, card.inbox)
+        return build_referral("Answer", why, card.inbox)
     asked = [
         build_input(
             f"{TEXT}{number}",
@@ -327,7 +335,9 @@ def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: s
     """
     pages = full.pages
     if not all(page_fits(one.text) for one in pages):
-        refusal = refusal or "This cannot be approved here: Slack cannot show all of a page."
+        way = "" if card.inbox else f" {NO_LINK}"
+        unread = f"This cannot be approved here: Slack cannot show all of a page.{way}"
+        refusal = refusal or unread
     page = form.page
     value = form.button.encode()
     last = page >= len(pages) - 1  # a question may have none at all

@@ -56,7 +56,7 @@ class Submissions:
             if below := self._refuse_number(did, needed):
                 return below
             where = await self._desk.lead_to(record.id, identity)
-            view = modals.build_notice("Approvals", said, where)
+            view = modals.build_referral("Approvals", said, where)
             return {"response_action": "update", "view": view}
         except InvalidRequest as refused:
             if did.act not in (modals.CHECK, modals.NUMBER):

@@ -13,15 +13,17 @@ from rich.text import Text
 
 from adapters.terminal.code_text import render_code, render_diff, render_signed
 from adapters.terminal.code_text import render_text as render_text  # noqa: PLC0414 - exported, too
-from adapters.terminal.layout import FactRows, Hanging, SignedRows, set_in
+from adapters.terminal.layout import FactRows, FoldedRows, Hanging, Heading, SignedRows, set_in
 from gateway.models import RiskLevel
 from gateway.ports import (
     ANOTHER_PLAN,
+    NO_LINK,
     Block,
     Card,
     Field,
     Tone,
     Visible,
+    names_inbox,
     say_names,
 )
 
@@ -74,8 +76,7 @@ def render_card(card: Card, *, now_ms: int) -> RenderableType:
             *_render_facts(card),
             *_render_unverified(card),
         ),
-        # In no colour of the edge: grey can hardly be read.
-        title=Text(f" {card.icon} {card.word} ", style="bold default"),
+        title=_say_state(card),
         title_align="left",
         subtitle=_say_time(card, now_ms),
         subtitle_align="left",
@@ -117,7 +118,7 @@ def render_edited(now: Card, changed: SignedRows, before: Card) -> RenderableTyp
         Hanging(render_head(now)),
         *_render_risk(before),
         *((Text("Found before these changes:", "bold"), *found) if found else ()),
-        Rule(Text("what you change", style="bold"), align="left", style="dim"),
+        Heading(Text("what you change", style="bold")),
         set_in(changed),
         *_render_blocks(now),
         Rule(style="dim"),
@@ -156,7 +157,8 @@ def render_runs(blocks: Sequence[Block]) -> Iterator[RenderableType]:
     for number, one in enumerate(blocks):
         gap = "\n" if number else ""
         yield Text(f"{gap}── ⟨{one.label}⟩ ──")
-        yield render_signed(one.text) if one.format == "diff" else render_text(one.text)
+        diff = one.format == "diff"
+        yield render_signed(one.text) if diff else FoldedRows(render_text(one.text))
 
 
 def render_risk(card: Card) -> Text:
@@ -196,6 +198,12 @@ def say_secret(card: Card) -> str:
     )
 
 
+def _say_state(card: Card) -> Text | None:
+    """Return how it stands, unless the first row says it."""
+    ended = card.ending is not None
+    return None if ended else Text(f" {card.icon} {card.word} ", style="bold default")
+
+
 def _say_time(card: Card, now_ms: int) -> Text | None:
     """Return the time left; nobody can use that of what nobody waits for, or may approve."""
     if card.final or card.idle:
@@ -204,9 +212,10 @@ def _say_time(card: Card, now_ms: int) -> Text | None:
 
 
 def _render_outcome(card: Card) -> Iterator[RenderableType]:
-    if (ending := card.ending or card.outcome) is not None:
+    if (ending := card.ending) is not None:
         named = tuple((say_names(text, card.people), escape) for text, escape in ending.segments)
-        yield Hanging(render_text(replace(ending, segments=named), "bold"))
+        said = Text(f"{card.icon} ", "bold default")  # in no colour of the edge
+        yield Hanging(said.append_text(render_text(replace(ending, segments=named))))
     if card.result is not None:
         yield Hanging(render_text(card.result))
 
@@ -217,7 +226,7 @@ def _render_found(card: Card) -> Iterator[RenderableType]:
     yield from render_findings(card)
     if not card.complete:
         rest = "" if card.final else "; only there it can be approved"
-        yield Text(f"✂ {card.size}: press f to read all of it{rest}", "bold")
+        yield Hanging(Text(f"✂ {card.size}: press f to read all of it{rest}", "bold"))
     yield from _render_notices(card)
 
 
@@ -229,7 +238,10 @@ def _render_risk(card: Card) -> Iterator[RenderableType]:
 
 def _render_notices(card: Card) -> Iterator[RenderableType]:
     for notice in card.notices:
-        yield Text(f"⚠ {notice}", style=_WARNING)
+        yield Hanging(Text(f"⚠ {notice}", style=_WARNING))
+    if names_inbox(card):
+        way = f"In the inbox: {card.inbox}" if card.inbox else NO_LINK
+        yield Hanging(Text(f"⚠ {way}", style=_WARNING))
 
 
 def _facts(card: Card, labels: Sequence[str] = ()) -> FactRows:
@@ -250,9 +262,9 @@ def _render_facts(card: Card) -> Iterator[RenderableType]:
         yield Hanging(render_text(card.asks_because))
     yield _facts(card)
     if card.progress:
-        yield Text(f"👥 {card.progress}", style="bold")
+        yield Hanging(Text(f"👥 {card.progress}", style="bold"))
     if card.claimed:
-        yield Text(f"👀 {card.claimed}", style="bold")
+        yield Hanging(Text(f"👀 {card.claimed}", style="bold"))
 
 
 def _shorten(found: Visible, style: str = "") -> Text | None:
@@ -287,7 +299,7 @@ def _render_field(card: Card, field: Field, *, said: bool) -> Iterator[Renderabl
 
 def _render_blocks(card: Card) -> Iterator[RenderableType]:
     for block in card.blocks:
-        yield Rule(Text(block.label, style="bold"), align="left", style="dim")
+        yield Heading(Text(block.label, style="bold"))
         yield set_in(render_code(block))
         if left := _say_left(block):
             yield Text(f"… {left}" + ("" if card.final else ": press f"), style="bold")
@@ -308,10 +320,10 @@ def _count(number: int, what: str) -> str:
 
 def _render_unverified(card: Card) -> Iterator[RenderableType]:
     if card.says is not None:
-        yield Rule(Text(f"the agent's own words, {card.unverified}"), align="left", style="dim")
+        yield Heading(Text(f"the agent's own words, {card.unverified}"))
         yield set_in(render_text(card.says, "italic"))
     if card.preview is not None:
-        yield Rule(Text(f"the agent's preview, {card.unverified}"), align="left", style="dim")
+        yield Heading(Text(f"the agent's preview, {card.unverified}"))
         yield set_in(render_code(card.preview))
         if left := _say_left(card.preview):
             yield Text(f"… {left}", style="bold")

@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.text import Text
 
-from adapters.terminal.layout import SignedRows
+from adapters.terminal.layout import FoldedRows, SignedRows
 from gateway.ports import Block, Change, Visible
 
 ESCAPE = "bold black on bright_yellow"  # escapes stand out from the agent's own characters
@@ -65,7 +65,7 @@ def render_code(block: Block) -> RenderableType:
         return render_signed(block.text)
     lexer = _LEXERS.get(block.format)
     if lexer is None:
-        return render_text(block.text)
+        return FoldedRows(render_text(block.text))
     coloured = Syntax("", lexer, theme=_THEME, word_wrap=True).highlight(block.text.text)
     coloured.rstrip()
     at = 0
@@ -73,4 +73,4 @@ def render_code(block: Block) -> RenderableType:
         if escape:
             coloured.stylize(ESCAPE, at, at + len(part))
         at += len(part)
-    return coloured
+    return FoldedRows(coloured)

@@ -37,7 +37,7 @@ def _find_missing(
     record: Record, card: Card, action: Action, reader: str, place_of: Callable[[str], str]
 ) -> str | None:
     if card.hides:
-        return HIDDEN
+        return f"{HIDDEN} Go on at {place_of(record.id)}"
     if action not in record.request.allowed:
         return f"this request does not allow {action}"
     standing = standing_of(record, reader)

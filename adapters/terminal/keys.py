@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 from rich.console import Group
@@ -24,7 +24,7 @@ class Key:
     the line at the foot lists them, as `sign` and `word`; without a word it does not.
 
     One without an action is listed, and is that of what has the focus. One that `lasts` is listed
-    in the narrowest line, too.
+    in the narrowest line, too; with `tells` as this word where others have no room.
     """
 
     names: str
@@ -32,6 +32,7 @@ class Key:
     word: str = ""
     sign: str = ""
     lasts: bool = False
+    tells: str = ""
 
     @property
     def shown(self) -> str:
@@ -44,6 +45,10 @@ class Key:
         return cell_len(self.shown) + cell_len(self.word) + _BLANKS
 
 
+HELP_KEY = Key("question_mark", "help", "help", sign="?", lasts=True, tells="more")
+"""Lists all keys."""
+
+
 def bind(keys: Iterable[Key]) -> list[Binding]:
     """Return what the library calls these keys."""
     return [Binding(one.names, one.action, one.word, show=False) for one in keys if one.action]
@@ -53,6 +58,9 @@ def fit_keys(keys: Sequence[Key], width: int) -> list[Key]:
     """Return the keys that a line of so many columns has room for: those that last, and of the
     others the first."""
     listed = [one for one in keys if one.word]
+    if sum(one.width for one in listed) <= width:
+        return listed
+    listed = [replace(one, word=one.tells or one.word) for one in listed]
     left = width - sum(one.width for one in listed if one.lasts)
     kept = []
     for one in listed:

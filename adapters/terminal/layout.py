@@ -3,15 +3,20 @@ of the agent's text behind four, also where it was folded."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
+from rich.rule import Rule
 from rich.text import Text
 
 _OURS, _AGENTS = 2, 4  # blanks
 _GAP = 3  # blanks between two facts of one row
 _SIGN = 2  # columns of a sign, and of what is folded
+_LINE_END = 2  # columns of a line that follow its title at least
+_BEGINS = re.compile(r'(?P<blanks> *)(?:"(?:[^"\\]|\\.)*": )?"?')
 GOES_ON = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 
 
@@ -26,6 +31,51 @@ class Hanging:
         rows = self._text.wrap(console, max(1, options.max_width - _AGENTS))
         for number, row in enumerate(rows):
             yield Padding(row, (0, 0, 0, _AGENTS if number else _OURS))
+
+
+class Heading:
+    """A title, of several rows where it is long, and a line behind it."""
+
+    def __init__(self, title: Text) -> None:
+        self._title = title
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the rows."""
+        most = options.max_width - _LINE_END
+        fits = self._title.cell_len <= most
+        *rows, last = self._title.wrap(console, most if fits else max(1, most - _AGENTS))
+        yield from rows[:1]
+        yield from map(set_in, rows[1:])
+        line = Rule(last, align="left", style="dim")
+        yield set_in(line) if rows else line
+
+
+class FoldedRows:
+    """A text of several rows: whatever is folded begins where the value of its row does, or its
+    first word."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the rows."""
+        width = max(1, options.max_width)
+        for row in self._text.split(allow_blank=True):
+            if cell_len(row.plain.expandtabs()) <= width:
+                yield row
+                continue
+            begin = _find_begin(row.plain, width // 2)
+            lead, value = row[:begin], row[begin:]
+            for number, part in enumerate(value.wrap(console, width - begin) or [Text()]):
+                yield (Text(" " * begin) if number else lead).append_text(part)
+
+
+def _find_begin(row: str, most: int) -> int:
+    """Return where the value in a row of JSON begins, or the first word of any other; 0 where that
+    is further than `most`."""
+    found = _BEGINS.match(row)
+    ends = (found.end(), found.end("blanks")) if found else ()
+    return next((end for end in ends if cell_len(row[:end]) == end <= most), 0)
 
 
 class FactRows:

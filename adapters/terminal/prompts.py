@@ -19,7 +19,7 @@ from textual.widgets import Input, Label, Select, Static
 from adapters.terminal.card_text import say_secret
 from adapters.terminal.choices import Choices
 from adapters.terminal.code_text import render_text
-from adapters.terminal.keys import Key, KeyLine, bind
+from adapters.terminal.keys import HELP_KEY, Key, KeyLine, bind
 from gateway.models import FieldKind
 from gateway.ports import (
     LIFETIME_WORDS,
@@ -318,6 +318,7 @@ class FullTextScreen(ModalScreen[str | None]):
         Key("n", "decide('n')", "deny"),
         Key("escape,f,q", "leave", "back", sign="esc", lasts=True),
         Key("p", "decide('p')", "another plan"),
+        HELP_KEY,
     )
     BINDINGS: ClassVar[list[BindingType]] = [*bind(KEYS)]
 
@@ -361,6 +362,8 @@ class FullTextScreen(ModalScreen[str | None]):
                 does = not self._at_end()
             elif one.action == "leave":
                 does = True
+            elif one is HELP_KEY:
+                does = self._why_not is not None
             else:
                 does = self._why_not is not None and self._why_not(one.names) is None
                 does = does and (one.names != "y" or self._seen)
@@ -392,6 +395,11 @@ class FullTextScreen(ModalScreen[str | None]):
     def action_leave(self) -> None:
         """Cancel."""
         self.dismiss(None)
+
+    async def action_help(self) -> None:
+        """Show the keys, which this screen does, too."""
+        if self._why_not is not None:
+            await self.run_action("app.help")
 
     def _follow(self) -> None:
         self.call_after_refresh(self._note)

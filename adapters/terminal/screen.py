@@ -35,7 +35,7 @@ from adapters.terminal.code_text import render_diff
 from adapters.terminal.editor import edit_text
 from adapters.terminal.grants import ask_which, describe_event, render_grants, revoke_chosen
 from adapters.terminal.hindrances import find_hindrance
-from adapters.terminal.keys import Key, KeyLine, bind
+from adapters.terminal.keys import HELP_KEY, Key, KeyLine, bind
 from adapters.terminal.layout import Hanging
 from adapters.terminal.look import ReadableApp
 from adapters.terminal.prompts import YES, FormScreen, FullTextScreen, RememberScreen, WordsScreen
@@ -43,6 +43,7 @@ from gateway.errors import GatewayError, StepUpNeeded, Unconfirmed
 from gateway.models import Action, DecidedBy, DeciderKind, RiskLevel
 from gateway.ports import (
     ANOTHER_PLAN,
+    NO_LINK,
     SAY_THE_PLAN,
     Card,
     Click,
@@ -160,7 +161,7 @@ class TerminalApp(ReadableApp):
         Key("k", "claim", "looking"),
         Key("c", "copy", "copy"),
         Key("p", "replan", "another plan"),
-        Key("question_mark", "help", "help", sign="?", lasts=True),
+        HELP_KEY,
         Key("q", "quit", "quit", lasts=True),
         # Told above, beside the place in the queue.
         Key("left", "move(-1)"),
@@ -585,7 +586,7 @@ class TerminalApp(ReadableApp):
         return None
 
     def _place_of(self, request_id: str) -> str:
-        return self._desk.address_of(request_id) or "the inbox"
+        return self._desk.address_of(request_id) or f"the inbox. {NO_LINK}"
 
     def _is_plain(self, record: Record) -> bool:
         known = (record.id, record.revision)
@@ -628,7 +629,8 @@ class TerminalApp(ReadableApp):
     def _build_card(self, record: Record, *, whole: bool = False) -> Card:
         """Return the card as this person sees it."""
         lines, chars = (_ALL, _ALL) if whole else (CARD_LINES, CARD_CHARS)
-        return card_of(record, lines=lines, chars=chars, reader=self._reader)
+        card = card_of(record, lines=lines, chars=chars, reader=self._reader)
+        return replace(card, inbox=self._desk.address_of(record.id))
 
     def _say(self, text: str, *, bad: bool = False) -> None:
         self.notify(text, severity="error" if bad else "information", markup=False)

@@ -315,7 +315,7 @@ class ClickJudge:
         if known:
             raise InvalidRequest(
                 "a masked part of this could act, so it is approved in the inbox only, once it is "
-                "revealed there (`gateway login NAME` prints a link to the inbox)"
+                'revealed there ("gateway login NAME" prints a link to the inbox)'
             )
 
 

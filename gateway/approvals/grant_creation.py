@@ -359,5 +359,5 @@ def _choose(record: Record, offer_id: str, effect: Effect) -> Offer:
             "asked about each time"
         )
     raise InvalidRequest(
-        f"this cannot be remembered so: what may be is listed by `gateway grant offers {record.id}`"
+        f'this cannot be remembered so: what may be is listed by "gateway grant offers {record.id}"'
     )

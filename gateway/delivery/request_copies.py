@@ -25,6 +25,7 @@ from gateway.errors import NotFound
 from gateway.ports.blocks import draw, weight_of
 from gateway.ports.cards import Card, card_of, discreet_summary
 from gateway.ports.desk import address_of
+from gateway.ports.leads import leads_to_inbox
 from gateway.ports.outgoing import (
     Copy,
     CopyState,
@@ -210,9 +211,7 @@ class RequestCopies:
         self._sizes.remember_fit(record, lines, chars, card.complete)
         deciders = await self._requests.deciders(record, self._adapter.name)
         summary = discreet_summary(record) if discreet else card.summary
-        elsewhere = card.hides or any(field.secret for field in card.fields)
-        elsewhere = elsewhere or any(one.number or one.passkey for one in card.controls)
-        leads = address_of(self._inbox, record.id) if elsewhere and not record.final else ""
+        leads = address_of(self._inbox, record.id) if leads_to_inbox(card) else ""
         return replace(card, deciders=deciders, summary=summary, inbox=leads)
 
 

@@ -110,6 +110,7 @@ from gateway.ports.group_cards import (
     read_revisions,
 )
 from gateway.ports.heads import SECRET_NAMED, Head, head_of, plain_head
+from gateway.ports.leads import leads_to_inbox, names_inbox, say_no_link
 from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
 from gateway.ports.logins import (
     CHAT_LINK_SECONDS,
@@ -162,6 +163,7 @@ from gateway.ports.words import (
     BECAUSE,
     DENIALS,
     LIFT,
+    NO_LINK,
     NUMBER_LABEL,
     NUMBER_OPTIONAL,
     SAY_THE_PLAN,
@@ -189,6 +191,7 @@ __all__ = [
     "MOST_GUESSES",
     "MOST_PASSKEYS",
     "NEEDS_ALL_SEEN",
+    "NO_LINK",
     "NUMBER_LABEL",
     "NUMBER_OPTIONAL",
     "PASS_LIFETIME_WORDS",
@@ -320,10 +323,12 @@ __all__ = [
     "is_of_group",
     "is_simple",
     "join_reason",
+    "leads_to_inbox",
     "make_visible",
     "mask",
     "name_device",
     "named_facts",
+    "names_inbox",
     "parse_json",
     "people_of",
     "plain",
@@ -341,6 +346,7 @@ __all__ = [
     "report_failure",
     "report_ok",
     "say_names",
+    "say_no_link",
     "say_step_up",
     "scopes_of",
     "shows_group",

@@ -22,17 +22,22 @@ DENIALS = (
 """Reasons for a denial that take one tap."""
 BECAUSE = "Deny, because"
 """What stands before those reasons."""
-_ID = re.compile(r"([a-z]+):[^/\s]+/\S+")  # of somebody, or of a group, on a platform
+NO_LINK = (
+    "No link leads to the inbox from here: whoever runs the gateway prints one with "
+    '"gateway login NAME", or sets GATEWAY_PUBLIC_URL.'
+)
+"""How people get to the inbox where it has no address."""
+_ID = re.compile(r"([a-z]+):[^/\s]+/(\S+)")  # of somebody, or of a group, on a platform
 LIFT = "Requests are asked about again. What was denied stays denied."
 _UNTIL = "for all agents, until an admin lifts it."
 _FETCHED = "What was approved and fetched before cannot be recalled."
 
 
 def say_name(name: str) -> str:
-    """Return a person's name as people read it: of who has none here, on which platform they are.
-    An identity without a place stays as written."""
+    """Return a person's name as people read it: of who has none here, on which platform they are,
+    and under which id. An identity without a place stays as written."""
     found = _ID.fullmatch(name)
-    return f"somebody in {found[1].title()}" if found else name
+    return f"somebody in {found[1].title()} ({found[2]})" if found else name
 
 
 def is_unnamed(name: str) -> bool:

@@ -67,7 +67,7 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
     for name in ("pending", "pending-high-risk", "pending-two", "pending-number", "denied",
                  "pending-nobody", "pending-votes", "approved-hook", "pending-masked",
                  "pending-findings", "pending-escalated", "pending-hook", "pending-hostile",
-                 "pending-passkey", "responded"):  # fmt: skip
+                 "pending-passkey", "pending-hidden", "responded"):  # fmt: skip
         made[f"full-{name}"] = partial(_page, records[name], 0)
     git, edited = records["pending-git"], {"command": "make release"}
     options = scopes_of(git, Action.APPROVE, passes=True)
@@ -90,6 +90,9 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
         "silent": lambda: build_card_view(sized, COPY, silent=True),
         "secret-inbox": lambda: build_card_view(_led("question-secret"), COPY),
         "passkey-inbox": lambda: build_card_view(_led("pending-passkey"), COPY),
+        "masked-inbox": lambda: build_card_view(_led("pending-masked"), COPY),
+        "hidden-inbox": lambda: build_card_view(_led("pending-hidden"), COPY),
+        "more-no-address": lambda: build_more_view(_sized(records["pending-hidden"]), BUTTON),
         "full-passkey-inbox": lambda: build_full_view(
             replace(_whole(records["pending-passkey"]), inbox=INBOX),
             full_view(records["pending-passkey"], fits=page_fits),
@@ -116,6 +119,7 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
         "changes-high": lambda: build_changes(states.asked(), BUTTON, "k", edited, high=True),
         "edit-refused": lambda: build_refused_edit(BUTTON, "k", "amount is not a number"),
         "step-up": lambda: build_private_reply("It takes a step-up: a passkey.", INBOX).shown,
+        "step-up-no-address": lambda: build_private_reply("It takes a passkey.", "").shown,
         "login": lambda: build_private_reply("This signs you in to the inbox.", INBOX).shown,
     }
 

@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import MOST_TEXT, choose_group_colour, render_findings
+from adapters.discord.card_views import (
+    MOST_TEXT,
+    build_card_view,
+    choose_group_colour,
+    render_findings,
+)
 from adapters.discord.full_view_layout import build_full_view, page_fits
 from adapters.discord.markup import count_units
 from gateway.domain.records import Approvers
 from gateway.domain.step_up import StepUp
 from gateway.models import Execution, Report, RiskLevel, Status
 from gateway.ports.cards import Card, card_of, full_view
+from gateway.ports.words import NO_LINK
 from tests.discord import scenes
 from tests.discord.limits import TEXT, walk
 from tests.discord.pictures import HOSTILE
@@ -78,6 +84,49 @@ def test_equal_findings_are_one_line_and_missing_ones_are_counted() -> None:
 def test_the_full_view_says_what_the_card_says(name: str, said: str) -> None:
     """Where one approves, nothing is missing that the card warns of."""
     assert said in shown(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "with_address"),
+    [
+        ("pending-masked", "masked-inbox"), ("pending-hidden", "hidden-inbox"),
+        ("pending-passkey", "passkey-inbox"), ("full-pending-passkey", "full-passkey-inbox"),
+        ("question-secret", "secret-inbox"), ("step-up-no-address", "step-up"),
+        ("full-pending-hidden", "more-inbox"), ("more-no-address", "more-inbox"),
+    ],
+)  # fmt: skip
+def test_what_needs_an_inbox_without_an_address_says_how_one_gets_there(
+    name: str, with_address: str
+) -> None:
+    """In words, once; where it has an address, that is a button."""
+    assert shown(name).count(NO_LINK) == 1
+    assert NO_LINK not in shown(with_address) and scenes.INBOX in drawn(with_address)
+    assert scenes.INBOX not in drawn(name)
+
+
+def test_what_needs_no_inbox_says_nothing_of_a_link() -> None:
+    """A number is typed here, and a second person answers here."""
+    for name in ("pending", "pending-number", "pending-two", "question", "denied"):
+        assert NO_LINK not in shown(name)
+
+
+@pytest.mark.parametrize("name", ["pending-abandoned", "pending-nobody"])
+def test_how_an_idle_card_stands_is_said_once(name: str) -> None:
+    """By its notice, not at its foot again."""
+    assert f"{card(name).icon} {card(name).word}" not in shown(name)
+    assert "⚠️ Nobody" in shown(name) and "Expires <t:" in shown(name)
+
+
+def test_two_people_of_another_platform_are_told_apart() -> None:
+    """Nobody here has their names; their ids say that they are two."""
+    decision: Any = states.RECORDS["approved-by-id"].decision
+    other = replace(decision, decided_by=replace(decision.decided_by, name="slack:T1/U8"))
+    texts = []
+    for one in (decision, other):
+        view: Any = build_card_view(card("approved-by-id", decision=one), scenes.COPY).view
+        texts.append(json.dumps(view.to_components()).replace("\\", ""))
+    assert "Approved by somebody in Slack (U7)" in texts[0]
+    assert "Approved by somebody in Slack (U8)" in texts[1]
 
 
 @pytest.mark.parametrize("name", ["pending-findings", "full-pending-findings"])

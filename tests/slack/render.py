@@ -11,9 +11,11 @@ Json = dict[str, Any]
 
 STYLE = """
 :root { color-scheme: light; --ink:#1d1c1d; --dim:#616061; --line:#dddddd; --back:#ffffff;
-  --code:#f8f8f8; --codeink:#1d1c1d }
+  --code:#f8f8f8; --codeink:#1d1c1d;
+  --named:#e01e5a; --namedback:#f8f8f8 }
 @media (prefers-color-scheme: dark) { :root { color-scheme: dark; --ink:#d1d2d3; --dim:#ababad;
-  --line:#3a3d41; --back:#1a1d21; --code:#222529; --codeink:#d1d2d3 } }
+  --line:#3a3d41; --back:#1a1d21; --code:#222529; --codeink:#d1d2d3;
+  --named:#e8912d; --namedback:#e8e8e80a } }
 body { margin:0; padding:16px; background:var(--back); color:var(--ink);
   font:15px/1.46668 Lato,"Noto Sans","DejaVu Sans",sans-serif }
 .message { display:flex; gap:8px; max-width:680px; margin-bottom:20px }
@@ -33,8 +35,8 @@ pre { background:var(--code); color:var(--codeink); border:1px solid var(--line)
   white-space:pre-wrap; overflow-wrap:anywhere }
 blockquote { border-left:4px solid var(--line); margin:4px 0 8px; padding-left:12px;
   white-space:pre-wrap; overflow-wrap:anywhere }
-code { background:var(--code); border:1px solid var(--line); border-radius:3px; padding:1px 3px;
-  color:#e01e5a; font:12px "DejaVu Sans Mono",monospace }
+code { background:var(--namedback); border:1px solid var(--line); border-radius:3px;
+  padding:1px 3px; color:var(--named); font:12px "DejaVu Sans Mono",monospace }
 .actions { display:flex; flex-wrap:wrap; gap:8px; margin:4px 0 8px }
 button, .select { font:700 14px Lato,"Noto Sans","DejaVu Sans",sans-serif; padding:6px 12px;
   border-radius:4px; border:1px solid var(--line); background:var(--back); color:var(--ink) }

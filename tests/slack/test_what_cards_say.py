@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +23,7 @@ from gateway.models import Kind, Status
 from gateway.ports.cards import Card, card_of, full_view
 from gateway.ports.edits import edit_fields
 from gateway.ports.grant_cards import grant_card_of
-from gateway.ports.words import KillSwitch
+from gateway.ports.words import NO_LINK, KillSwitch
 from tests.slack import states
 from tests.slack.counterpart.blocks import check_message, elements_of
 from tests.slack.office import words
@@ -277,6 +278,58 @@ def test_a_secret_is_answered_behind_a_link() -> None:
     made = states.messages()["question-secret"][1]
     first, *_ = made[-1]["elements"]
     assert (first["text"]["text"], first["url"]) == ("Answer in the inbox", states.INBOX)
+
+
+@pytest.mark.parametrize(
+    "name", ["pending-masked", "pending-hidden", "pending-passkey", "question-secret"]
+)
+def test_what_needs_an_inbox_without_an_address_says_how_one_gets_there(name: str) -> None:
+    """On the card, in a list, behind More… and Details; with an address, that is a button."""
+    record, card = states.RECORDS[name], whole(name)
+    pages = full_view(record, fits=modals.page_fits)
+    for made in (
+        states.messages()[f"{name}-no-address"][1],
+        build_request_entry(record),
+        modals.build_more(card, FORM, refusal="", mine=False)["blocks"],
+        modals.build_details(card, pages, FORM, refusal="")["blocks"],
+    ):
+        assert says(made).count(NO_LINK) == 1
+    card = replace(card, inbox=states.INBOX)
+    for made in (
+        states.messages()[name][1],
+        build_request_entry(record, inbox=states.INBOX),
+        modals.build_more(card, FORM, refusal="", mine=False)["blocks"],
+        modals.build_details(card, pages, FORM, refusal="")["blocks"],
+    ):
+        assert NO_LINK not in says(made)
+        assert states.INBOX in json.dumps(made)
+
+
+def test_a_modal_that_sends_people_to_the_inbox_says_how_they_get_there() -> None:
+    """What Slack does not take: a secret, too long an edit."""
+    long = whole("pending-long")
+    for view in (
+        modals.build_answer(whole("question-secret"), FORM),
+        edits.build_json_form(long, FORM, long.editable),
+    ):
+        assert NO_LINK in says(view["blocks"])
+    for name in ("answer-secret", "edit-too-long-inbox", "told-inbox"):
+        assert NO_LINK not in says(states.views()[name]["blocks"])
+
+
+def test_what_needs_no_inbox_says_nothing_of_a_link() -> None:
+    """A number is typed here, and a second person answers here."""
+    for name in ("pending", "pending-number", "pending-two", "question", "denied"):
+        card = card_of(states.RECORDS[name], lines=CARD_LINES, chars=CARD_CHARS)
+        assert NO_LINK not in says(build_message(card, states.COPY)[1])
+
+
+@pytest.mark.parametrize("name", ["pending-abandoned", "pending-nobody"])
+def test_how_an_idle_card_stands_is_said_once(name: str) -> None:
+    """By its notice, not in the line of its deadline again; also in a list."""
+    for made in (states.messages()[name][1], build_request_entry(states.RECORDS[name])):
+        assert whole(name).word not in says(made)
+        assert "⚠️ Nobody" in says(made) and " Ends at " in says(made)
 
 
 def test_a_group_says_why_there_is_no_approve_all() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 from rich.text import Text
@@ -29,11 +30,13 @@ from gateway.domain.records import Identity, Record
 from gateway.models import Action, RiskLevel
 from gateway.ports.blocks import changes
 from gateway.ports.cards import card_of, full_view
+from gateway.ports.desk import address_of
 from gateway.ports.remember_options import scopes_of
 from tests.slack import states
 
 HEIGHT = 30
 ALL = 10**9
+INBOX = "https://approvals.example/inbox"
 THEMES = {"dark": "textual-dark", "light": "textual-light"}
 
 
@@ -102,8 +105,16 @@ class _Fixed:
 class _Main(TerminalApp):
     """The main screen as it stands, which follows nothing."""
 
-    def __init__(self, queue: list[Record], *, gone: bool, refusal: str | None = None) -> None:
-        super().__init__(cast("Any", None), Identity(platform="terminal", id="ann"), _Fixed())
+    def __init__(
+        self,
+        queue: list[Record],
+        *,
+        gone: bool = False,
+        refusal: str | None = None,
+        inbox: str = "",
+    ) -> None:
+        desk = SimpleNamespace(address_of=partial(address_of, inbox))
+        super().__init__(cast("Any", desk), Identity(platform="terminal", id="ann"), _Fixed())
         self._queue = queue
         self._refusals = {one.id: refusal for one in queue}
         self.gone = gone
@@ -123,13 +134,15 @@ def main_scenes() -> dict[str, Callable[[], TerminalApp]]:
     """Return what makes the main screen in each of its states."""
     waiting = [states.asked(), states.PAYMENT, states.QUESTION]
     return {
-        "waiting": lambda: _Main(waiting, gone=False),
-        "one": lambda: _Main([states.asked()], gone=False),
-        "question": lambda: _Main([states.QUESTION], gone=False),
-        "cut": lambda: _Main([states.LONG], gone=False),
-        "nobody": lambda: _Main([states.RECORDS["pending-nobody"]], gone=False),
-        "looking": lambda: _Main(waiting, gone=False, refusal="you are not an approver"),
-        "empty": lambda: _Main([], gone=False),
+        "waiting": lambda: _Main(waiting),
+        "one": lambda: _Main([states.asked()]),
+        "question": lambda: _Main([states.QUESTION]),
+        "cut": lambda: _Main([states.LONG]),
+        "nobody": lambda: _Main([states.RECORDS["pending-nobody"]]),
+        "hidden": lambda: _Main([states.RECORDS["pending-hidden"]], inbox=INBOX),
+        "hidden-no-address": lambda: _Main([states.RECORDS["pending-hidden"]]),
+        "looking": lambda: _Main(waiting, refusal="you are not an approver"),
+        "empty": lambda: _Main([]),
         "disconnected": lambda: _Main(waiting, gone=True),
     }
 

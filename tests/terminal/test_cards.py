@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pygments.token import STANDARD_TYPES  # type: ignore[import-untyped]
 from rich.color import Color
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.style import Style
 from rich.syntax import ANSISyntaxTheme
 from rich.terminal_theme import TerminalTheme
@@ -22,14 +22,16 @@ from adapters.terminal.card_text import (
     render_about,
     render_card,
     render_full,
+    render_runs,
 )
 from adapters.terminal.code_text import ESCAPE, STYLES, render_code, render_diff
 from adapters.terminal.look import DARK, LIGHT
 from adapters.terminal.screen import CARD_CHARS, CARD_LINES, ask_edited
 from gateway.domain.records import Record
-from gateway.models import Action, Context
+from gateway.models import Action, Context, Status
 from gateway.ports.blocks import changes
 from gateway.ports.cards import Card, card_of
+from gateway.ports.words import NO_LINK
 from tests.slack import states
 from tests.terminal.scenes import ALL, THEMES, terminal_scenes
 
@@ -328,6 +330,69 @@ def test_the_help_lists_every_way() -> None:
     """Answering a question, back, and itself."""
     for said in ("answer a question", "Esc  back", "?  this help"):
         assert said in HELP
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_title_is_cut(width: int) -> None:
+    """One that has no room in its line goes on below it, and behind the margin."""
+    for name in ("pending-edited", "approved-hook"):
+        said = " ".join(" ".join(inside(states.RECORDS[name], width)).replace("─", " ").split())
+        assert "the agent's own words, unverified, about the call as it was asked" in said
+        drawn = inside(states.RECORDS[name], width)
+        assert [row for row in drawn if row.startswith(("about", "call", "as it"))] == []
+
+
+@pytest.mark.parametrize("where", ["card", "full"])
+def test_what_is_folded_of_a_value_begins_below_it(where: str) -> None:
+    """Not at the edge, where a member would begin; nothing is lost."""
+    old = "return " * 20
+    arguments = {"path": "a.py", "old_string": old, "plain": ["x " * 40]}
+    record = states.asked(tool="call", arguments=arguments)
+    blocks = whole(record).blocks
+    drawn = rows(render_code(blocks[0]) if where == "card" else Group(*render_runs(blocks)), 45)
+    at = next(n for n, row in enumerate(drawn) if "old_string" in row)
+    begin = drawn[at].index("return")
+    folded = [row for row in drawn[at + 1 :] if "return" in row]
+    assert folded and all(row.startswith(" " * begin + "return") for row in folded)
+    assert sum(row.count("return") for row in drawn) == 20
+    others = [row for row in drawn if "x x" in row]
+    assert len(others) > 1
+    assert all(row.index("x") - 1 == others[0].index('"') for row in others[1:])
+
+
+ENDED = [name for name, one in states.RECORDS.items() if one.status is not Status.PENDING]
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_how_it_ended_is_said_once(name: str) -> None:
+    """In the first row, with its sign; the frame has no title."""
+    now = card(states.RECORDS[name])
+    drawn = rows(render_card(now, now_ms=states.MADE))
+    assert set(drawn[0]) == set("╭─╮")
+    assert drawn[1].startswith(f"│   {now.icon} ")
+    assert now.ending is not None and " ".join(drawn).count(now.icon) == 1
+    assert now.ending.text.split()[0] not in " ".join(drawn[2:]).split()
+
+
+@pytest.mark.parametrize("name", ["pending-masked", "pending-hidden", "pending-passkey"])
+def test_what_needs_the_inbox_says_how_one_gets_there(name: str) -> None:
+    """On the card, where it is confirmed, and in the full text; a secret is typed here."""
+    for inbox, said in (("", NO_LINK), (states.INBOX, states.INBOX)):
+        for shown in (
+            render_card(replace(card(states.RECORDS[name]), inbox=inbox), now_ms=states.MADE),
+            render_about(replace(card(states.RECORDS[name]), inbox=inbox)),
+            render_full(replace(whole(states.RECORDS[name]), inbox=inbox), None),
+        ):
+            text = " ".join(" ".join(rows(shown, 120)).replace("│", " ").split())
+            assert text.count(said) == 1
+    for other in ("pending", "question-secret", "pending-number", "denied"):
+        assert "No link" not in " ".join(inside(states.RECORDS[other], 120))
+
+
+def test_two_people_of_another_platform_are_told_apart() -> None:
+    """Nobody here has their names; their ids say that they are two."""
+    text = " ".join(inside(states.RECORDS["approved-by-id"]))
+    assert "Approved by somebody in Slack (U7)" in text
 
 
 def test_questions_keep_the_margin() -> None:

@@ -12,7 +12,7 @@ from rich.style import Style
 from rich.text import Text
 from textual.app import App
 
-from adapters.terminal.keys import Key, fit_keys
+from adapters.terminal.keys import HELP_KEY, Key, fit_keys
 from adapters.terminal.prompts import FormScreen, FullTextScreen, RememberScreen, WordsScreen
 from gateway.domain.records import Identity, Remember
 from gateway.domain.redaction import render_safe
@@ -241,7 +241,7 @@ async def test_the_main_screen_says_how_it_stands(name: str, said: str, columns:
         await settle(pilot)
         shown = " ".join(text_of(app).split())
         assert said in shown
-        assert foot_of(app).endswith("? help  q quit")
+        assert foot_of(app).endswith(("? help  q quit", "? more  q quit"))
 
 
 @pytest.mark.parametrize(
@@ -302,12 +302,36 @@ def test_a_line_keeps_what_lasts_and_the_most_needed() -> None:
     assert sum(one.width for one in fit_keys(keys, 30)) == 30
 
 
+def test_a_line_that_has_no_room_for_a_key_tells_of_more() -> None:
+    """And of the key that shows them."""
+    keys = [*(Key(k, k, "w" * 7) for k in "abc"), HELP_KEY]
+    for width, said in ((100, "help"), (41, "help"), (40, "more"), (5, "more")):
+        assert fit_keys(keys, width)[-1].word == said
+
+
+@pytest.mark.parametrize("name", ["waiting", "question", "cut", "looking"])
+async def test_no_key_is_dropped_in_silence(name: str) -> None:
+    """Where it is narrow; neither in the full text."""
+    app = main_scenes()[name]()
+    async with app.run_test(size=(45, HEIGHT)) as pilot:
+        await settle(pilot)
+        for keys in ("", "f"):
+            await pilot.press(*keys)
+            await settle(pilot)
+            shown: Any = app.screen if keys else app
+            left = [one.word for one in shown.list_keys() if one.word not in foot_of(app)]
+            assert not left or " ? more " in f" {foot_of(app)} "
+        await pilot.press("question_mark")
+        await settle(pilot)
+        assert ("approve several" in words_of(app)) == (name != "question")
+
+
 async def test_a_key_in_the_line_can_be_clicked() -> None:
     """As in any line of keys."""
     app = main_scenes()["waiting"]()
     async with app.run_test(size=(80, HEIGHT)) as pilot:
         await settle(pilot)
-        at = foot_of(app).index("? help")
+        at = foot_of(app).index("? more")
         await pilot.click(offset=(at + 2, HEIGHT - 1))
         await settle(pilot)
         assert isinstance(app.screen, FullTextScreen)

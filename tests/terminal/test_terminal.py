@@ -479,7 +479,7 @@ async def test_the_keys_at_the_foot_are_whole(world: World, columns: int) -> Non
         await seat.sees("Nothing waits", " ? help  q quit ")
         assert "approve" not in seat.text()
         await world.submit()
-        await seat.sees("Approval needed", " y approve  n deny  f read ", " ? help  q quit ")
+        await seat.sees("Approval needed", " y approve  n deny  f read ", " ? more  q quit ")
 
 
 async def test_a_gateway_that_is_gone_is_told_until_it_is_back(

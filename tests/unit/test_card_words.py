@@ -181,11 +181,11 @@ def test_ids_of_platforms_are_said_in_words() -> None:
     made = build_message(card("approved-by-id"), "")[1]
     assert '{"type": "user", "user_id": "U7"}' in json.dumps(made)
     assert "slack:T1/U7" not in json.dumps(made)
-    assert card("pending-missing").progress.endswith("waits for 2 of: bob, eve, somebody in Slack")
+    assert card("pending-missing").progress.endswith("2 of: bob, eve, somebody in Slack (S9)")
     people = {"slack:T1/U7", "discord:123456789012345678"}
     said = "approved by slack:T1/U7 and discord:123456789012345678, not slack:T1/U8"
     assert say_names(said, people) == (
-        "approved by somebody in Slack and discord:123456789012345678, not slack:T1/U8"
+        "approved by somebody in Slack (U7) and discord:123456789012345678, not slack:T1/U8"
     )
 
 

@@ -201,7 +201,7 @@ def test_after_my_vote_i_am_told_and_offered_no_approve() -> None:
     [
         (2, ("ann",), "nobody else may approve it"),
         (3, ("ann", "bob", "eve"), "waits for bob and eve"),
-        (2, ("ann", "slack:T1/S9"), "waits for somebody in Slack"),
+        (2, ("ann", "slack:T1/S9"), "waits for somebody in Slack (S9)"),
         (2, tuple("abcdefg"), "waits for a, b, c, d or 3 others"),
         (3, tuple("abcdef"), "waits for 2 of: a, b, c, d, 2 others"),
     ],
