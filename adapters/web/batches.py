@@ -11,7 +11,6 @@ from typing import Any
 from aiohttp import web
 
 from adapters.web.card_json import explain_exclusion
-from adapters.web.notices import say_here
 from adapters.web.queries import ReadHandlers
 from adapters.web.security import (
     Guard,
@@ -114,9 +113,8 @@ class BatchHandlers:
             records = await self._desk.requests.decide_all(clicks)
         except BatchRefused as refused:
             ended = await self._list_ended(refused.reasons, visitor)
-            reasons = {one: say_here(why) for one, why in refused.reasons.items()}
             return build_problem(
-                409, refused.code, "Nothing was decided.", reasons=reasons, ended=ended
+                409, refused.code, "Nothing was decided.", reasons=refused.reasons, ended=ended
             )
         rows = [await self._reading.build_row(record, visitor) for record in records]
         return web.json_response({"items": rows})

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.web.notices import build_notices
 from gateway.models import Action, RiskLevel
 from gateway.ports import (
+    COULD_ACT,
     LIFT,
     SECRET_NAMED,
     UNCHANGED,
@@ -31,6 +31,8 @@ from gateway.ports import (
     head_of,
     progress_of,
     render_safe,
+    say_masked,
+    say_step_up,
     scopes_of,
     standing_of,
     state_of,
@@ -61,7 +63,7 @@ class Viewer:
 def build_row(record: Record) -> JsonObject:
     """Return a request as a row of the list; while pending, with the start of what would run."""
     size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
-    card = card_of(record, lines=size[0], chars=size[1])
+    card = card_of(record, lines=size[0], chars=size[1], here=True)
     return {**_build_view(card, record), "editable": None, "edit_fields": []}
 
 
@@ -112,7 +114,7 @@ def explain_exclusion(record: Record) -> str | None:
 
 def build_whole(record: Record, *, reveal: bool = False) -> JsonObject:
     """Return everything about a request, with `reveal` also its masked secrets."""
-    card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal)
+    card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal, here=True)
     fields = [] if record.final else [*edit_fields(record, reveal=reveal)]
     return {
         **_build_view(card, record, reveal=reveal),
@@ -162,7 +164,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "found": bool(record.risk.reasons or record.signs),
         "alone": explain_exclusion(record) is not None,
         "idle": _say_idle(record),
-        **build_notices(card, record),
+        **_build_notices(card, record),
         "above": _build_found(card, record),
         "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
         "reasons": [build_line(reason.segments) for reason in card.reasons],
@@ -254,6 +256,19 @@ def _build_found(card: Card, record: Record) -> JsonObject:
                 above[-1].append(build_line(text.segments))
     closer = LOOK_CLOSER if (record.signs or reasons) and not any(above) else ""
     return {"mark": HIGH_RISK if high else closer, "findings": above[0], "reasons": above[1]}
+
+
+def _build_notices(card: Card, record: Record) -> JsonObject:
+    """Return the notices; what is masked stands by the button that reveals it, and what a step-up
+    takes apart, as the panel that asks for it says so itself."""
+    steps, tries = say_step_up(record, here=True)
+    return {
+        "notices": list(card.notices),
+        "masks": f"{say_masked(card.masked)}." if card.masked else "",
+        "reveals": f"{COULD_ACT}." if card.hides else "",
+        "steps": steps,
+        "tries": tries,
+    }
 
 
 def _shorten_long(finding: Visible) -> Line | None:

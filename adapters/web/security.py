@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from adapters.web.notices import say_here
 from gateway.errors import GatewayError
 from gateway.ports import (
     LONGEST_SECONDS,
@@ -235,7 +234,7 @@ def build_problem(status: int, code: str, detail: str, **more: object) -> web.Re
     """Return an RFC 9457 problem document; `more` are extension members."""
     members = {"type": "about:blank", "title": code, "status": status, "code": code}
     return web.json_response(
-        {**members, "detail": say_here(detail), **more},
+        {**members, "detail": detail, **more},
         status=status,
         content_type="application/problem+json",
     )

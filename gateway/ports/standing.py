@@ -40,9 +40,11 @@ class Standing:
             return action in _REFUSALS
         return not (self.settled and action is Action.APPROVE)
 
-    @property
-    def notice(self) -> str:
-        """The sentence for a request that nobody may approve or answer, "" for any other."""
+    def say_nobody(self, *, here: bool = False) -> str:
+        """Say why nobody may approve or answer a request, "" of any other; `here` for who reads it
+        in the inbox, where it stands by the state that says so."""
+        if here and self.nobody:
+            return f"{self.nobody[:1].upper()}{self.nobody[1:]}."
         does = "answer" if self.answered else "approve"
         return f"Nobody may {does} this: {self.nobody}." if self.nobody else ""
 

@@ -231,4 +231,4 @@ def test_the_fullest_page_keeps_to_discords_limits() -> None:
     texts = [str(one["content"]) for one in walk(view.to_components()) if one["type"] == TEXT]
     assert sum(map(count_units, texts)) <= MOST_TEXT
     said = "\n".join(texts).replace("\\", "")
-    assert "Escalated" in said and "If the agent comes back" in said and "wrong numbers typed" in said
+    assert "Escalated" in said and "Nobody waits" in said and "wrong numbers typed" in said
