@@ -115,13 +115,14 @@ async def test_who_approves_twice_is_told_who_is_missing(world: World) -> None:
 async def test_a_question_that_takes_two_people_is_offered_to_nobody(world: World) -> None:
     """One person answers a question, so the gateway takes no answer there; its card says so."""
     await in_force(world, PAIR)
-    record = await of_ann(
-        world, questions=(Question(id="q", text="Which one?"),), kind=Kind.QUESTION
-    )
+    asked = (Question(id="q", text="Which one?"),)
+    takes = (Action.ANSWER, Action.DENY)
+    record = await of_ann(world, questions=asked, kind=Kind.QUESTION, allowed=takes)
     card = card_of(record, lines=9, chars=99)
     assert "it takes 2 people, and a question is answered by one." in card.notices[0]
     assert card.notices[0].startswith("Nobody may answer this: ")
-    assert (card.progress, [one.action for one in card.controls]) == ("", [Action.DENY])
+    assert card.progress == ""
+    assert [control.action for control in card.controls] == [Action.DENY]
     with pytest.raises(InvalidRequest, match="2 people"):
         await world.core.requests.decide(click(record, Action.ANSWER, answers={"q": "this"}))
 
