@@ -42,7 +42,7 @@ def _find_missing(
         return f"this request does not allow {action}"
     standing = standing_of(record, reader)
     if not standing.offers(action):
-        return standing.notice or standing.words
+        return standing.say_nobody() or standing.words
     if any(one.action is action and one.by_passkey_alone for one in card.controls):
         return f"it takes a step-up by passkey. Answer at {place_of(record.id)}"
     return None

@@ -10,8 +10,8 @@ from typing import Any
 
 from gateway.models import Action, RiskLevel
 from gateway.ports import (
+    COULD_ACT,
     LIFT,
-    REVEALS,
     SECRET_NAMED,
     UNCHANGED,
     Block,
@@ -31,6 +31,7 @@ from gateway.ports import (
     head_of,
     progress_of,
     render_safe,
+    say_masked,
     say_step_up,
     scopes_of,
     standing_of,
@@ -62,7 +63,7 @@ class Viewer:
 def build_row(record: Record) -> JsonObject:
     """Return a request as a row of the list; while pending, with the start of what would run."""
     size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
-    card = card_of(record, lines=size[0], chars=size[1])
+    card = card_of(record, lines=size[0], chars=size[1], here=True)
     return {**_build_view(card, record), "editable": None, "edit_fields": []}
 
 
@@ -79,8 +80,7 @@ def build_short_row(record: Record) -> JsonObject:
         "found": bool(record.risk.reasons or record.signs),
         "idle": _say_idle(record),
         "claim": {"by": record.claim.person} if record.claim else None,
-        "votes": [vote.person for vote in record.votes],
-        "quorum": record.quorum,
+        "approved": _count_approvals(record),
         "created": record.created,
         "deadline": record.deadline,
         "follows": record.behind if record.follows else None,
@@ -92,6 +92,13 @@ def _say_idle(record: Record) -> str:
     """Return in few words why a pending request waits for no approval; "" where it does."""
     state = state_of(record)
     return state.word if state.idle else ""
+
+
+def _count_approvals(record: Record) -> str:
+    """Return how many approved; "" where one is enough, and of a question, which is answered."""
+    if record.quorum <= 1 or record.request.questions:
+        return ""
+    return f"{len(record.votes)} of {record.quorum} approved"
 
 
 def explain_exclusion(record: Record) -> str | None:
@@ -107,7 +114,7 @@ def explain_exclusion(record: Record) -> str | None:
 
 def build_whole(record: Record, *, reveal: bool = False) -> JsonObject:
     """Return everything about a request, with `reveal` also its masked secrets."""
-    card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal)
+    card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal, here=True)
     fields = [] if record.final else [*edit_fields(record, reveal=reveal)]
     return {
         **_build_view(card, record, reveal=reveal),
@@ -174,7 +181,6 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "changed_aside": _build_optional_line(card.changed_aside),
         "fields": [_build_field(field) for field in card.fields],
         "numbered": record.numbered,
-        "masked": any(block.text.masked for block in card.blocks),
         "undeclared": [
             {"address": one.address, "name": build_line(one.name.segments), "what": one.what}
             for one in undeclared_of(record)
@@ -253,18 +259,16 @@ def _build_found(card: Card, record: Record) -> JsonObject:
 
 
 def _build_notices(card: Card, record: Record) -> JsonObject:
-    """Return the notices; what a step-up takes stands apart, as the panel that asks for it says so
-    itself."""
-    steps, tries = say_step_up(record)
-    apart = " ".join(filter(None, (steps, tries)))
-    said = [_word_notice(one) for one in card.notices if one != apart]
-    return {"notices": said, "steps": steps.replace(" in the inbox", ""), "tries": tries}
-
-
-def _word_notice(notice: str) -> str:
-    """Return a notice as it reads in the inbox: who reads that is there."""
-    masked, elsewhere, _ = notice.partition(REVEALS)
-    return f"{masked}." if elsewhere else notice
+    """Return the notices; what is masked stands by the button that reveals it, and what a step-up
+    takes apart, as the panel that asks for it says so itself."""
+    steps, tries = say_step_up(record, here=True)
+    return {
+        "notices": list(card.notices),
+        "masks": f"{say_masked(card.masked)}." if card.masked else "",
+        "reveals": f"{COULD_ACT}." if card.hides else "",
+        "steps": steps,
+        "tries": tries,
+    }
 
 
 def _shorten_long(finding: Visible) -> Line | None:
@@ -352,5 +356,5 @@ def _build_optional_line(text: Visible | None) -> Line | None:
 
 def build_switch(switch: KillSwitch) -> JsonObject:
     """Return the kill switch: its state, and what pressing its button does."""
-    does = f"Once allowed again: {LIFT[0].lower()}{LIFT[1:]}" if switch.on else switch.stopping
+    does = f"Afterwards {LIFT[0].lower()}{LIFT[1:]}" if switch.on else switch.stopping
     return {"on": switch.on, "state": switch.state, "does": does}

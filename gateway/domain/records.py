@@ -7,7 +7,6 @@ Times are milliseconds since the Unix epoch unless a name says otherwise.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -38,7 +37,6 @@ SCHEMA_VERSION = 2
 """Of the data in Redis. 2 leaves out of a record what it says already; 1 cannot read that."""
 
 
-_PLAIN_PLACE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}")
 _MOST_PLACE = 60
 
 NOBODY = "-"
@@ -441,6 +439,8 @@ def place_of(event_id: str) -> tuple[int, int]:
 
 
 SYSTEM = DecidedBy(kind=DeciderKind.SYSTEM, name="gateway")
+_OWN_WORDS = frozenset((Reason.RULE, Reason.BREAKER, Reason.STOPPED, Reason.UNDELIVERABLE))
+"""Reasons whose message nobody but the gateway and its operator writes."""
 
 _TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "status")
 
@@ -461,16 +461,18 @@ class Outcome(NamedTuple):
 
 
 def told_outcome(record: Record) -> str:
-    """Return in one sentence how a final request ended, with all who approved it."""
+    """Return in one sentence how a final request ended, with all who approved it. What a person, a
+    hook or the agent said stands quoted: it cannot pass for ours."""
     decision = record.decision
     if decision is None:
         return record.status.value
     name = join_names(approved_by(record), "and") or decision.decided_by.name
+    quoted = decision.message and decision.reason not in _OWN_WORDS
     return sentence(
         reason=decision.reason,
         status=decision.status,
         name=", confirmed ".join((name, *told_step_up(record))),
-        message=decision.message,
+        message=json.dumps(decision.message, ensure_ascii=False) if quoted else decision.message,
     )
 
 
@@ -549,12 +551,11 @@ def crowd_of(agent: str) -> str:
 
 
 def locate_finding(words: str, place: str) -> str:
-    """Return a finding with the place it is about, quoted where its name is more than a plain one:
-    the agent chose it."""
+    """Return a finding with the place it is about, quoted: the agent chose its name."""
     if not place:
         return words
-    plain_name = _PLAIN_PLACE.fullmatch(place)
-    return f"{words}, in {place if plain_name else json.dumps(start_of(place, _MOST_PLACE))}"
+    begun = start_of(place, _MOST_PLACE)
+    return f"{words}, in {json.dumps(begun)}{'' if begun == place else '…'}"
 
 
 def likeness(record: Record) -> str:

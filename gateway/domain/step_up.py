@@ -27,10 +27,11 @@ class StepUp(StrEnum):
 
 WORDS = {
     StepUp.NUMBER: "the number that is shown where the agent waits",
-    StepUp.PASSKEY: "a passkey in the inbox",
+    StepUp.PASSKEY: "a passkey",
     StepUp.PERSON: "a second person",
 }
 """What people read of each way."""
+_WHERE = {StepUp.PASSKEY: " in the inbox"}
 
 NUMBER = re.compile(r"[0-9]{3}")
 MOST_GUESSES = 3
@@ -44,9 +45,10 @@ def draw_number() -> str:
     return str(_LEAST + secrets.randbelow(_NUMBERS))
 
 
-def say_ways(ways: Iterable[StepUp]) -> str:
-    """Return the ways of which one must be done, as a sentence lists them."""
-    *most, last = (WORDS[way] for way in ways)
+def say_ways(ways: Iterable[StepUp], *, here: bool = False) -> str:
+    """Return the ways of which one must be done, as a sentence lists them; `here` for who reads it
+    in the inbox."""
+    *most, last = (WORDS[way] if here else WORDS[way] + _WHERE.get(way, "") for way in ways)
     return f"{', '.join(most)}, or {last}" if most else last
 
 

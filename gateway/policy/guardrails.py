@@ -191,8 +191,9 @@ def _secret(path: str, place: str) -> Iterator[Sign]:
 
 
 def _quote_path(path: str) -> str:
-    """Quote a path in ASCII: it neither ends the quotation nor begins a line."""
+    """Quote a path in ASCII: it neither ends the quotation nor begins a line. "…" behind it says
+    that it goes on."""
     kept = start_of(path, _MOST_PATH)
     while len(quoted := json.dumps(kept)) > _MOST_QUOTED:  # an emoji is twelve characters there
         kept = start_of(kept, len(kept) * 2 // 3)
-    return quoted
+    return quoted if kept == path else f"{quoted}…"

@@ -57,7 +57,6 @@ from gateway.ports.blocks import (
     weight_of,
 )
 from gateway.ports.cards import (
-    REVEALS,
     Card,
     Control,
     Field,
@@ -68,6 +67,7 @@ from gateway.ports.cards import (
     card_of,
     full_view,
     progress_of,
+    say_masked,
     say_step_up,
     state_of,
 )
@@ -145,7 +145,7 @@ from gateway.ports.passkeys import (
     Prove,
     subject_of,
 )
-from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
+from gateway.ports.proven_masks import COULD_ACT, HIDDEN, NEEDS_ALL_SEEN, hides
 from gateway.ports.provider import Provider
 from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
 from gateway.ports.remember_options import (
@@ -180,6 +180,7 @@ __all__ = [
     "ANOTHER_PLAN",
     "BECAUSE",
     "CHAT_LINK_SECONDS",
+    "COULD_ACT",
     "DENIALS",
     "FAIL",
     "HIDDEN",
@@ -196,7 +197,6 @@ __all__ = [
     "NUMBER_OPTIONAL",
     "PASS_LIFETIME_WORDS",
     "REQUEST_ID",
-    "REVEALS",
     "ROLES_ON_CARDS",
     "SAY_THE_PLAN",
     "SECRET_NAMED",
@@ -345,6 +345,7 @@ __all__ = [
     "report_doubt",
     "report_failure",
     "report_ok",
+    "say_masked",
     "say_names",
     "say_no_link",
     "say_step_up",

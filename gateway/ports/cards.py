@@ -58,10 +58,8 @@ from gateway.wire.outcome_text import join_names, say_unverified
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
-REVEALS = "; the inbox can reveal "
-_NOBODY_WAITS = (
-    "Nobody waits for the answer any more. If the agent comes back, it gets your answer."
-)
+_NOBODY_WAITS = "Nobody waits for the answer any more. "
+_COMES_BACK = "If the agent comes back, it gets your answer."
 _READ = "Have you read all of it?"
 _READ_ALL = f"This is high risk. {_READ}"
 _MOST_ANSWERS = 300
@@ -168,13 +166,14 @@ class Card:
 
     `head` says in one sentence what happens, and stands first. `icon` and `word` name the `state`,
     `title` is both with the tool. `summary` is what notifications say, one line with the agent and
-    the head, secrets masked. `blocks` are what would run, as far as
-    it fits; `complete` says that they are all of it and nothing was cut. Without it there is no
-    control to approve: the full view has it. Nor is there one anywhere where a mask `hides` what
-    could act: only the inbox has it, once the card is revealed. `notices` are warnings in our
-    words, `findings` those of guardrails, in which paths that the agent named stand quoted.
-    With `alarms` they raised the risk, and stand in red, else in amber. `asks_because` is what kept
-    a remembered approval from covering it.
+    the head, secrets masked.
+    `blocks` are what would run, as far as it fits; `complete` says that they are all of it and
+    nothing was cut. Without it there is no control to approve: the full view has it. `masked` parts
+    are counted. Where one `hides` what could act, there is no such control either: only the inbox
+    has it, once the card is revealed.
+    `notices` are warnings in our words, `findings` those of guardrails, in which paths that the
+    agent named stand quoted. With `alarms` they raised the risk, and stand in red, else in amber.
+    `asks_because` is what kept a remembered approval from covering it.
     `changed` compares it with what was asked, under `changed_by`, which says who changed it.
     `progress` counts a quorum and says who is missing. `outcome` says who decided and why, `ending`
     the same as the first line of a card that ended, which begins with the state's word;
@@ -207,6 +206,7 @@ class Card:
     blocks: tuple[Block, ...]
     complete: bool
     hides: bool = False
+    masked: int = 0
     size: str
     preview: Block | None
     changed: tuple[Change, ...]
@@ -348,9 +348,14 @@ def card_of(
     reveal: bool = False,
     proofs: MaskProofs | None = None,
     reader: str = "",
+    here: bool = False,
 ) -> Card:
     """Return a request's card with so much of what would run, for one `reader`, or for many; what
-    masks hide is remembered by `proofs`."""
+    masks hide is remembered by `proofs`.
+
+    `here` is for who reads it in the inbox, where a notice stands by the state, and what is masked
+    and what a step-up takes by the controls for them: the notices leave out what is said there.
+    """
     request = record.request
     whole = blocks_of(record, reveal=reveal)
     complete = same(blocks := cut(whole, lines=lines, chars=chars), whole)
@@ -379,7 +384,8 @@ def card_of(
         changed=() if record.edited is None else changes(request.arguments, record.edited),
         changed_by=_say_changed_by(record),
         fields=_fields(record),
-        notices=(*((HIDDEN,) if hidden else ()), *_notices(record, whole, tool, standing)),
+        notices=_notices(record, whole, tool, standing, hides=hidden, here=here),
+        masked=sum(block.text.masked for block in whole),
         progress=progress_of(record, standing),
         claimed=f"{say_name(record.claim.person)} is looking at it" if record.claim else "",
         created=record.created,
@@ -479,12 +485,12 @@ def state_of(record: Record) -> CardState:
 
 
 def _waiting_state(record: Record) -> CardState:
-    if record.approvers is not None and record.approvers.nobody:
-        return CardState("⛔", "Cannot be approved", idle=True)
+    question = bool(record.request.questions)
+    if standing_of(record).nobody:
+        return CardState("⛔", f"Cannot be {'answered' if question else 'approved'}", idle=True)
     if not record.waiting:
         return CardState("💤", "Agent gone", idle=True)
-    question = CardState("❓", "Question")
-    return question if record.request.questions else CardState(*_WORDS[Status.PENDING])
+    return CardState("❓", "Question") if question else CardState(*_WORDS[Status.PENDING])
 
 
 def _tone_of(record: Record) -> Tone:
@@ -594,14 +600,13 @@ def _name_editor(edit: Edit) -> str:
 
 
 def _say_edited(record: Record) -> str:
-    """Say of a waiting request that a person edited it; "" where none did."""
+    """Say what a person's edit means for a waiting request; "" where none edited it. Who did stands
+    at the changes."""
     if record.edited is None or record.final:
         return ""
-    people = [one.by.name for one in record.editors if one.by.kind is DeciderKind.PERSON]
-    if record.editors and not people:
+    if record.editors and all(one.by.kind is not DeciderKind.PERSON for one in record.editors):
         return ""
-    who = f"{join_names(people, 'and')} edited this" if people else "This was edited"
-    return f"{who}; earlier approvals do not count.{_say_handed_on(record)}"
+    return f"Approvals from before the change do not count.{_say_handed_on(record)}"
 
 
 def _say_handed_on(record: Record) -> str:
@@ -619,7 +624,13 @@ def _say_handed_on(record: Record) -> str:
 
 
 def _notices(
-    record: Record, whole: Sequence[Block], tool: Visible, standing: Standing
+    record: Record,
+    whole: Sequence[Block],
+    tool: Visible,
+    standing: Standing,
+    *,
+    hides: bool,
+    here: bool,
 ) -> tuple[str, ...]:
     request = record.request
     texts = [block.text for block in whole] + [tool, render_safe(request.hint)]
@@ -629,34 +640,40 @@ def _notices(
             *(render_safe(o.label or o.value) for o in question.options),
         ]
     masked = sum(block.text.masked for block in whole)
+    them = "it" if masked == 1 else "them"
+    steps, tries = say_step_up(record)
+    gone = _COMES_BACK if here and not standing.nobody else f"{_NOBODY_WAITS}{_COMES_BACK}"
     notices = {
-        standing.notice: standing.notice,
+        HIDDEN: hides and not here,
+        (nobody := standing.say_nobody(here=here)): nobody,
         "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
         "Some letters pass for others; they are marked.": any(t.mixed_script for t in texts),
-        _say_masked(masked): masked,
-        _NOBODY_WAITS: not record.waiting and not record.final,
+        f"{say_masked(masked)}; the inbox can reveal {them}.": masked and not here,
+        gone: not record.waiting and not record.final,
         (edited := _say_edited(record)): edited,
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
-        " ".join(filter(None, steps := say_step_up(record))): steps[0],
+        f"{steps} {tries}".strip(): steps and not here,
     }
     return (*(text for text, holds in notices.items() if holds), *company(record))
 
 
-def _say_masked(count: int) -> str:
+def say_masked(count: int) -> str:
     """Say how many secrets are masked."""
-    if count == 1:
-        return f"1 secret masked{REVEALS}it."
-    return f"{count} secrets masked{REVEALS}them."
+    return f"{count} secret{'' if count == 1 else 's'} masked"
 
 
-def say_step_up(record: Record) -> tuple[str, str]:
+def say_step_up(record: Record, *, here: bool = False) -> tuple[str, str]:
     """Say what an approval of a waiting request takes beside a tap, and how often a wrong number
-    was typed; "" where that is nothing."""
+    was typed; "" where that is nothing, or more people alone: whoever counts them says so. `here`
+    for who reads it in the inbox."""
     may = record.approvers
     if record.final or may is None or may.nobody or not may.step_up:
         return "", ""
+    if may.step_up == (StepUp.PERSON,) and record.quorum > 1:
+        return "", ""
     tries = f"{record.guesses} of {MOST_GUESSES} wrong numbers typed; the third denies it."
-    return f"Approving takes {say_ways(may.step_up)}.", tries if record.guesses else ""
+    takes = f"Approving takes {say_ways(may.step_up, here=here)}."
+    return takes, tries if record.guesses else ""
 
 
 def progress_of(record: Record, standing: Standing) -> str:
@@ -671,7 +688,7 @@ def _outcome(record: Record, *, answers: bool = True) -> Visible | None:
     if record.decision is None:
         return None
     fetched = record.report is None or record.report.execution is not Execution.NEVER_FETCHED
-    lost = "" if fetched else ". The agent never fetched the approval: nothing ran"
+    lost = "" if fetched else ". The agent never fetched the approval, and cannot use it any more"
     rule = record.decision.host_rule
     kept = "" if rule is None else f"; {kept_words(record, rule)}"
     told = told_outcome(record)

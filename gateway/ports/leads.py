@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gateway.ports.cards import REVEALS, Card
+from gateway.ports.cards import Card
 from gateway.ports.words import NO_LINK
 
 
 def names_inbox(card: Card) -> bool:
     """Whether the notices of a waiting card send people to the inbox: for what a mask leaves out,
     or for a passkey."""
-    masked = card.hides or any(REVEALS in one for one in card.notices)
-    return not card.final and (masked or any(one.passkey for one in card.controls))
+    passkey = any(one.passkey for one in card.controls)
+    return not card.final and (card.hides or card.masked > 0 or passkey)
 
 
 def leads_to_inbox(card: Card) -> bool:

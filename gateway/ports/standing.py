@@ -11,6 +11,7 @@ from gateway.wire.outcome_text import join_names
 
 _MOST_NAMED = 4
 _NOBODY_ELSE = "nobody else may approve it"
+_ONE_ANSWERS = "it takes {} people, and a question is answered by one"
 _REFUSALS = (Action.DENY, Action.ABORT)
 
 
@@ -20,7 +21,8 @@ class Standing:
 
     `more` people are needed beside those who `approved`; `left` are who may still, None where
     nobody looked that up. `nobody` says why nobody may. `mine` says that the reader approved, and
-    `settled` that doing so once more would change nothing.
+    `settled` that doing so once more would change nothing. A question is `answered` by one person:
+    no approvals of it are counted.
     """
 
     quorum: int
@@ -30,6 +32,7 @@ class Standing:
     nobody: str
     mine: bool
     settled: bool
+    answered: bool = False
 
     def offers(self, action: Action) -> bool:
         """Whether the reader is offered this: no approval that cannot be, or is given already."""
@@ -37,15 +40,18 @@ class Standing:
             return action in _REFUSALS
         return not (self.settled and action is Action.APPROVE)
 
-    @property
-    def notice(self) -> str:
-        """The sentence for a request that nobody may approve, "" for any other."""
-        return f"Nobody may approve this: {self.nobody}." if self.nobody else ""
+    def say_nobody(self, *, here: bool = False) -> str:
+        """Say why nobody may approve or answer a request, "" of any other; `here` for who reads it
+        in the inbox, where it stands by the state that says so."""
+        if here and self.nobody:
+            return f"{self.nobody[:1].upper()}{self.nobody[1:]}."
+        does = "answer" if self.answered else "approve"
+        return f"Nobody may {does} this: {self.nobody}." if self.nobody else ""
 
     @property
     def words(self) -> str:
         """Who approved and who is missing; "" where one person is enough."""
-        if self.quorum <= 1:
+        if self.quorum <= 1 or self.answered:
             return ""
         if self.mine and self.more:
             return f"You approved; {self._waits()}"
@@ -89,13 +95,16 @@ def standing_of(record: Record, reader: str = "") -> Standing:
     voted = tuple(vote.person for vote in record.votes)
     own = next((vote for vote in record.votes if reader and vote.person == reader), None)
     may = record.approvers or Approvers()
+    question = bool(record.request.questions)
+    alone = _ONE_ANSWERS.format(record.quorum) if question and record.quorum > 1 else ""
     return Standing(
         quorum=record.quorum,
         approved=voted,
         more=0 if record.final else max(record.quorum - len(voted), 1),
         left=None if record.approvers is None else tuple(n for n in may.names if n not in voted),
-        nobody="" if record.final else may.nobody,
+        nobody="" if record.final else may.nobody or alone,
         mine=own is not None,
         # Who asked to have it remembered may still approve without, where enough have approved.
         settled=own is not None and (own.remember is None or len(voted) < record.quorum),
+        answered=question,
     )

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Approvers, Identity, Query, Record, Remember
-from gateway.errors import Conflict, Unauthorized
-from gateway.models import Action, DecidedBy, DeciderKind, Risk, RiskLevel, Status
+from gateway.errors import Conflict, InvalidRequest, Unauthorized
+from gateway.models import Action, DecidedBy, DeciderKind, Kind, Question, Risk, RiskLevel, Status
 from gateway.policy.chain import MODIFY
 from gateway.policy.decider import Verdict
 from gateway.ports.cards import card_of
@@ -110,6 +110,21 @@ async def test_who_approves_twice_is_told_who_is_missing(world: World) -> None:
     assert len((await world.core.requests.get(record.id)).votes) == 1
     denied = await world.core.requests.decide(click(record, Action.DENY, nonce="no"))
     assert denied.status is Status.DENIED
+
+
+async def test_a_question_that_takes_two_people_is_offered_to_nobody(world: World) -> None:
+    """One person answers a question, so the gateway takes no answer there; its card says so."""
+    await in_force(world, PAIR)
+    asked = (Question(id="q", text="Which one?"),)
+    takes = (Action.ANSWER, Action.DENY)
+    record = await of_ann(world, questions=asked, kind=Kind.QUESTION, allowed=takes)
+    card = card_of(record, lines=9, chars=99)
+    assert "it takes 2 people, and a question is answered by one." in card.notices[0]
+    assert card.notices[0].startswith("Nobody may answer this: ")
+    assert card.progress == ""
+    assert [control.action for control in card.controls] == [Action.DENY]
+    with pytest.raises(InvalidRequest, match="2 people"):
+        await world.core.requests.decide(click(record, Action.ANSWER, answers={"q": "this"}))
 
 
 async def test_who_wants_it_remembered_may_still_approve_without(world: World) -> None:

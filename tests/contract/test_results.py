@@ -22,7 +22,7 @@ from gateway.stores.scripts import NotRecorded
 from tests.contract.surfaces import COPY, printed, sent
 from tests.unit.test_cards import decided
 
-NEVER_FETCHED = "The agent never fetched the approval: nothing ran"
+NEVER_FETCHED = "The agent never fetched the approval, and cannot use it any more"
 
 SURFACES: dict[str, Callable[[Record, Card], str]] = {
     "Slack": lambda _, card: json.dumps(card_blocks.build_message(card, COPY)),

@@ -193,6 +193,21 @@ def test_a_change_outside_the_folder_shows_in_any_frame(change: str) -> None:
             assert OUTSIDE not in findings(command(text)), text
 
 
+def test_a_long_path_in_a_finding_says_that_it_goes_on() -> None:
+    """Behind its quotes: within them it would be a part of the path."""
+    path = "/etc/" + "a" * 200
+    asked_for = asked("write_file", arguments={"path": path, "content": ""})
+    assert f'changes "{path[:80]}"…: it is the system\'s' in findings(asked_for)
+    assert f'changes "{path[:80]}": it is the system\'s' in findings(
+        asked("write_file", arguments={"path": path[:80], "content": ""})
+    )
+
+
+def test_what_is_only_copied_from_is_not_said_to_change() -> None:
+    """Of a copy that is sure to go elsewhere."""
+    assert not [one for one in findings(command("cp /etc/hosts x && ls")) if "changes" in one]
+
+
 SYSTEMS = (
     "/etc/cron.d/x", "/etc/crontab", "/var/spool/cron/crontabs/root", "/etc/hosts", "/etc/profile",
     "/etc/profile.d/x.sh", "/etc/bash.bashrc", "/etc/environment", "/etc/ld.so.preload",

@@ -51,7 +51,16 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.policy.grants.grant import Effect, End, Grant, Match, Shape
+from gateway.policy.grants.grant import (
+    CommandPattern,
+    Effect,
+    End,
+    Grant,
+    Match,
+    Rule,
+    RuleKind,
+    Shape,
+)
 from gateway.policy.guardrails import assess
 from gateway.ports.cards import Card, Control, card_of, full_view
 from gateway.ports.edits import edit_fields
@@ -202,7 +211,18 @@ GRANT = Grant(
     id="2e" * 16,
     effect=Effect.ALLOW,
     agent="deployer",
-    match=Match(shape=Shape.EXACT, tool="shell", kind=Kind.COMMAND, digest="0" * 64),
+    match=Match(
+        shape=Shape.PATTERN,
+        tool="shell",
+        kind=Kind.COMMAND,
+        rules=(
+            Rule(
+                name="command",
+                kind=RuleKind.COMMAND,
+                command=CommandPattern(program="git", verbs=("log",)),
+            ),
+        ),
+    ),
     made_by="ann",
     made_at=MADE,
     expires_at=MADE + 86_400_000,

@@ -50,7 +50,7 @@ async def test_denying_asks_for_a_reason(office: Office) -> None:
     done = await office.ended(record)
     assert done.decision is not None
     assert (done.decision.action, done.decision.message) == (Action.DENY, "too risky")
-    await office.card_says(message, "Denied by bob: too risky")
+    await office.card_says(message, 'Denied by bob: "too risky"')
     assert not office.bob.has_modal
 
 

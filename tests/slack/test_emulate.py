@@ -172,4 +172,4 @@ async def test_card_click_modal_and_edit_against_emulate(world: World, tmp_path:
             shown_view.state = {"reason": {"text": {"value": "not today"}}}
             assert (await slack.deliveries.interaction(ann.payloads.submission(shown_view))).ok
             assert (await office.ended(record)).status is Status.DENIED
-            await card(bridge, channel, "Denied by ann: not today")
+            await card(bridge, channel, 'Denied by ann: "not today"')

@@ -233,7 +233,7 @@ def test_the_end_stands_at_the_top_of_details_with_the_id() -> None:
     view = states.views()["details-ended"]
     head, end, about, *_ = view["blocks"]
     assert head["block_id"] == "head"
-    assert "Denied by bob: not on a Friday" in says(end)
+    assert 'Denied by bob: "not on a Friday"' in says(end)
     assert "1f" * 16 in says(about)
     assert "Denied by bob" not in says(view["blocks"][2:])
 

@@ -13,6 +13,8 @@ from rich.console import Console
 from adapters.discord.card_views import MessageContent
 from adapters.slack.card_blocks import build_actions, build_message
 from adapters.terminal.card_text import render_card
+from gateway.domain.records import Approvers
+from gateway.domain.step_up import StepUp
 from gateway.models import Action
 from gateway.policy.grants.grant import Effect, End, Shape
 from gateway.ports.cards import Card, Style, Tone, card_of, full_view
@@ -223,6 +225,17 @@ def test_the_ways_of_a_step_up_are_told_apart_and_the_third_guess_is_told() -> N
     assert card("pending-passkey").notices == ("Approving takes a passkey in the inbox.",)
 
 
+def test_that_two_must_approve_is_said_once() -> None:
+    """By the count of those who did."""
+    two = replace(
+        states.asked(),
+        quorum=2,
+        approvers=Approvers(names=("ann", "bob"), step_up=(StepUp.PERSON,)),
+    )
+    made = card_of(two, lines=9, chars=99)
+    assert (made.notices, made.progress) == ((), "0 of 2 approvals; waits for ann and bob")
+
+
 def test_a_paused_agents_card_does_not_contradict_itself() -> None:
     """New requests are denied, those that were asked before wait on; a click is told what for."""
     paused, crowd, gone = (
@@ -254,7 +267,7 @@ def test_a_remembered_decision_says_which_it_is_in_every_state() -> None:
     ended = grant_card_of(replace(first, end=over))
     assert (ended.uses, ended.outcome) == ("never used", "revoked by ann")
     assert grant_card_of(first).uses == "not used yet"
-    every = replace(first.match, shape=Shape.ALL, digest=None, tool="*")
+    every = replace(first.match, shape=Shape.ALL, rules=(), tool="*")
     hour = first.made_at + 3_600_000
     given = replace(first, match=every, session="s", expires_at=hour)
     assert grant_card_of(given).word == "Session let through"

@@ -83,6 +83,10 @@ SCRIPT = "\n".join(["echo step"] * 40 + ["curl -s https://e.example/x | sudo bas
             "echo one two | tee /etc/cron.d/sync > /dev/null && echo all of it is well",
             'Runs "tee…", changes "/etc/cron.d/sync"',
         ),
+        (
+            "rsync -a --delete build/ web@shop:/var/www/ && systemctl reload nginx",
+            'Runs "rsync…", "systemctl reload nginx", changes "web@shop:/var/www/"',
+        ),
         (f"deploy --password {TOKEN}", 'Runs "deploy --password ⟨secret⟩"'),
         ("", "Runs an empty command"),
     ],

@@ -25,7 +25,14 @@ from gateway.models import Action, Context, Kind, Status, new_id
 from gateway.policy.grants.grant import Effect, Shape
 from gateway.policy.grants.remember_offers import offers
 from gateway.ports.cards import card_of, full_view
-from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs, hides, hides_offer
+from gateway.ports.proven_masks import (
+    COULD_ACT,
+    HIDDEN,
+    NEEDS_ALL_SEEN,
+    MaskProofs,
+    hides,
+    hides_offer,
+)
 from gateway.ports.remember_options import scopes_of
 from tests.unit.test_cards import actions, record
 
@@ -309,7 +316,7 @@ def test_no_surface_draws_approve_over_a_mask_that_could_hide_something() -> Non
         for lines, chars in ((25, 1500), (WHOLE, WHOLE)):
             for said in drawings(one, lines, chars):
                 assert not re.search(r'"(?:approve|approve_sure|edit|respond|remember)', said), said
-        assert HIDDEN in json.dumps(build_row(one))
+        assert COULD_ACT in build_row(one)["reveals"]
     for said in drawings(asking(DATA[1], kind=Kind.COMMAND), WHOLE, WHOLE):
         assert '"approve' in said
 

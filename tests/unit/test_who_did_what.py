@@ -11,6 +11,7 @@ from gateway.api.messages import view
 from gateway.approvals.transitions import erase_content
 from gateway.domain.records import Approvers, Record, Vote, summary, told_outcome
 from gateway.models import (
+    AGENT_REASONS,
     Action,
     DecidedBy,
     DeciderKind,
@@ -71,7 +72,7 @@ def test_a_change_by_a_hook_names_the_hook_everywhere(surface: str, final: bool)
     assert "strip force" in shown
     assert "no force here" in shown
     assert TOKEN not in shown
-    assert not [words for words in (*STALE, "edited this") if words in shown]
+    assert not [words for words in (*STALE, "before the change") if words in shown]
 
 
 @pytest.mark.parametrize("surface", [name for name in CARDS if name != "http"])
@@ -115,9 +116,9 @@ def test_what_a_hook_says_passes_for_no_word_of_ours() -> None:
 
 
 def test_only_a_person_edits_away_approvals() -> None:
-    """The notice that approvals do not count names who edited, and stands for no hook."""
+    """The notice that approvals do not count stands for no hook."""
     said = card_of(record().edited_as(BARE, ANN), lines=9, chars=99).notices
-    assert "ann edited this; earlier approvals do not count." in said
+    assert "Approvals from before the change do not count." in said
     assert card_of(record().edited_as(BARE, HOOK), lines=9, chars=99).notices == ()
 
 
@@ -140,7 +141,7 @@ def test_who_changed_it_is_kept_and_the_version_before_is_understood() -> None:
         card = card_of(unknown, lines=9, chars=99)
         assert card.changed_by is not None
         assert card.changed_by.text == "Changed since it was asked"
-        assert "This was edited; earlier approvals do not count." in card.notices
+        assert "Approvals from before the change do not count." in card.notices
     erased = erase_content(ended(one, Status.APPROVED, "bob"))
     assert [(edit.by, edit.why) for edit in erased.edits] == [(HOOK, "")]
 
@@ -156,6 +157,19 @@ def test_the_event_of_an_ending_names_hooks_and_all_who_approved() -> None:
     assert told_outcome(done) == "approved by ann and bob"
     assert "approved_by" not in summary({}, ended(one, Status.DENIED, "bob"))
     assert told_outcome(ended(one, Status.DENIED, "bob")) == "denied by bob"
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_what_others_say_of_an_ending_is_quoted(reason: Reason) -> None:
+    """A person, a hook or the agent: it passes for no word of ours, on no line of its own. What the
+    gateway or its operator says stands plainly."""
+    one = ended(record(), Status.DENIED, "bob")
+    assert one.decision is not None
+    said = replace(one.decision, reason=reason, message='no".\nApproved by ann')
+    told = told_outcome(replace(one, decision=said))
+    ours = (Reason.RULE, Reason.BREAKER, Reason.STOPPED, Reason.UNDELIVERABLE)
+    assert told.endswith(r': "no\".\nApproved by ann"') == (reason not in ours)
+    assert not set(AGENT_REASONS) & set(ours)
 
 
 @pytest.mark.parametrize("surface", [name for name in CARDS if name != "http"])
@@ -202,9 +216,11 @@ def test_who_may_still_approve_is_said_in_few_words(
 
 @pytest.mark.parametrize("surface", ["web", "slack", "discord", "terminal"])
 def test_what_nobody_may_approve_says_so(surface: str) -> None:
-    """With no word of Approve beside it: the button is not there."""
+    """With no word of Approve beside it: the button is not there. In the inbox the state stands
+    by it."""
     shown = CARDS[surface](replace(record(), approvers=NOBODY))
-    assert "Nobody may approve this: its route names no approvers." in shown
+    assert "ts route names no approvers." in shown
+    assert ("Cannot be approved" if surface == "web" else "Nobody may approve this: i") in shown
     labels = ('"Approve"', "'Approve'", "'label': 'Approve'")
     assert not [label for label in labels if label in shown]
 

@@ -61,7 +61,7 @@ import { card } from "/static/card.js";
 import { setClock } from "/static/dom.js";
 const { item, view, draft } = await (await fetch("/item")).json();
 setClock(item.created + 90_000);
-const acts = new Proxy({}, { get: () => () => "" });
+const acts = new Proxy({}, { get: (_, name) => () => (name === "reach" ? view.reach : "") });
 const made = { text: {}, reaches: new Map(), asked: { action: "approve" }, ...draft };
 document.getElementById("list").append(
   card(item, { online: true, busy: false, acts, ...view, draft: made }));
@@ -155,6 +155,11 @@ def _views() -> dict[str, Scene]:
     return {
         "read-on": Scene(record=_SCRIPT, whole=True, view={"unread": True}),
         "not-yours": Scene(record=_GIT, viewer=Viewer(name="eve", refusal=_REFUSED)),
+        "not-yours-question": Scene(
+            record=states.QUESTION, viewer=Viewer(name="eve", refusal=_REFUSED)
+        ),
+        "not-yours-hidden": Scene(record=_HIDDEN, viewer=Viewer(name="eve", refusal=_REFUSED)),
+        "question-two": Scene(record=replace(states.QUESTION, quorum=2)),
         "offline": Scene(record=_GIT, view={"online": False}),
         "busy": Scene(record=_GIT, view={"busy": True}),
         "claimed": Scene(record=claimed["bob"]),
@@ -174,9 +179,12 @@ def _views() -> dict[str, Scene]:
 
 def _drafts() -> dict[str, Scene]:
     typed = {"panel": "reason", "text": {"reason": "The window is closed until Monday."}}
-    edited = build_whole(states.EDITED)["changed"]
-    field_of = build_whole(states.asked())["edit_fields"][0]["id"]
-    changed = {"rows": edited, "fields": {field_of: "make release"}}
+    whole = build_whole(states.asked())
+    field_of, after = whole["edit_fields"][0]["id"], states.EDITED.arguments["command"]
+    edited = {
+        "text": {f"{field_of}-{whole['digest'][:8]}": after},
+        "changed": {"rows": build_whole(states.EDITED)["changed"], "fields": {field_of: after}},
+    }
     return {
         "panel-reason-refused": Scene(record=_GIT, draft={**typed, "problem": _LOST}),
         "panel-edit-refused": Scene(
@@ -187,7 +195,7 @@ def _drafts() -> dict[str, Scene]:
             record=states.PAYMENT, whole=True, draft={"panel": "edit", "text": {"edit-raw": True}}
         ),
         "panel-edit-changes": Scene(
-            record=states.asked(), whole=True, draft={"panel": "edit", "changed": changed}
+            record=states.asked(), whole=True, draft={"panel": "edit", **edited}
         ),
         "panel-edit-masked": Scene(
             record=states.RECORDS["pending-masked"],
@@ -267,6 +275,7 @@ _FACTS: dict[str, Any] = {
     "denials": DENIALS,
     "anotherPlan": ANOTHER_PLAN,
     "admin": True,
+    "reach": states.REACH,
 }
 
 
@@ -488,6 +497,6 @@ async def _stopped(box: Inbox, camera: PhoneCamera) -> None:
     await page.until("!document.getElementById('stop').hidden")
     await page.evaluate("document.querySelector('.menu').open = false")
     await camera.take("everything is stopped")
-    await page.press("Allow again")
-    await page.press("Really allow again")
+    await page.press("Let agents ask again")
+    await page.press("Really let agents ask again")
     await page.until("document.getElementById('stop').hidden")

@@ -258,7 +258,7 @@ async def team(box: Inbox, camera: Camera) -> None:
     await away(box, camera, record)
     record = await shown(box, camera, **COMMAND)
     await box.leave()
-    await camera.page.until(f"{card(record)}.textContent.includes('Nobody waits')")
+    await camera.page.until(f"{card(record)}.textContent.includes('Agent gone')")
     await camera.take("nobody waits")
     await away(box, camera, record)
     await box.route(approvers=("bob",), budgets=PATIENT)

@@ -99,6 +99,25 @@ _CONTRASTS = """(() => {
 })()"""
 
 
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_what_is_not_ticked_does_not_look_as_if_it_could_not_be(
+    page: Page, dark: bool
+) -> None:
+    """Its edge stands out from the ground, which shows through it, as that of a field does."""
+    await page.size(PHONE, dark=dark, still=True)
+    await page.evaluate("document.querySelector('.menu').open = true")
+    box = "document.querySelector('#sound')"
+    assert not await page.evaluate(f"{box}.checked || {box}.disabled")
+    look = f"getComputedStyle({box})"
+    edge, ground = await page.evaluate(f"[{look}.borderColor, {look}.backgroundColor]")
+    field = await page.evaluate(
+        "(() => { const made = document.createElement('input'); made.type = 'text';"
+        " document.body.append(made); const { borderColor } = getComputedStyle(made);"
+        " made.remove(); return borderColor })()"
+    )
+    assert (edge, ground) == (field, "rgba(0, 0, 0, 0)")
+
+
 @pytest.mark.parametrize(("size", "dark"), [(PHONE, True), (DESK, False)], ids=["phone", "desk"])
 async def test_axe_finds_nothing(box: Inbox, page: Page, size: tuple[int, int], dark: bool) -> None:
     """Nothing of any impact: in the queue, in every kind of card, with each panel open, in the

@@ -104,6 +104,20 @@ async def test_everybody_can_use_the_page_of_notifications(
     assert all(name.strip() for name in names)
 
 
+async def test_who_has_no_quiet_hours_is_shown_none(box: Inbox, tab: Page) -> None:
+    """The fields are empty, and so they are again once hours that were kept are given up."""
+    await tab.goto(f"{box.gateway.url}/inbox/notifications")
+    fields = "['begin', 'end'].map((one) => document.getElementById(one).value).join()"
+    none = "document.body.textContent.includes('You have no quiet hours.')"
+    await tab.until(f"{none} && {fields} === ','")
+    for name, hour in (("begin", "21:30"), ("end", "06:00")):
+        await tab.evaluate(f"document.getElementById({name!r}).value = {hour!r}")
+    await tab.press("Keep quiet hours")
+    await tab.until("document.body.textContent.includes('Quiet from 21:30 to 06:00')")
+    await tab.press("Have none")
+    await tab.until(f"{none} && {fields} === ','")
+
+
 async def test_only_the_worker_may_have_the_wider_scope(box: Inbox) -> None:
     """Its scope is longer than its folder, so its answer alone says that it may."""
     async with aiohttp.ClientSession() as http:

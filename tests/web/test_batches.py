@@ -159,6 +159,9 @@ async def test_deny_with_words_by_keys_alone(box: Inbox, page: Page) -> None:
     await page.press("Deny 2")
     await page.until(f"{TOLD} === 'Denied together: 2.'")
     await page.until("document.querySelector('.empty')")
+    # Nothing is counted or to be read any more.
+    assert await page.evaluate("document.getElementById('title').textContent") == AGENT
+    assert not await page.evaluate("document.getElementById('lead').checkVisibility()")
     for record in records:
         decision = (await box.get(record)).decision
         assert decision is not None

@@ -33,6 +33,12 @@ COVERED = (
     "box.x + box.width / 2, box.y + box.height / 2) !== one)"
     ".map(([_, one]) => `covered: ${one.textContent}`)"
 )
+# What an edit's picture says of the field and of its change.
+DIFFERS = (
+    "[...document.querySelectorAll('.panel:has(.checked) [data-key^=arg]')].filter((one) =>"
+    " !one.closest('.panel').querySelector('.row.added').textContent.includes(one.value))"
+    ".map((one) => `not what was typed: ${one.value}`)"
+)
 WIDE = "document.documentElement.scrollWidth > innerWidth"
 
 
@@ -42,7 +48,9 @@ async def test_every_state_is_sound(browser: Browser, dark: bool) -> None:
     page = await browser.tab()
     wrong = {}
     async for name, _, _ in lay_out(page, dark=dark):
-        found = [*await flaws(page), *await page.evaluate(SMALL), *await page.evaluate(COVERED)]
+        found = await flaws(page)
+        for check in (SMALL, COVERED, DIFFERS):
+            found += await page.evaluate(check)
         if await page.evaluate(WIDE):
             found.append("past an edge")
         if found:

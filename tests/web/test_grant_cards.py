@@ -11,6 +11,7 @@ from tests.web.inbox import AGENT, COMMAND, Inbox, card, see
 from tests.web.visitor import visitor
 from tests.world import click, identity
 
+EMPTY = "document.querySelector('#rows .empty p:last-child')?.textContent"
 SWITCH = "document.querySelector('#switch button')"
 GRANTS = "document.querySelectorAll('.grant:not(.ended)').length"
 
@@ -129,11 +130,16 @@ async def _switched(box: Inbox, page: Page, other: Page) -> None:
         "document.getElementById('stop').textContent.includes('What was denied stays denied')"
     )
     assert await other.evaluate("document.querySelector('#stop button') === null")
+    for tab in (page, other):
+        await tab.until(
+            f"{EMPTY} === 'Everything that agents ask is denied at once, so nothing comes here.'"
+        )
     await page.until(f"document.querySelector('[data-id=\"{waiting.id}\"].denied')")
     assert (await box.ask(**COMMAND)).status is Status.DENIED
-    await page.press_twice("Allow again")
+    await page.press_twice("Let agents ask again")
     for tab in (page, other):
         await tab.until("document.getElementById('stop').hidden")
+        await tab.until(f"{EMPTY} === 'When an agent asks, its request appears here.'")
     assert (await box.ask(**COMMAND)).status is Status.PENDING
     events = await box.gateway.backend.store.history(None, 1000)
     switched = [(one.type, one.data["by"]) for one in events if one.type in ("stopped", "resumed")]

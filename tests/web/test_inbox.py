@@ -241,7 +241,8 @@ async def test_what_nobody_may_approve_has_no_approve(box: Inbox, page: Page) ->
     await box.route(approvers=())
     record = await box.ask(**COMMAND)
     await see(page, record)
-    said = "Nobody may approve this: its route names no approvers."
+    assert await page.evaluate(f"{card(record)}.textContent.includes('Cannot be approved')")
+    said = "Its route names no approvers."
     await page.until(f"{card(record)}.textContent.includes('{said}')")
     assert not await page.evaluate(f"Boolean({card(record)}.querySelector('button.approve'))")
 
@@ -417,6 +418,23 @@ async def test_an_edit_has_a_field_for_each_argument(box: Inbox, page: Page) -> 
     assert str(found) == str({"amount": 50.0, "sure": False, "token": SECRET})
 
 
+async def test_no_edit_is_shown_that_was_typed_over_meanwhile(box: Inbox, page: Page) -> None:
+    """While the gateway compares, whoever types on is told to have it compared again."""
+    record = await box.ask(**COMMAND)
+    await see(page, record)
+    await page.press("Edit")
+    await page.fill("[data-key^=arg0]", "make one")
+    await page.send("Fetch.enable", patterns=[{"urlPattern": "*/diff", "requestStage": "Response"}])
+    await page.press("Show the changes")
+    await page.until("document.querySelector('[data-key=compare]').disabled")
+    await page.fill("[data-key^=arg0]", "make two")
+    await page.send("Fetch.disable")
+    await page.until(f"{card(record)}.textContent.includes('You typed on meanwhile')")
+    assert await page.evaluate("document.querySelector('.panel .checked')") is None
+    await page.press("Show the changes")
+    await page.until("document.querySelector('.panel .added')?.textContent.includes('make two')")
+
+
 async def test_an_edit_keeps_every_digit(box: Inbox, page: Page) -> None:
     """Numbers that JavaScript would round or rewrite reach the decision as they were typed."""
     record = await box.ask(tool="pay", arguments={"amount": 1249.0, "account": 12345678})
@@ -436,6 +454,9 @@ async def test_a_decision_is_remembered_and_taken_back(box: Inbox, page: Page) -
     await page.press("Remember…")
     await page.until(f"{card(record)}.textContent.includes('exactly this: `')")
     await page.until(f"{card(record)}.textContent.includes('It would have covered')")
+    # What weighs most in that choice stands out.
+    reach = f"{card(record)}.querySelector('.panel .notice').textContent"
+    assert "It would have covered" in await page.evaluate(reach)
     await page.evaluate(f"{card(record)}.querySelector('[data-key=lifetime-5]').click()")
     await page.press("Approve and remember")
     await page.until(f"{card(record)}.classList.contains('approved')")

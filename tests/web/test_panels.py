@@ -15,8 +15,10 @@ from gateway.models import Action, Risk, RiskLevel, Status
 from gateway.ports import state_of
 from gateway.ports.remember_options import LIFETIME_WORDS, LIFETIMES_BY_LENGTH
 from gateway.ports.words import DENIALS
-from tests.slack.states import HOSTILE, MADE, PAYMENT, RECORDS, asked
+from tests.slack import states
+from tests.slack.states import EDITED, HOSTILE, MADE, PAYMENT, RECORDS, asked
 from tests.web.chromium import PHONE, Page
+from tests.web.gallery import scenes
 from tests.web.inbox import COMMAND, QUESTION, Inbox, card, line, see
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -184,20 +186,95 @@ def test_an_escape_stays_whole_where_a_finding_is_folded() -> None:
     assert all(text.startswith("⟨") and text.endswith("⟩") for text in marks)
 
 
-def _notices(record: Record) -> list[str]:
-    return [str(one) for one in build_row(record)["notices"]]
-
-
 def test_one_secret_is_one() -> None:
-    """One is an it; and who reads it in the inbox is not sent there."""
-    assert "1 secret masked." in _notices(RECORDS["pending-masked"])
+    """It is counted by the button that reveals it, and not among the notices."""
+    row = build_row(RECORDS["pending-masked"])
+    assert (row["masks"], row["reveals"], row["notices"]) == ("1 secret masked.", "", [])
     two = asked(
         arguments={
             "command": "curl -H 'Authorization: Bearer abcdefgh12345678'",
             "x": {"password": "abcdefgh12345678"},
         }
     )
-    assert "2 secrets masked." in _notices(two)
+    assert build_row(two)["masks"] == "2 secrets masked."
+
+
+@pytest.mark.parametrize("name", scenes())
+def test_nobody_is_sent_to_where_they_are(name: str) -> None:
+    """No sentence of a card names the inbox: whoever reads it is there."""
+    item = scenes()[name].item()
+    said = [item["notices"], item["masks"], item["reveals"], item["steps"], item["tries"]]
+    said += [item["progress"], item["refusal"], [one["confirm"] for one in item["controls"]]]
+    assert "inbox" not in json.dumps(said)
+
+
+_EDITED_ON = replace(EDITED, approvers=Approvers(names=("eve",)))
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (RECORDS["pending-abandoned"], ["If the agent comes back, it gets your answer."]),
+        (RECORDS["pending-nobody"], ["Its route names no approvers."]),
+        (
+            replace(RECORDS["pending-nobody"], waiting=False),
+            [
+                "Its route names no approvers.",
+                "Nobody waits for the answer any more. If the agent comes back, it gets your "
+                "answer.",
+            ],
+        ),
+        (EDITED, ["Approvals from before the change do not count."]),
+        (
+            _EDITED_ON,
+            [
+                "Approvals from before the change do not count. bob may not approve it as it is "
+                "now, at medium risk: it waits for eve."
+            ],
+        ),
+    ],
+)
+def test_a_notice_repeats_nothing_of_its_card(record: Record, says: list[str]) -> None:
+    """The word of the state says that nobody waits or may approve, and who edited it stands over
+    what was changed."""
+    row = build_row(record)
+    assert row["notices"] == says
+    assert row["idle"] or row["changed_by"] == "Changed by bob"
+
+
+def test_a_second_person_is_counted_and_not_told_besides() -> None:
+    """Where a number would do instead, it is told what it takes."""
+    pair = RECORDS["pending-two"]
+    seen = add_viewer(build_row(pair), pair, _ANN)
+    assert (seen["steps"], seen["progress"]) == ("", "0 of 2 approvals; waits for ann and bob")
+    assert "or a second person" in build_row(RECORDS["pending-number"])["steps"]
+
+
+def test_approvals_of_a_question_are_not_counted() -> None:
+    """It is answered, and nobody is offered to where that takes two; its line says none either."""
+    record = replace(states.QUESTION, quorum=2)
+    seen = add_viewer(build_row(record), record, _ANN)
+    why = "It takes 2 people, and a question is answered by one."
+    assert (seen["idle"], seen["notices"], seen["progress"]) == (
+        "Cannot be answered",
+        [why],
+        "",
+    )
+    assert "answer" not in {one["action"] for one in seen["controls"]}
+    assert build_short_row(record)["approved"] == ""
+    assert build_short_row(RECORDS["pending-votes"])["approved"] == "1 of 2 approved"
+
+
+async def test_what_is_asked_is_read_where_it_cannot_be_answered(box: Inbox, page: Page) -> None:
+    """Each question stands on the card, without a field or a button that would fail."""
+    await box.route(quorum=2)
+    record = await box.ask(**QUESTION)
+    await see(page, record)
+    asked = f"[...{card(record)}.querySelectorAll('.questions li')].map((one) => one.textContent)"
+    questions = [one.text for one in record.request.questions]
+    assert await page.until(f"{asked}.length && {asked}") == questions
+    assert await page.evaluate(f"{card(record)}.querySelector('input, select, .dots')") is None
+    assert "answer" not in await page.evaluate(pressable(record))
 
 
 def test_how_long_is_listed_from_short_to_long() -> None:

@@ -26,6 +26,11 @@ from tests.web.inbox import (
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
 LINES = "[...document.querySelectorAll('.row-link')].map((one) => one.dataset.row)"
+# Heads of which a part is out of sight.
+_CUT = (
+    "[...document.querySelectorAll('.row-head')]"
+    ".filter((one) => one.scrollHeight > one.clientHeight).map((one) => one.textContent)"
+)
 TOP = "document.getElementById('rows').getBoundingClientRect().top"
 FOURTEEN: tuple[dict[str, Any], ...] = (
     COMMAND,
@@ -64,6 +69,7 @@ async def test_fourteen_requests_are_an_overview(box: Inbox, page: Page) -> None
     assert await page.evaluate("document.documentElement.scrollHeight") <= 1.6 * PHONE[1]
     heads = "[...document.querySelectorAll('.row-head')].map((one) => one.offsetHeight)"
     assert max(await page.evaluate(heads)) <= 46
+    assert await page.evaluate(_CUT) == []
     assert not await page.evaluate("Boolean(document.querySelector('.card')?.checkVisibility())")
 
 

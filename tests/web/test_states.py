@@ -216,7 +216,9 @@ async def test_nobody_waits_any_more(box: Inbox, page: Page) -> None:
     record = await box.ask(**COMMAND)
     await see(page, record)
     await box.leave()
-    await page.until(f"{card(record)}.textContent.includes('Nobody waits')")
+    await page.until(f"{card(record)}.textContent.includes('Agent gone')")
+    said = "If the agent comes back, it gets your answer."
+    assert said in await page.evaluate(f"{card(record)}.textContent")
     await page.press("Approve")
     await page.until(f"{card(record)}.classList.contains('approved')")
 

@@ -53,6 +53,7 @@ async function settled(rows) {
   for (const { id } of rows) { items.delete(id); ticks.delete(id); }
   Object.assign(draft, { words: "", wording: false });
   press = null;
+  drawBar();
   const left = rows.filter(waits).length;
   tell(left ? `${left} of ${rows.length} need someone else's approval too.` : `${rows[0].word} together: ${rows.length}.`, false);
   // What waits for others stands apart now, and the stream tells nothing new about it.
@@ -100,13 +101,15 @@ function draw() {
   // One of which nothing more is known stays in sight while its problem is told.
   list.replaceChildren(...[...items.values()].map(article), ...[...problems].filter(([id]) => !items.has(id)).map(gone));
   if (!list.childElementCount) {
-    list.replaceChildren(make("div", { class: "empty" }, make("p", { class: "title" }, `Nothing of ${agent} can be reviewed together`), make("p", {}, "What waits alone stands in the inbox.")));
+    list.replaceChildren(make("div", { class: "empty" }, make("p", { class: "title" }, `Nothing of ${agent} can be reviewed together`), make("p", {}, apart.hidden ? "Nothing of it waits." : "What waits is decided one by one, in the inbox.")));
   }
   const again = focused && list.querySelector(`[data-id="${CSS.escape(focused)}"]`);
   (onTick ? again?.querySelector("input") : again)?.focus({ preventScroll: true });
   settle(list);
   [...list.querySelectorAll(".pending .place")].forEach((place, number, all) => { place.textContent = `${number + 1} of ${all.length}`; });
-  byId("title").textContent = `${agent}: ${waiting().length} together`;
+  const count = waiting().length;
+  byId("title").textContent = count ? `${agent}: ${count} together` : agent;
+  byId("lead").hidden = !count;
   drawBar();
 }
 

@@ -1,6 +1,6 @@
 // One request as a card, and the letters that act on it. The gateway decides what it says; this lays it out.
 import { clock, countdown, diff, line, lines, make, plain, told } from "./dom.js";
-import { button, controls, icon, idle, leadsToReveal, problem, reveal, whole } from "./panels.js";
+import { button, controls, icon, idle, leadsToReveal, problem, questions, reveal, whole } from "./panels.js";
 
 // `view` is what the page knows of the card: its draft, whether it may be decided, what buttons do.
 export function card(item, view) {
@@ -115,15 +115,19 @@ function content(item, view) {
       item.refusal ? whole(item, view) : null));
   }
   if (item.changed_by) made.push(make("h3", {}, ...line(item.changed_by)), diff(item.changed, "What was changed"));
-  const tools = make("div", { class: "quiet-row" });
-  if (item.revealed) tools.append(make("span", { class: "quiet" }, "Secrets are shown, and marked. Who looked is written down."));
-  else if ((item.masked || item.hides) && !item.refusal && view.acts.reveal) {
-    const first = leadsToReveal(item) ? [] : [reveal(item, view)];
-    tools.append(...first, make("span", { class: "quiet" }, `${first.length ? "who" : "Who"} looks is written down`));
-  }
-  if (item.status === "pending" && item.opened && view.draft.wide) tools.append(more(item, view));
-  if (tools.childElementCount) made.push(tools);
+  made.push(...masks(item, view));
+  if (item.status === "pending" && item.opened && view.draft.wide) made.push(make("div", { class: "quiet-row" }, more(item, view)));
   return made;
+}
+
+// How much is masked, by the button that reveals it; where it must be pressed first, that stands below.
+function masks(item, view) {
+  if (item.revealed) return [make("p", { class: "quiet" }, "Secrets are shown, and marked. Who looked is written down.")];
+  if (!item.masks) return [];
+  const may = !item.refusal && view.acts.reveal;
+  const said = [item.masks, ...(may ? [item.reveals, "Who looks is written down."] : [])].filter(Boolean).join(" ");
+  return [make("div", { class: `quiet-row${item.status === "pending" ? " notice" : ""}` },
+    may && !leadsToReveal(item) ? reveal(item, view) : null, make("span", {}, said))];
 }
 
 function words(item, view) {
@@ -150,11 +154,11 @@ function block(item, piece, key, view) {
 
 function asking(item, view) {
   const made = [];
-  if (item.quorum > 1) {
+  if (item.quorum > 1 && !item.fields.length) {
     const dots = Array.from({ length: item.quorum }, (_, at) => make("i", { class: at < item.votes.length ? "given" : "" }));
     made.push(make("p", { class: "progress" }, make("span", { class: "dots", "aria-hidden": "true" }, ...dots), item.progress));
   }
-  if (item.refusal) return [...made, make("p", { class: "refusal" }, `You cannot decide this: ${item.refusal}.`)];
+  if (item.refusal) return [...made, ...questions(item), make("p", { class: "refusal" }, `You cannot decide this: ${item.refusal}.`)];
   return [...made, controls(item, view)];
 }
 

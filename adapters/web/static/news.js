@@ -1,6 +1,7 @@
 // What happens beside requests: the kill switch, what is wrong with the gateway, and what is remembered, ends soon or was dropped.
 import { api } from "./api.js";
 import { line, make, plain } from "./dom.js";
+import { tellStopped } from "./queue.js";
 import { sure } from "./sure.js";
 
 const stop = document.getElementById("stop"), wrong = document.getElementById("wrong"), switching = document.getElementById("switch"), told = document.getElementById("told");
@@ -34,6 +35,7 @@ function warn(troubles) {
 // Everybody sees that everything is denied; admins alone get the switch.
 function draw({ on, state, does }) {
   stop.hidden = !on;
+  tellStopped(on);
   stop.replaceChildren(make("strong", {}, state), ...(on && admin ? press(false, does) : []));
   if (on) switching.closest("details").open = false; // it would lie above what is said now
   switching.replaceChildren(...(!on && admin ? press(true, does) : []));
@@ -41,7 +43,7 @@ function draw({ on, state, does }) {
 
 // What a press does stands above it: how many wait is counted when the page asks.
 function press(on, does) {
-  const act = sure(`stop ${on}`, on ? "Stop everything" : "Allow again", "", () => api("stop", { on }), look);
+  const act = sure(`stop ${on}`, on ? "Stop everything" : "Let agents ask again", "", () => api("stop", { on }), look);
   return [make("p", { class: "quiet" }, does), act];
 }
 

@@ -52,8 +52,8 @@ async function removed({ here: mine }) {
 }
 
 function drawQuiet(hours) {
-  byId("begin").value = hours?.begin ?? "22:00";
-  byId("end").value = hours?.end ?? "07:00";
+  byId("begin").value = hours?.begin ?? "";
+  byId("end").value = hours?.end ?? "";
   byId("zone").value = hours?.zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
   byId("high").checked = hours?.high ?? false;
   byId("no-quiet").hidden = !hours;

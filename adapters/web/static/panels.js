@@ -33,7 +33,8 @@ export function controls(item, view) {
       title ? make("h3", {}, title) : null, draw(item, view), ...problem(view), UNNOTED.includes(panel) ? null : note(view)));
     return box;
   }
-  if (item.fields.length) box.append(form(item, view));
+  if (offered.has("answer")) box.append(form(item, view));
+  else box.append(...questions(item));
   // The letters of the rest work also while it is out of sight.
   box.append(main(item, view, offered), make("div", { class: "rest", hidden: !open }, others(item, view, offered), note(view)));
   return box;
@@ -56,7 +57,7 @@ function main(item, view, offered) {
   if (item.idle) row.append(idle(item));
   if (!item.complete) row.append(whole(item, view));
   else if (leadsToReveal(item)) row.append(reveal(item, view));
-  else if (item.fields.length) row.append(...(item.seen ? [answer(item, view)] : []));
+  else if (offered.has("answer")) row.append(...(item.seen ? [answer(item, view)] : []));
   else if (offered.has("approve")) row.append(approve(item, view, offered.get("approve")));
   row.append(button(view, "Deny", { key: "deny", letter: "d", class: "deny", run: () => view.acts.decide(item, { action: "deny" }) }));
   row.append(button(view, "More…", { key: "more", class: "strong", decides: false, expanded: Boolean(view.draft.more), run: () => view.acts.more(item) }));
@@ -254,7 +255,7 @@ function remember(item, view) {
   return make("div", { class: "stack" },
     effects.length > 1 ? group("effect", "From now on", effects) : make("p", {}, `From now on: ${effect}`),
     group(`scope-${effect}`, "What it covers", scopes),
-    reach ? make("p", { class: "quiet" }, reach) : null,
+    reach ? make("p", { class: "notice" }, reach) : null,
     ends && group("where", "Where", places),
     ends && group("lifetime", "How long", lifetimes),
     sends(item, view, button(view, `${effect === "approve" ? "Approve" : "Deny"} and remember`, { key: "send-remember", class: effect, run: send })));
@@ -300,6 +301,11 @@ function note(view) {
   const words = kept(view, "note", make("textarea", { rows: "2", "aria-label": "Note for the record; no agent is told" }));
   return make("details", { class: "note", open: Boolean(draft.text.note) }, make("summary", { "data-key": "to-note" }, "Note for the record"),
     words.element, make("span", { class: "quiet" }, "Kept with your decision. No agent is told."));
+}
+
+// What is asked, where no answer to it is taken.
+export function questions(item) {
+  return item.fields.length ? [make("ul", { class: "questions" }, ...item.fields.map(({ text }) => make("li", {}, ...line(text))))] : [];
 }
 
 function form(item, view) {

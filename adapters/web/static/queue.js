@@ -7,7 +7,7 @@ const element = document.getElementById("rows"), older = document.getElementById
 const sides = [...document.querySelectorAll("[data-side]")], group = document.getElementById("together");
 const rows = new Map();
 const SCREEN = 12; // lines that a phone shows
-let side = "mine", next = null, loads = 0, shown = null, known = false;
+let side = "mine", next = null, loads = 0, shown = null, known = false, stopped = false;
 
 // Whoever scrolls to the end wants to see more.
 let further = () => null;
@@ -18,6 +18,8 @@ const NOTHING = {
   others: ["Nothing waits for others", "What you have approved, or may not decide, stands here."],
   all: ["Nothing waits", "When an agent asks, its request appears here."],
 };
+
+const STOPPED = "Everything that agents ask is denied at once, so nothing comes here.";
 
 export const has = (id) => rows.has(id);
 export const first = () => ordered()[0]?.id ?? null;
@@ -106,7 +108,13 @@ function draw(most = rows.size) {
 
 function empty() {
   const [title, text] = NOTHING[side];
-  return make("li", { class: "empty" }, make("p", { class: "title" }, title), make("p", {}, text));
+  return make("li", { class: "empty" }, make("p", { class: "title" }, title), make("p", {}, stopped ? STOPPED : text));
+}
+
+// While everything is stopped no request can come.
+export function tellStopped(on) {
+  stopped = on;
+  if (known && !rows.size) draw();
 }
 
 // Where the open request stands in the line.
@@ -147,7 +155,7 @@ function rowOf(item, shown) {
   const head = item.head.map(([text, name]) => make(name ? "code" : "span", {}, ...line(text)));
   const link = make("a", { class: "row-link", href: pathOf(item.id), "data-row": item.id, "aria-current": shown ? "true" : null },
     make("span", { class: "row-head" }, ...head), countdown(item, "row-left"),
-    make("span", { class: "row-who" }, ...marks(item), make("span", {}, item.agent), ...notes(item)),
+    make("span", { class: "row-who" }, ...marks(item), make("span", {}, item.agent)), make("span", { class: "row-notes" }, ...notes(item)),
     make("span", { class: "row-soon" }, "ends soon"));
   return make("li", { class: `queue-row risk-${item.risk}` }, link);
 }
@@ -160,7 +168,7 @@ function marks({ risk, found, idle }) {
 
 function notes(item) {
   const told = [];
-  if (item.quorum > 1) told.push(`${item.votes.length} of ${item.quorum} approved`);
+  if (item.approved) told.push(item.approved);
   if (item.claim) told.push(`${item.claim.by} is looking`);
   return told.map((text) => make("span", {}, text));
 }

@@ -116,10 +116,12 @@ async function compare(item, { text = null, fields = null }) {
   draft.problem = null;
   if (text !== null) try { JSON.parse(text); } catch (error) { draft.problem = `This is not JSON: ${error.message}`; }
   if (draft.problem) { render(item.id); return; }
+  const typed = JSON.stringify(draft.text);
   const answer = await busy(item.id, `requests/${item.id}/diff`, fields ? { fields, revealed: item.revealed } : {}, text);
   if (!answer) return;
   if (!answer.ok) draft.problem = answer.value.detail;
   else if (!answer.value.changed.length) draft.problem = "Nothing is changed.";
+  else if (JSON.stringify(draft.text) !== typed) draft.problem = "You typed on meanwhile: show the changes again.";
   else draft.changed = { rows: answer.value.changed, text, fields };
   render(item.id);
 }

@@ -6,6 +6,7 @@ something all the same.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -16,9 +17,15 @@ from gateway.policy.calls.signs import find_destructive
 
 _MOST_TEXT = 20_000
 _MOST_NESTED = 3
-_WRITING = DELETING | MOVING | {
-    "chgrp", "chmod", "chown", "dd", "ed", "install", "mkdir", "mkfifo", "mknod", "mktemp", "patch",
-    "rsync", "setfacl", "split", "tar", "tee", "touch", "truncate", "unzip",
+_INTO = re.compile(r"-\w*?t(.*)|--t")  # a folder to copy to, perhaps in one word with its option
+_TAKING = re.compile(r"--.*(?:backup|batch|dir|log|remove)")  # or another place to write to
+_COPYING = {"cp": _INTO, "install": _INTO, "ln": _INTO, "rsync": _TAKING, "scp": _TAKING}
+"""What copies to its last operand, and options with which that is not all it changes."""
+_OPEN = re.compile(r"[$`*?{;]")
+"""What may become several words, or options."""
+_WRITING = {*_COPYING} | DELETING | MOVING | {
+    "chgrp", "chmod", "chown", "dd", "ed", "mkdir", "mkfifo", "mknod", "mktemp", "patch",
+    "setfacl", "split", "tar", "tee", "touch", "truncate", "unzip",
 }  # fmt: skip
 _WRITING_WITH = {
     "curl": ("-o", "--output"),
@@ -165,10 +172,22 @@ def _operands(words: list[str]) -> Iterator[str]:
         flags = _WRITING_WITH.get(name, ())
         told = any(one.startswith(flags) for one in rest) if flags else False
         if name in _WRITING or told:
-            for one in rest:
+            copies = name in _COPYING and all(_name(one) in _LEADING for one in words[:at])
+            for one in _find_copies(name, rest) if copies else rest:
                 value = one.partition("=")[2] if one.startswith("-") or "=" in one else one
                 yield from (value,) if value else ()
             return
+
+
+def _find_copies(name: str, words: list[str]) -> list[str]:
+    """Return of the words behind a program that copies the one that names what it changes, the
+    last; all of them where that is not certain: the last may be the value of an option before it,
+    or an option names another place."""
+    elsewhere = [found for found in map(_COPYING[name].match, words) if found]
+    certain = len(words) > 1 and not any(one.startswith("-") for one in words[-2:])
+    if certain and not elsewhere and not any(map(_OPEN.search, words)):
+        return words[-1:]
+    return [*words, *(found[1] for found in elsewhere if found.re is _INTO and found[1])]
 
 
 def _find_redirected(node: ShellNode, source: bytes) -> Iterator[str]:
