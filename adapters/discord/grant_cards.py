@@ -115,10 +115,10 @@ class KillSwitchActions:
 def build_switch_view(switch: KillSwitch) -> MessageContent:
     """Return the state of the kill switch, with the button to change it."""
     on = switch.on
-    verb, label = (ALLOW, "Allow again") if on else (STOP, "Stop everything")
+    verb, label = (ALLOW, "Let agents ask again") if on else (STOP, "Stop everything")
     style = discord.ButtonStyle.secondary if on else discord.ButtonStyle.danger
     said = (
-        f"🛑 {escape_line(switch.state, 300)}\n*Allow again*: {LIFT}"
+        f"🛑 {escape_line(switch.state, 300)}\n*Let agents ask again*: {LIFT}"
         if on
         else f"**The kill switch is off.** *Stop everything*: {switch.stopping}"
     )

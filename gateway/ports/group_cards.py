@@ -159,7 +159,9 @@ def _title(records: Sequence[Record]) -> Visible:
     agent = call_name(records[0].request.agent)
     count = len(records)
     begin = f"{count} {_plural('request', count)} of "
-    said = f": {counted}" if set(kinds) != {"call"} else ""
+    waiting = sum(not one.final for one in records)
+    waits = f", {waiting} of them waiting" if 0 < waiting < count else ""
+    said = f"{waits}: {counted}" if set(kinds) != {"call"} else waits
     return Visible(((begin, False), *agent.segments, (said, False)))
 
 

@@ -291,6 +291,9 @@ def test_a_group_counts_requests_and_names_their_kinds() -> None:
         [(one, card_of(one, lines=9, chars=99)) for one in (*states.GROUP, alone)]
     ).title.text
     assert title == '4 requests of "deployer": 2 file changes, 1 command, 1 call'
+    ended = states.RECORDS["denied"]
+    left = posted_group_of([(ended, card("denied")), (states.FILE, card("pending-file"))]).title
+    assert left.text == '2 requests of "deployer", 1 of them waiting: 1 command, 1 file change'
 
 
 def test_what_is_not_declared_is_read_at_a_glance() -> None:
