@@ -284,6 +284,13 @@ def bug(error: Exception) -> str:
     return f"{type(error).__name__} in {' < '.join(f'{one.name}:{one.lineno}' for one in frames)}"
 
 
+def quote_start(name: str, most: int) -> str:
+    """Return the start of a name that an agent chose, quoted as in JSON, so that it cannot pass for
+    words of ours, secrets masked; "…" behind it says that it goes on."""
+    begun = start_of(masked := str(mask(name)), most)
+    return json.dumps(begun, ensure_ascii=False) + ("" if begun == masked else "…")
+
+
 def start_of(text: str, most: int) -> str:
     """Return at most so many first characters, and no part of a secret as the last of them: half a
     secret would not be known as one. The text is searched only as far as such a secret can reach.

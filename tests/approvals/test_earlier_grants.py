@@ -229,8 +229,8 @@ async def test_people_are_told_what_kept_an_answer_from_covering(world: World) -
     await remember(world, first, offer=widest_pattern(first), lifetime="1w")
     arguments = {**GIT_LOG["arguments"], "auto_run": True}
     then = await world.submit(**{**GIT_LOG, "arguments": arguments})
-    assert then.asks_because == "`auto_run` is new"
-    assert (await world.store.load(then.id)).asks_because == "`auto_run` is new"  # type: ignore[union-attr]
+    assert then.asks_because == '"auto_run" is new'
+    assert (await world.store.load(then.id)).asks_because == '"auto_run" is new'  # type: ignore[union-attr]
     secret = "ghp_" + "a1B2" * 9
     hides = await world.submit(**{**GIT_LOG, "arguments": {**GIT_LOG["arguments"], secret: 1}})
     assert hides.asks_because.endswith("is new")

@@ -23,7 +23,7 @@ def test_an_example_is_offered_and_then_remembered(up: Shell, agent: str) -> Non
     said = up.run("grant", "add", agent, *GIT, code=2)
     assert "nothing is remembered so far" in said
     offers = [line.split("  ", 1) for line in said.splitlines() if len(line.split()[0]) == 16]
-    assert offers[0][1] == "exactly this: `git log -n 5`"
+    assert offers[0][1] == 'exactly this: "git log -n 5"'
     assert up.run("grant", "list") == "nothing is remembered\n"
     offer, words = offers[-1]
     more = ("--for", "1d", "--uses", "3", "--session", "s9")

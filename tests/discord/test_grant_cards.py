@@ -105,7 +105,9 @@ async def test_an_admin_stops_everything_behind_a_second_press_and_lifts_it(stag
     assert "Everything is denied\\: ann stopped it at" in private_text(shown)
     assert "What was denied stays denied" in private_text(shown)
     await store.apply(replace(await store.policy(), people=current.people), by="test")
-    assert "Not you" in private_text(await stage.click(server.ann, shown.private[0], "Let agents ask again"))
+    assert "Not you" in private_text(
+        await stage.click(server.ann, shown.private[0], "Let agents ask again")
+    )
     assert await store.is_stopped()
     await store.apply(replace(await store.policy(), people=people), by="test")
     await stage.click(server.ann, shown.private[0], "Let agents ask again")

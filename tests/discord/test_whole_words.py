@@ -146,6 +146,13 @@ def test_choices_to_remember_have_numbers_and_end_where_their_words_pause() -> N
     assert "all sessions" not in passes and "1w" not in passes
 
 
+def test_a_command_that_is_remembered_stands_quoted() -> None:
+    """A menu renders no marks of code."""
+    for name in ("remember-approve", "remember-deny"):
+        modal = json.dumps(scenes.modals()[name].to_dict(), ensure_ascii=False)
+        assert "`" not in modal and "git log --oneline -n 5" in modal.replace("\\", "")
+
+
 def test_what_a_denial_can_cover_is_whole_where_it_is_chosen() -> None:
     """With the numbers of the menu below."""
     modal = json.dumps(scenes.modals()["remember-deny"].to_dict(), ensure_ascii=False)

@@ -190,7 +190,7 @@ COMMANDS: dict[str, Line | list[Line]] = {
     ],
     "gateway grant add coder --tool shell --kind command "
     """--arguments '{"command": "git log"}' --cwd /srv/app""": Line(
-        "exactly this: `git log` in /srv/app", code=2
+        'exactly this: "git log" in /srv/app', code=2
     ),
     "gateway grant add coder --like 3f9c2a71 --offer 5a82e156737e42ae --for 1d --uses 20": Line(
         "used 0 of 20 .*in 23 h.*exactly this", then=FORGET

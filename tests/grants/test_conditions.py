@@ -88,7 +88,7 @@ def test_a_pattern_is_bound_to_the_folder_in_which_the_agent_works() -> None:
     assert allowed([remembered(here)], here)
     assert not allowed([remembered(here)], there)
     said = what_differs(remembered(here), there)
-    assert said == "`its folder` is /home/ann, remembered /ws"
+    assert said == "its folder is /home/ann, remembered /ws"
 
 
 @pytest.mark.parametrize("tool", ["exec_shell", "Run_Shell", "shell", "bash"])

@@ -225,7 +225,7 @@ def test_the_words_say_what_is_covered() -> None:
     exact = offer_of(asked(arguments={"x": 1}), Shape.EXACT)
     assert exact.words == "exactly this: lookup with x = 1 in /ws"
     run = offer_of(command("rm -rf build"), Shape.EXACT)
-    assert run.words == "exactly this: `rm -rf build` in /ws"
+    assert run.words == 'exactly this: "rm -rf build" in /ws'
 
 
 def test_the_corpus_is_as_large_as_it_says() -> None:

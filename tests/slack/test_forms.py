@@ -216,7 +216,7 @@ async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Off
     ann = office.ann
     await ann.more(message, "Remember…")
     await form(ann, "remember")
-    assert "exactly this: `" in office.modal_says(ann)
+    assert 'exactly this: "' in office.modal_says(ann)
     assert "It would have covered" in office.modal_says(ann)
     ann.fill("Where", "In all sessions of this agent")
     ann.fill("How long", "For a day")

@@ -122,6 +122,12 @@ def test_what_is_remembered_has_short_labels_with_its_number() -> None:
         assert f"{number}. " in above
 
 
+def test_a_command_that_is_remembered_stands_quoted() -> None:
+    """Plain text renders no marks of code."""
+    text = says(states.views()["remember"]["blocks"])
+    assert '1. exactly this: "git log --oneline -n 5" in /srv/app' in text and "`" not in text
+
+
 def test_everywhere_is_all_sessions_of_one_agent() -> None:
     """Nothing that is remembered reads as if it were for every agent."""
     shown = [

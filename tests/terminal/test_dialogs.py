@@ -74,7 +74,7 @@ async def test_what_to_remember_is_read_before_it_is_chosen(columns: int) -> Non
         await pilot.pause()
         seen = words_of(app)
         assert 'Runs "git log --oneline -n 5"' in seen
-        assert "(•) exactly this: `git log --oneline -n 5` in /srv/app on ci-7" in seen
+        assert '(•) exactly this: "git log --oneline -n 5" in /srv/app on ci-7' in seen
         assert "( ) git log, with no flags but --oneline -n, run in /srv/app on ci-7" in seen
         first = asking.what.chosen
         await pilot.press(*["down"] * (len(asking.what.values) - 1))

@@ -396,7 +396,7 @@ async def test_an_approval_is_remembered_as_chosen(world: World) -> None:
     async with seated(world, size=(100, 44)) as seat:
         await seat.sees("Approval needed")
         await seat.press("r")
-        await seat.sees("exactly this: `git status`", "how long")
+        await seat.sees('exactly this: "git status"', "how long")
         await seat.press("ctrl+s")
         assert (await seat.ended(record)).status is Status.APPROVED
         await world.until(lambda events: "grant_made" in {event.type for event in events})

@@ -38,8 +38,8 @@ from tests.unit.test_transitions import record
 from tests.world import AGENT, request
 
 SECRET = "ghp_" + "a1B2" * 9
-BECAUSE = "asks because `autorun` is new"
-WORDS = "exactly this: `rm -rf build` in /srv/app, " + "and more, " * 60 + "to the end"
+BECAUSE = 'asks because "autorun" is new'
+WORDS = 'exactly this: "rm -rf build" in /srv/app, ' + "and more, " * 60 + "to the end"
 """Longer than any surface used to show."""
 
 

@@ -452,7 +452,7 @@ async def test_a_decision_is_remembered_and_taken_back(box: Inbox, page: Page) -
     """What it covers is said first; it decides the next one, is listed, and can be revoked."""
     record = await box.ask(**COMMAND)
     await page.press("Remember…")
-    await page.until(f"{card(record)}.textContent.includes('exactly this: `')")
+    await page.until(f"{card(record)}.textContent.includes('exactly this: \"')")
     await page.until(f"{card(record)}.textContent.includes('It would have covered')")
     # What weighs most in that choice stands out.
     reach = f"{card(record)}.querySelector('.panel .notice').textContent"

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from gateway.domain.records import Record
-from gateway.domain.redaction import mask, names_secret, start_of
+from gateway.domain.redaction import mask, names_secret, quote_start, start_of
 from gateway.models import Context, Kind, RiskLevel
 from gateway.policy.calls.command_table import (
     Operands,
@@ -84,12 +84,14 @@ def covers(grant: Grant, record: Record) -> MatchResult:
 
 
 class Difference(NamedTuple):
-    """What keeps an approval from covering a call: a value by its place, or a reason."""
+    """What keeps an approval from covering a call: a value by its place in the arguments, or by
+    what we call it where it is none of them, or a reason."""
 
     place: str
     why: str
     now: Any = None
     remembered: Any = None
+    called: str = ""
 
 
 def _allows(match: Match, record: Record) -> bool:
@@ -111,20 +113,20 @@ def differences(match: Match, record: Record) -> Iterator[Difference]:
     if request.human:
         yield Difference("", "the agent demands a person")
     if request.kind is not match.kind:
-        yield Difference("its kind", _DIFFERS, request.kind.value, match.kind.value)
+        yield Difference("", _DIFFERS, request.kind.value, match.kind.value, "its kind")
     if match.shape is not Shape.PATTERN:
         return
     if context.host != match.host:
-        yield Difference("the host", _DIFFERS, context.host, match.host)
+        yield Difference("", _DIFFERS, context.host, match.host, "the host")
     touches = touches_of(record)[0]
     if match.answer is not None and match.fingerprint != touches.fingerprint:
         yield Difference("", "what is declared about the tool was changed")
     base = match.base if match.answer is not None else match.cwd
-    place = touches.base_source if touches.base_source not in ("", "context") else "its folder"
+    place = touches.base_source if touches.base_source != "context" else ""
     if touches.base != base:
-        yield Difference(place, _DIFFERS, touches.base, base)
+        yield Difference(place, _DIFFERS, touches.base, base, "its folder")
     elif context.cwd != match.cwd:
-        yield Difference("its folder", _DIFFERS, context.cwd, match.cwd)
+        yield Difference("", _DIFFERS, context.cwd, match.cwd, "its folder")
     yield from _by_leaf(match, record, touches)
 
 
@@ -279,11 +281,9 @@ def why_asked(grants: Iterable[Grant], record: Record) -> str:
 
 def _say(found: Difference) -> str:
     why = str(mask(found.why))  # it may name arguments
-    if not found.place:
-        return why
-    named = f"`{start_of(str(mask(found.place)), _LONGEST_SAID)}`"
+    named = quote_start(found.place, _LONGEST_SAID) if found.place else found.called
     if found.why is not _DIFFERS or names_secret(found.place):
-        return f"{named} {why}"
+        return f"{named} {why}".strip()
     now, before = (_show(found.place, one) for one in (found.now, found.remembered))
     return f"{named} is {now}, remembered {before}"
 

@@ -6,6 +6,7 @@ same list made anew.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -146,7 +147,7 @@ def _exact_words(record: Record, touches: Touches) -> str:
         text = " ".join(leaf.value) if isinstance(leaf.value, list) else str(leaf.value)
         if leaf.role is Role.COMMANDS and isinstance(leaf.value, list):
             text = "; ".join(leaf.value)
-        shown = f"`{_cut(text, _LONGEST_FIXED)}`"
+        shown = json.dumps(_cut(text, _LONGEST_FIXED), ensure_ascii=False)
         beside = tuple(one for one in beside if one is not leaf and one.role is not Role.REMARK)
         beside = tuple(one for one in beside if one.role is not Role.WORKING_FOLDER)
         given = _say_values([(one.place, one.value) for one in beside], ", with ")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.domain.records import Record
+from gateway.domain.redaction import quote_start
 from gateway.domain.safe_text import make_visible
 from gateway.models import Kind
 from gateway.policy.calls.path_uses import PathEffect, PathUse
@@ -29,6 +30,7 @@ from gateway.policy.grants.messages_to_people import is_message, is_message_text
 from gateway.wire.roles import Role
 
 DECLARED = frozenset({RoleSource.OPERATOR, RoleSource.AUTHOR, RoleSource.TABLE})
+_LONGEST_PLACE = 60  # characters
 _MAX_DEPTH = 16
 _PLAIN_ROLES = frozenset({Role.FLAG, Role.ID, Role.UNKNOWN})
 _TYPED = frozenset({Role.ACTION, Role.INPUT, Role.NESTED})
@@ -133,7 +135,7 @@ def _why_nothing(record: Record, touches: Touches) -> str | None:
     if record.request.payload is not None:
         return "it carries a payload"
     if touches.rights:
-        return f"`{touches.rights[0].place}` asks for more rights"
+        return f"{_quote(touches.rights[0])} asks for more rights"
     if any(str(one.value).strip().lower() in ("root", "0") for one in touches.users):
         return "it runs as root"
     return _why_unclear(touches)
@@ -213,10 +215,10 @@ def _why_not_beside(
     """Return what stands beside the value that is read, and must not."""
     for one in beside:
         if one.role in _TYPED or one.role in more:
-            return f"`{one.place}` is {one.role.value.replace('_', ' ')}"
+            return f"{_quote(one)} is {one.role.value.replace('_', ' ')}"
         unclear = one.type in _CONTAINERS and bool(one.value)
         if one.role is Role.UNKNOWN and (unclear or looks_like(one.value)):
-            return f"nobody knows what `{one.place}` is"
+            return f"nobody knows what {_quote(one)} is"
     fixed = {one.place for one in beside if not one.free}
     if any(one.place not in fixed for one in touches.readings):
         return "it can be taken in several ways"
@@ -231,9 +233,9 @@ def _why_no_values(record: Record, touches: Touches) -> str | None:
         return "its name is not that of a look-up"
     for one in touches.leaves:
         if plain_name(one.name) not in _FACT_NAMES or one.place != one.name:
-            return f"`{one.place}` is not known as a plain fact"
+            return f"{_quote(one)} is not known as a plain fact"
         if one.source in DECLARED or not _is_plain_value(one.value):
-            return f"`{one.place}` is no plain value"
+            return f"{_quote(one)} is no plain value"
     return None
 
 
@@ -242,7 +244,7 @@ def _why_no_tool(record: Record, touches: Touches) -> str | None:
         return "its tool is not declared harmless"
     risky = next((one for one in touches.leaves if _is_risky(one)), None)
     if risky is not None:
-        return f"`{risky.place}` names a path, an address or something delicate"
+        return f"{_quote(risky)} names a path, an address or something delicate"
     files = record.request.context.files
     if any(is_delicate(touches, one) for one in touches.all_paths()) or any(map(delicate, files)):
         return "it names something delicate"
@@ -272,6 +274,10 @@ def _varies_in_tool(leaf: Leaf) -> bool:
     return (
         own and leaf.role in _PLAIN_ROLES | {Role.AMOUNT} and (plain or _is_plain_value(leaf.value))
     )
+
+
+def _quote(leaf: Leaf) -> str:
+    return quote_start(leaf.place, _LONGEST_PLACE)
 
 
 def _is_plain_value(value: Any) -> bool:
