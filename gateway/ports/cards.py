@@ -648,7 +648,7 @@ def _notices(
         (nobody := standing.say_nobody(here=here)): nobody,
         "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
         "Some letters pass for others; they are marked.": any(t.mixed_script for t in texts),
-        f"{say_masked(masked)}; the inbox can reveal {them}.": masked and not here,
+        f"{say_masked(masked)}; the inbox can reveal {them}.": masked and not (hides or here),
         gone: not record.waiting and not record.final,
         (edited := _say_edited(record)): edited,
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
