@@ -133,7 +133,7 @@ async def test_a_stale_tap_is_explained(box: Inbox, page: Page) -> None:
     assert await page.evaluate(
         f"{card(record)}.querySelector('[role=alert]').textContent.includes('decided already')"
     )
-    assert await page.evaluate("document.title") == "Approvals"
+    await page.until("document.title === 'Approvals'")
 
 
 async def test_a_double_tap_decides_once_and_hits_nothing_else(box: Inbox, page: Page) -> None:
