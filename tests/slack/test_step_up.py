@@ -38,7 +38,7 @@ async def test_the_number_is_typed_in_the_form_behind_the_full_view(office: Offi
     record, message, number = await asked(office)
     await office.card_says(message, "Approving takes the number")
     await office.ann.click(message, "Review…")
-    await office.slack.until(lambda: "Approve…" in office.modal_buttons(office.ann))
+    await office.modal_offers(office.ann, "Approve…")
     await office.ann.click_modal("Approve…")
     await form(office.ann, "number")
     office.ann.fill(LABEL, other_than(number))
@@ -56,7 +56,7 @@ async def test_the_form_says_how_many_tries_are_left(office: Office) -> None:
     ann = office.ann
     for left in ("3 tries are left", "2 tries are left", "1 try is left"):
         await ann.click(message, "Review…")
-        await office.slack.until(lambda: "Approve…" in office.modal_buttons(ann))
+        await office.modal_offers(ann, "Approve…")
         await ann.click_modal("Approve…")
         await form(ann, "number")
         assert f"{left}: the third wrong number denies it." in office.modal_says(ann)
@@ -103,7 +103,7 @@ async def test_another_answer_that_takes_it_leads_to_the_inbox(office: Office) -
     await put_in_force(office.world, replace(ROUTE, risk=BY_NUMBER))
     record, message, _ = await asked(office)
     await office.ann.click(message, "Review…")
-    await office.slack.until(lambda: "Approve…" in office.modal_buttons(office.ann))
+    await office.modal_offers(office.ann, "Approve…")
     await office.ann.more(message, "Respond instead…")
     await form(office.ann, "respond")
     office.ann.fill("Result, given to the agent instead of running it", "done")

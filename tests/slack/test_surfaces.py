@@ -138,7 +138,7 @@ async def test_42_a_listed_entry_has_working_buttons(office: Office) -> None:
     ann = office.ann
     await ann.slash("/approvals", f"show {record.id[:8]}", "C1")
     await form(ann, "read")
-    await office.slack.until(lambda: "Approve" in office.modal_buttons(ann))
+    await office.modal_offers(ann, "Approve")
     await ann.click_modal("Approve")
     assert (await office.ended(record)).status is Status.APPROVED
     assert ann.confirmed

@@ -26,9 +26,9 @@ async def browser(browser_address: str) -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def box(tmp_path: Path) -> AsyncIterator[Inbox]:
-    """Yield a running gateway with the inbox."""
-    async with inbox(tmp_path) as made:
+async def box(tmp_path: Path, server_url: str, namespace: str) -> AsyncIterator[Inbox]:
+    """Yield a running gateway with the inbox, on the server that the tests share."""
+    async with inbox(tmp_path, redis_url=server_url, namespace=namespace) as made:
         yield made
 
 

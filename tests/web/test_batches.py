@@ -121,7 +121,7 @@ async def test_one_that_ends_elsewhere_shows_its_end(box: Inbox, page: Page) -> 
     await page.until(f"{card(records[1])}.querySelector('pre')")
     await page.press("Approve 2")
     await page.until(f"{TOLD} === 'Approved together: 2.'")
-    assert await page.evaluate("document.getElementById('bar').hidden")
+    await page.until("document.getElementById('bar').hidden")
 
 
 async def test_what_is_edited_loses_its_tick(box: Inbox, page: Page) -> None:
