@@ -309,14 +309,18 @@ def start_of(text: str, most: int) -> str:
 
 def secrets_in(text: str) -> Iterator[tuple[int, int]]:
     """Return where each secret in a text begins and ends, in order."""
-    if len(text) <= _SHORT:
-        return iter(_secrets_in_short(text))
-    return _merge(_find_secrets(text, len(text), _span))
+    return iter(_secrets_in_short(text) if len(text) <= _SHORT else _secrets_in_long(text))
 
 
 @lru_cache(maxsize=4096)
 def _secrets_in_short(text: str) -> tuple[tuple[int, int], ...]:
     """Each surface, and each redraw of a card, looks at the same short texts again."""
+    return tuple(_merge(_find_secrets(text, len(text), _span)))
+
+
+@lru_cache(maxsize=8)
+def _secrets_in_long(text: str) -> tuple[tuple[int, int], ...]:
+    """The head, the pages and the offers of one long request each look at the same texts."""
     return tuple(_merge(_find_secrets(text, len(text), _span)))
 
 
