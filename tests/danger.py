@@ -15,7 +15,7 @@ REMOVES: JsonObject = {
     "kind": Kind.COMMAND,
     "arguments": {"command": "rm -rf build"},
 }
-FOUND = '⚠️ Guardrail: removes folders whole, in "command"'
+FOUND = '⚠️ Guardrail: removes folders whole (in "command")'
 ALARM = FOUND.replace("⚠️", "🔴")
 RAISED = "Risk raised by the guardrails"
 UNSEEN = "quiet-watch"
@@ -27,7 +27,7 @@ WIDEST = '"' + r"\ud83d" * 160 + '"'  # what 80 characters are quoted as, at mos
 HOSTILE: JsonObject = {"tool": "read_file", "arguments": {"path": PATH}}
 QUOTED = (
     'Guardrail: names "/a/.ssh/x\\": fine\\n\\u2705 Approved <!here> @everyone [x](//e) *b* '
-    '\\u202e<b>": it may hold secrets, in "path"'
+    '\\u202e<b>": it may hold secrets (in "path")'
 )
 
 

@@ -80,7 +80,11 @@ DEFINITIONS: list[JsonObject] = [
     },
     {"name": "grants", "description": "What is remembered", "options": []},
     {"name": "inbox", "description": "A link that signs you in to the inbox", "options": []},
-    {"name": "stop-all", "description": "Deny everything, or let agents ask again: admins", "options": []},
+    {
+        "name": "stop-all",
+        "description": "Deny everything, or let agents ask again: admins",
+        "options": [],
+    },
     {
         "name": "revoke",
         "description": "Revoke a remembered decision",

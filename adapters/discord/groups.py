@@ -212,7 +212,7 @@ def build_group(
         every = build_all_row(len(shown), button, key, approves=together, hidden=bool(hidden))
         container.add_item(every)
         if not together:
-            text = "-# Not all may be approved at once: approve each alone."
+            text = "-# Not all may be approved at once: decide each by itself."
             container.add_item(ui.TextDisplay(text))
     view = ui.LayoutView(timeout=None)
     view.add_item(container)

@@ -279,7 +279,7 @@ def build_message(
     if card.asks:  # else it says the same
         blocks.append(render_head(card, budget))
     if card.asks or card.blocks:
-        blocks.append(_render_calls(card, budget))
+        blocks += _render_calls(card, budget)
     blocks += [*render_risk(card, budget), *render_because(card, budget)]
     blocks += [*render_findings(card, budget), *_render_warnings(card, full)]
     blocks.append(_render_words(card, budget))
@@ -415,15 +415,16 @@ def _mark_cut(block: Block) -> str:
     return _ELLIPSIS if block.text.text.endswith("\n") else f"\n{_ELLIPSIS}"
 
 
-def _render_calls(card: Card, budget: TextBudget) -> Json:
-    """Return what would run; the same before and after."""
+def _render_calls(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Yield what would run, unless the head has all of it; the same before and after."""
     parts = render_blocks(card)
     for field in card.unsaid:
         parts.append(quote(budget.take(field.text.text, _WORDS_UNITS)))
     if card.changed_by is not None:
         parts.append(label(budget.take(one_line(card.changed_by.text), _WORDS_UNITS)))
         parts.append(exact(budget.take(render_diff(card), _DIFF_UNITS)))
-    return rich("body", parts or [label("Nothing but the question itself")])
+    if parts:
+        yield rich("body", parts)
 
 
 def _render_words(card: Card, budget: TextBudget) -> Json:

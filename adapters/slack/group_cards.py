@@ -54,7 +54,7 @@ _SHORT_UNITS = 500  # of one that finds no room
 _SHORT_BLOCKS = 5  # a divider, the head, its facts, what is said of it, its buttons
 _ENDED_BLOCKS = 3  # a divider, its line, its button
 _NOT_SHOWN = "What runs finds no room here, and is not shown"
-EACH_ALONE = "Not all may be approved at once: approve each alone."
+EACH_ALONE = "Not all may be approved at once: decide each by itself."
 
 Name = Callable[[Card], str]
 """Returns the mentions of those who decided a card."""

@@ -76,7 +76,7 @@ class GroupModals:
         record = await self._desk.requests.get(form.request_id)
         found = await self._worklist.list_group(identity, record)
         if not found:
-            return build_notice("Several", told or "None of them waits any more.")
+            return build_notice("Several requests", told or "None of them waits any more.")
         person = await self._desk.requests.person(identity)
         reader = person.name if person else identity.written
         group = group_card_of(found, chars=GROUP_CHARS, each=CARD_CHARS, reader=reader)
@@ -172,7 +172,7 @@ def build_group(group: GroupCard, form: ModalMetadata, told: str = "") -> Json:
         blocks += [{"type": "divider"}, all_row]
         if not group.together:
             blocks.append(context(plain(EACH_ALONE)))
-    return build_modal("Several", blocks, form=form, kind=GROUP_VIEW)
+    return build_modal("Several requests", blocks, form=form, kind=GROUP_VIEW)
 
 
 def _key(name: str) -> str:

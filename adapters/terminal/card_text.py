@@ -37,7 +37,7 @@ _EDGES = {
 _WAITING = "blue"
 _WARNING = "bold yellow"
 _ALARM = "bold red"
-_NAME = "underline"
+_NAME = "cyan"
 _MINUTE, _HOUR = 60, 3600
 _MOST_FOUND = 3  # findings on a card
 _FOUND_BEGIN, _FOUND_END = 90, 46  # characters of one; its end says what it is about
@@ -86,7 +86,7 @@ def render_card(card: Card, *, now_ms: int) -> RenderableType:
 
 
 def render_head(card: Card) -> Text:
-    """Return what happens, in one sentence, with its names underlined in quotes."""
+    """Return what happens, in one sentence, with its names coloured and in quotes."""
     head = Text(style="bold")
     for part in card.head:
         if part.named:
@@ -218,6 +218,8 @@ def _render_outcome(card: Card) -> Iterator[RenderableType]:
         yield Hanging(said.append_text(render_text(replace(ending, segments=named))))
     if card.result is not None:
         yield Hanging(render_text(card.result))
+    if card.note is not None:
+        yield Hanging(Text("Note for the record: ").append_text(render_text(card.note)))
 
 
 def _render_found(card: Card) -> Iterator[RenderableType]:
@@ -225,7 +227,7 @@ def _render_found(card: Card) -> Iterator[RenderableType]:
     yield from _render_risk(card)
     yield from render_findings(card)
     if not card.complete:
-        rest = "" if card.final else "; only there it can be approved"
+        rest = "" if card.final else "; it can be approved only there"
         yield Hanging(Text(f"✂ {card.size}: press f to read all of it{rest}", "bold"))
     yield from _render_notices(card)
 
@@ -292,7 +294,7 @@ def _render_calls(card: Card) -> Iterator[RenderableType]:
 def _render_field(card: Card, field: Field, *, said: bool) -> Iterator[RenderableType]:
     """Yield what is asked, unless the head said it, and where a secret is answered."""
     if not said:
-        yield set_in(Text("• ").append_text(render_text(field.text)))
+        yield set_in(Text('• "').append_text(render_text(field.text, _NAME)).append('"'))
     if field.secret and not card.final:
         yield Hanging(Text(f"🔒 {say_secret(card)}", style="bold"))
 

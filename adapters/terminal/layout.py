@@ -52,7 +52,8 @@ class Heading:
 
 class FoldedRows:
     """A text of several rows: whatever is folded begins where the value of its row does, or its
-    first word."""
+    first word, behind a mark. Without one it would pass for a row of its own: in a shell, for
+    another command."""
 
     def __init__(self, text: Text) -> None:
         self._text = text
@@ -66,8 +67,10 @@ class FoldedRows:
                 continue
             begin = _find_begin(row.plain, width // 2)
             lead, value = row[:begin], row[begin:]
-            for number, part in enumerate(value.wrap(console, width - begin) or [Text()]):
-                yield (Text(" " * begin) if number else lead).append_text(part)
+            behind = max(begin, _SIGN)
+            folded = Text(f"{GOES_ON} ".rjust(behind), "dim")
+            for number, part in enumerate(value.wrap(console, max(1, width - behind)) or [Text()]):
+                yield (folded.copy() if number else lead).append_text(part)
 
 
 def _find_begin(row: str, most: int) -> int:

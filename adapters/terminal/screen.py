@@ -612,7 +612,7 @@ class TerminalApp(ReadableApp):
         if self._card is not None:
             shown = render_card(self._card, now_ms=self._clock.now_ms())
             if self.refusal:
-                look = f"You may only look: {self.refusal}.", f"You answer as {self._who.written}."
+                look = f"You may only look: {self.refusal}.", f"You are {self._who.written}."
                 shown = Group(shown, *(Hanging(Text(one)) for one in look))
         base.query_one("#card", Static).update(shown)
         self.call_after_refresh(base.query_one(KeyLine).look)

@@ -38,7 +38,7 @@ _MEMBERS: dict[str, type] = {
 }
 _NEEDED = ("action", "items", "nonce")
 _NOBODY = "nobody may approve it"
-_HIDDEN = "a masked part could act: reveal it, and approve it alone"
+_HIDDEN = "what is masked could do something: reveal it, and approve it alone"
 _ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
 
 

@@ -555,7 +555,7 @@ def locate_finding(words: str, place: str) -> str:
     if not place:
         return words
     begun = start_of(place, _MOST_PLACE)
-    return f"{words}, in {json.dumps(begun)}{'' if begun == place else '…'}"
+    return f"{words} (in {json.dumps(begun)}{'' if begun == place else '…'})"
 
 
 def likeness(record: Record) -> str:

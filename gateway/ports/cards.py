@@ -320,6 +320,7 @@ _REPORTS = {
     Execution.FAILED: "The agent says that it ran, and failed",
     Execution.SKIPPED: "The agent says that it did not run",
     Execution.REFUSED_LATE: "The agent says that it did not run: the approval came too late",
+    Execution.NEVER_FETCHED: "The agent never fetched the approval, and cannot use it any more",
 }
 _TIMED = {Execution.SUCCEEDED: "ran for", Execution.FAILED: "failed after"}
 _LABELS = {
@@ -683,18 +684,15 @@ def progress_of(record: Record, standing: Standing) -> str:
 
 
 def _outcome(record: Record, *, answers: bool = True) -> Visible | None:
-    """Say who decided and why, with what a question was answered, and what the gateway itself knows
-    of what came of it."""
+    """Say who decided and why, with what a question was answered."""
     if record.decision is None:
         return None
-    fetched = record.report is None or record.report.execution is not Execution.NEVER_FETCHED
-    lost = "" if fetched else ". The agent never fetched the approval, and cannot use it any more"
     rule = record.decision.host_rule
     kept = "" if rule is None else f"; {kept_words(record, rule)}"
     told = told_outcome(record)
     if _responded(record):
         told = f"{_NOT_RUN_BUT} {told.removeprefix(record.status.value).strip()}{_response(record)}"
-    return render_safe(f"{told}{_answers(record) if answers else ''}{kept}{lost}")
+    return render_safe(f"{told}{_answers(record) if answers else ''}{kept}")
 
 
 def _say_ending(record: Record, *, answers: bool = True) -> Visible | None:
@@ -777,9 +775,9 @@ def _response(record: Record) -> str:
 
 
 def _result(record: Record) -> Visible | None:
-    """Say what the agent reports, which surfaces say is its word."""
+    """Say what became of it: what the agent reports, as its word, or what the gateway knows."""
     report = record.report
-    if report is None or report.execution is Execution.NEVER_FETCHED:
+    if report is None:
         return None
     said = _REPORTS[report.execution]
     if report.duration_ms is not None and (timed := _TIMED.get(report.execution)):

@@ -147,8 +147,8 @@ def _notices(grant: Grant) -> tuple[str, ...]:
     if grant.rests is not None:
         return (f"It decides nothing any more: {grant.rests.why}.", _ANEW)
     notices = {
-        "Too few of those who remembered it may still approve here: it decides nothing until they "
-        "may again.": grant.suspended,
+        "It decides nothing now, and people are asked: too few of those who remembered it may "
+        "still approve here.": grant.suspended,
         "It ends soon. From then on people are asked again.": grant.notices > 0,
     }
     return tuple(text for text, holds in notices.items() if holds)

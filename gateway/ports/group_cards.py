@@ -154,13 +154,14 @@ def posted_group_of(
 
 
 def _title(records: Sequence[Record]) -> Visible:
-    kinds = Counter(KIND_WORDS.get(one.request.kind, "call").lower() for one in records)
+    waiting = [one for one in records if not one.final]
+    counts = waiting or records  # what ended is decided, and no part of the answer
+    kinds = Counter(KIND_WORDS.get(one.request.kind, "call").lower() for one in counts)
     counted = ", ".join(f"{count} {_plural(kind, count)}" for kind, count in kinds.most_common())
     agent = call_name(records[0].request.agent)
     count = len(records)
     begin = f"{count} {_plural('request', count)} of "
-    waiting = sum(not one.final for one in records)
-    waits = f", {waiting} of them waiting" if 0 < waiting < count else ""
+    waits = f", {len(waiting)} of them waiting" if 0 < len(waiting) < count else ""
     said = f"{waits}: {counted}" if set(kinds) != {"call"} else waits
     return Visible(((begin, False), *agent.segments, (said, False)))
 

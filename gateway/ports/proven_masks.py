@@ -23,8 +23,8 @@ from gateway.policy.grants.remember_offers import Offer
 from gateway.ports.blocks import texts_of
 
 NEEDS_ALL_SEEN = (Action.APPROVE, Action.EDIT, Action.RESPOND)
-COULD_ACT = "A masked part could act: reveal and approve it"
-HIDDEN = f"{COULD_ACT} in the inbox."
+COULD_ACT = "What is masked could do something: it can be approved only once it is revealed"
+HIDDEN = f"{COULD_ACT}, in the inbox."
 
 _MOST_KNOWN = 10_000
 _MOST_MASKS = 100  # in one request that are looked at

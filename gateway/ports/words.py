@@ -23,8 +23,8 @@ DENIALS = (
 BECAUSE = "Deny, because"
 """What stands before those reasons."""
 NO_LINK = (
-    "No link leads to the inbox from here: whoever runs the gateway prints one with "
-    '"gateway login NAME", or sets GATEWAY_PUBLIC_URL.'
+    "No link leads to the inbox from here: ask whoever runs the gateway for one "
+    '("gateway login NAME" prints it).'
 )
 """How people get to the inbox where it has no address."""
 _ID = re.compile(r"([a-z]+):[^/\s]+/(\S+)")  # of somebody, or of a group, on a platform

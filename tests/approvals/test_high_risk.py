@@ -128,9 +128,9 @@ async def test_findings_are_stored_and_told_to_approvers_alone(
     assert (record.findings, record.risk.level) == (found, level)
     assert record.alarms is (level is RiskLevel.HIGH)
     assert [one.text for one in card_of(record, lines=9, chars=99).findings] == [
-        f'Guardrail: {one}, in "command"' for one in found
+        f'Guardrail: {one} (in "command")' for one in found
     ]
-    assert masked_view(record).get("findings", []) == [f'{one}, in "command"' for one in found]
+    assert masked_view(record).get("findings", []) == [f'{one} (in "command")' for one in found]
     assert not {"findings", "raised"} & plain(view(record, whole=False)).keys()
     assert ("raised" in masked_view(record)) is record.alarms
     assert "findings" not in plain(record.state_for(record.process))

@@ -150,9 +150,9 @@ async def test_it_waits_behind_no_other(world: World) -> None:
     ("place", "told"),
     [
         ("", "removes folders whole"),
-        ("edits[0].text", 'removes folders whole, in "edits[0].text"'),
-        ("a" * 61, f'removes folders whole, in "{"a" * 60}"…'),
-        ("a\n✅ b", 'removes folders whole, in "a\\n\\u2705 b"'),
+        ("edits[0].text", 'removes folders whole (in "edits[0].text")'),
+        ("a" * 61, f'removes folders whole (in "{"a" * 60}"…)'),
+        ("a\n✅ b", 'removes folders whole (in "a\\n\\u2705 b")'),
     ],
 )
 def test_a_place_is_told_as_data(place: str, told: str) -> None:

@@ -20,9 +20,9 @@ def test_a_finding_is_listed_and_shown_and_read_by_programs(up: Shell, agent: Ht
     found = submit(agent, new_id(), **removes)
     line = up.run("pending")
     assert 0 < line.index(FOUND) < line.index("sly")
-    assert '⚠️ guardrail         removes folders whole, in "command"' in up.run("show", found)
+    assert '⚠️ guardrail         removes folders whole (in "command")' in up.run("show", found)
     read = json.loads(up.run("show", "--json", found))
-    assert read["findings"] == ['removes folders whole, in "command"']
+    assert read["findings"] == ['removes folders whole (in "command")']
     assert "findings" not in agent.call("GET", f"/v1/requests/{found}")
     up.run("deny", found)
     harmless = ask(agent, new_id(), command="ls")

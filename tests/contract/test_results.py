@@ -59,11 +59,10 @@ def test_how_long_it_ran_is_the_agents_word(surface: str) -> None:
 
 @pytest.mark.parametrize("surface", SURFACES)
 def test_what_the_gateway_knows_is_no_word_of_the_agents(surface: str) -> None:
-    """That nobody fetched an approval stands with its outcome."""
+    """That nobody fetched an approval stands where an agent's report would, once."""
     record, card = reported(Execution.NEVER_FETCHED)
-    assert card.result is None
     shown = SURFACES[surface](record, card).replace("\\", "")
-    assert NEVER_FETCHED in shown and "agent says" not in shown.lower()
+    assert shown.count(NEVER_FETCHED) == 1 and "agent says" not in shown.lower()
 
 
 def test_why_nothing_is_recorded_is_told_to_who_taps() -> None:

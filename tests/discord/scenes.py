@@ -59,7 +59,7 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
     for name, card in states.crowds().items():
         made[name] = partial(build_card_view, card, COPY)
     for number, grant in enumerate(states.GRANTS):
-        card_of_grant = grant_card_of(grant, states.asked(), reach=states.REACH)
+        card_of_grant = grant_card_of(grant, states.GRANTED, reach=states.REACH)
         made[f"grant-{number}"] = partial(build_grant_view, card_of_grant, COPY)
     long = full_view(states.LONG, fits=page_fits)
     for number in (0, 1, len(long.pages) - 1):

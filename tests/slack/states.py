@@ -51,16 +51,7 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.policy.grants.grant import (
-    CommandPattern,
-    Effect,
-    End,
-    Grant,
-    Match,
-    Rule,
-    RuleKind,
-    Shape,
-)
+from gateway.policy.grants.grant import Effect, End, Grant, Match, Shape
 from gateway.policy.guardrails import assess
 from gateway.ports.cards import Card, Control, card_of, full_view
 from gateway.ports.edits import edit_fields
@@ -211,23 +202,13 @@ GRANT = Grant(
     id="2e" * 16,
     effect=Effect.ALLOW,
     agent="deployer",
-    match=Match(
-        shape=Shape.PATTERN,
-        tool="shell",
-        kind=Kind.COMMAND,
-        rules=(
-            Rule(
-                name="command",
-                kind=RuleKind.COMMAND,
-                command=CommandPattern(program="git", verbs=("log",)),
-            ),
-        ),
-    ),
+    match=Match(shape=Shape.EXACT, tool="shell", kind=Kind.COMMAND, digest="0" * 64),
     made_by="ann",
     made_at=MADE,
     expires_at=MADE + 86_400_000,
-    words="commands that begin with git log <!channel>",
+    words='exactly this: "git log <!channel>" in /srv/app on ci-7',
 )
+GRANTED = asked(arguments={"command": "git log <!channel>"})
 GRANTS = (
     GRANT,
     replace(GRANT, id="3f" * 16, session="release-42", max_uses=5, used=2, made_by="bob"),
@@ -327,7 +308,10 @@ RECORDS: dict[str, Record] = {
     ),
     "denied-rule": ended(asked(), Status.DENIED, Reason.RULE, "no-force", kind=DeciderKind.RULE),
     "denied-breaker": ended(asked(), Status.DENIED, Reason.BREAKER, "system", action=None),
-    "denied-number": ended(PAYMENT, Status.DENIED, Reason.WRONG_NUMBER, "system", action=None),
+    "denied-number": replace(
+        ended(PAYMENT, Status.DENIED, Reason.WRONG_NUMBER, "system", action=None),
+        note="bob typed the last wrong number",
+    ),
     "undeliverable": ended(asked(), Status.DENIED, Reason.UNDELIVERABLE, "system", action=None),
     "superseded": ended(asked(), Status.CANCELLED, Reason.SUPERSEDED, "system", action=None),
     "abandoned": ended(asked(), Status.CANCELLED, Reason.ABANDONED, "system", action=None),
@@ -470,7 +454,7 @@ def replies() -> dict[str, tuple[str, list[Json]]]:
     """Return every message that is no card of a request: private ones, notes in a thread, the cards
     of what is remembered, and the card that stands for a flood."""
     made = {
-        f"grant-{number}": build_grant_message(grant_card_of(one, asked(), reach=REACH), COPY)
+        f"grant-{number}": build_grant_message(grant_card_of(one, GRANTED, reach=REACH), COPY)
         for number, one in enumerate(GRANTS)
     }
     made |= {name: ("", blocks.build_message(one, COPY)[1]) for name, one in crowds().items()}

@@ -342,8 +342,8 @@ def test_a_group_says_why_there_is_no_approve_all() -> None:
     """What finds no room says so, and the line below the buttons why each is answered alone."""
     text = says(states.messages()["group-card-changed"][1])
     assert "is not shown" in text
-    assert "Not all may be approved at once: approve each alone." in text
-    assert "approve each alone" not in says(states.messages()["group-card"][1])
+    assert "Not all may be approved at once: decide each by itself." in text
+    assert "decide each by itself" not in says(states.messages()["group-card"][1])
 
 
 def test_details_of_a_question_ask_it() -> None:

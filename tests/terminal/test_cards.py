@@ -353,7 +353,7 @@ def test_what_is_folded_of_a_value_begins_below_it(where: str) -> None:
     at = next(n for n, row in enumerate(drawn) if "old_string" in row)
     begin = drawn[at].index("return")
     folded = [row for row in drawn[at + 1 :] if "return" in row]
-    assert folded and all(row.startswith(" " * begin + "return") for row in folded)
+    assert folded and all(row.startswith("↳ ".rjust(begin) + "return") for row in folded)
     assert sum(row.count("return") for row in drawn) == 20
     others = [row for row in drawn if "x x" in row]
     assert len(others) > 1
@@ -397,4 +397,13 @@ def test_two_people_of_another_platform_are_told_apart() -> None:
 
 def test_questions_keep_the_margin() -> None:
     """Their texts are an agent's."""
-    assert "    • Why now?" in inside(states.QUESTION)
+    assert '    • "Why now?"' in inside(states.QUESTION)
+
+
+def test_a_row_that_was_folded_is_told_from_one_that_begins_anew() -> None:
+    """In a shell the latter is another command."""
+    record = states.asked(arguments={"command": f"echo {'a ' * 40}\nrm -rf b"})
+    drawn = [row.strip() for row in inside(record, 45)]
+    assert "rm -rf b" in drawn
+    assert [row for row in drawn if row.startswith("↳ a a")]
+    assert not [row for row in drawn if row.startswith("a a")]

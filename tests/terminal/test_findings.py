@@ -10,7 +10,7 @@ from tests.danger import HOSTILE, QUOTED, RAISED, REMOVES, UNSEEN, watch
 from tests.terminal.seat import Seat, seated, staffed
 from tests.world import World
 
-FOUND = '⚠ Guardrail: removes folders whole, in "command"'
+FOUND = '⚠ Guardrail: removes folders whole (in "command")'
 
 
 @pytest.fixture(autouse=True)

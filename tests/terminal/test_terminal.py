@@ -318,7 +318,7 @@ async def test_whoever_may_not_decide_is_told(world: World) -> None:
     """The screen says so, and a key changes nothing but the audit."""
     record = await world.submit()
     async with seated(world, "eve") as seat:
-        await seat.sees("You may only look", "not an approver", "You answer as terminal:eve")
+        await seat.sees("You may only look", "not an approver", "You are terminal:eve")
         await seat.press("y")
         await seat.sees("you are not an approver")
     assert (await world.core.requests.get(record.id)).status is Status.PENDING

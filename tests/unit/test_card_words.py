@@ -267,7 +267,7 @@ def test_a_remembered_decision_says_which_it_is_in_every_state() -> None:
     ended = grant_card_of(replace(first, end=over))
     assert (ended.uses, ended.outcome) == ("never used", "revoked by ann")
     assert grant_card_of(first).uses == "not used yet"
-    every = replace(first.match, shape=Shape.ALL, rules=(), tool="*")
+    every = replace(first.match, shape=Shape.ALL, digest=None, tool="*")
     hour = first.made_at + 3_600_000
     given = replace(first, match=every, session="s", expires_at=hour)
     assert grant_card_of(given).word == "Session let through"
@@ -293,7 +293,7 @@ def test_a_group_counts_requests_and_names_their_kinds() -> None:
     assert title == '4 requests of "deployer": 2 file changes, 1 command, 1 call'
     ended = states.RECORDS["denied"]
     left = posted_group_of([(ended, card("denied")), (states.FILE, card("pending-file"))]).title
-    assert left.text == '2 requests of "deployer", 1 of them waiting: 1 command, 1 file change'
+    assert left.text == '2 requests of "deployer", 1 of them waiting: 1 file change'
 
 
 def test_what_is_not_declared_is_read_at_a_glance() -> None:

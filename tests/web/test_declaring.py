@@ -94,7 +94,7 @@ async def test_it_is_read_on_a_phone(box: Inbox, page: Page) -> None:
     await page.press("What is what here?")
     await page.until(f"{card(record)}.querySelector('.undeclared') !== null")
     assert await page.evaluate(wide) == 0
-    await page.press("The whole tool is harmless")
+    await page.press("Declare the whole tool harmless")
     await page.until(f"{card(record)}.textContent.includes('whatever its arguments')")
     assert await page.evaluate(wide) == 0
 

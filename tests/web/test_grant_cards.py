@@ -29,7 +29,7 @@ async def test_a_grant_is_a_card_that_says_how_far_it_reaches_and_ends_live(
 ) -> None:
     """Who, what, where, until when; what somebody else takes back is shown as ended by itself."""
     grant = await remembered(box, "bob")
-    await page.until("document.getElementById('told').textContent.includes('Newly remembered')")
+    await page.until("document.getElementById('told').textContent.includes('Approval remembered')")
     await page.press("Show")
     await page.until(f"{GRANTS} === 1")
     text = await page.evaluate("document.querySelector('.grant').textContent")

@@ -18,7 +18,7 @@ async def test_approve_appears_with_what_was_masked(box: Inbox, page: Page) -> N
     """Until then there is none, nor Edit or Remember; who revealed it is written down."""
     record = await box.ask(**HIDING)
     buttons = f'{card(record)}.querySelectorAll("{APPROVING}").length'
-    await page.until(f"{card(record)}.textContent.includes('A masked part could act')")
+    await page.until(f"{card(record)}.textContent.includes('What is masked could do something')")
     assert await page.evaluate(buttons) == 0
     await page.press("Reveal secrets")
     await page.until(f"{card(record)}.textContent.includes('/srv/evil/install.sh')")
@@ -79,4 +79,4 @@ async def test_it_is_apart_where_several_are_reviewed(box: Inbox, page: Page) ->
     await page.press(f"Review 3 of {AGENT} together")
     await page.until(f"location.pathname === '/inbox/batch' && {TICKS} === 2")
     apart = await page.evaluate("document.getElementById('apart').textContent")
-    assert "a masked part could act: reveal it, and approve it alone" in apart
+    assert "what is masked could do something: reveal it, and approve it alone" in apart

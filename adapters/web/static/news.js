@@ -5,12 +5,7 @@ import { tellStopped } from "./queue.js";
 import { sure } from "./sure.js";
 
 const stop = document.getElementById("stop"), wrong = document.getElementById("wrong"), switching = document.getElementById("switch"), told = document.getElementById("told");
-const SAID = {
-  grant_made: ["Newly remembered", (card) => card.words],
-  grant_ending: ["Ends soon", (card) => card.words],
-  grant_ended: ["No longer remembered", (card) => card.words],
-  grant_suspended: ["Suspended", (card) => card.words],
-};
+const TOLD = ["grant_made", "grant_ending", "grant_ended", "grant_suspended"];
 const LOOK_MS = 30_000;
 let admin = false;
 
@@ -57,13 +52,14 @@ async function look() {
 // Tell about one event of the gateway's; `open` shows what is remembered.
 export async function news({ type, grant }, say, open) {
   if (type === "stopped" || type === "resumed") { await look().catch(() => null); return; }
-  const [head, words] = SAID[type] ?? [];
-  if (!head || !grant) return;
+  if (!TOLD.includes(type) || !grant) return;
   const answer = await api(`grants/${grant}`).catch(() => null);
   if (!answer?.ok) return;
-  const why = answer.value.outcome ? ` (${answer.value.outcome})` : "";
-  say(`${head}: ${plain(words(answer.value))}${why}`);
-  told.replaceChildren(make("p", {}, make("strong", {}, `${head}: `), ...line(words(answer.value)), why),
+  const { word, words, outcome } = answer.value;
+  const head = type === "grant_ending" ? `${word}, and ends soon` : word;
+  const why = outcome ? ` (${outcome})` : "";
+  say(`${head}: ${plain(words)}${why}`);
+  told.replaceChildren(make("p", {}, make("strong", {}, `${head}: `), ...line(words), why),
     make("div", { class: "acts" },
       make("button", { type: "button", class: "plain", onclick: () => { told.replaceChildren(); open(); } }, "Show"),
       make("button", { type: "button", class: "plain", onclick: () => told.replaceChildren() }, "Dismiss")));

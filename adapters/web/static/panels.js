@@ -332,8 +332,10 @@ function field(item, view, { id, text, kind, choices, required, secret }, key) {
     input = kept(view, key, make("select", { ...options, multiple: several }, ...(several ? [] : [make("option", { value: "" }, "Choose…")]), ...made));
     value = () => (several ? input.read() : input.read() || undefined);
   } else if (kind === "boolean") {
-    input = kept(view, key, make("input", { type: "checkbox", "data-of": item.id }));
-    value = input.read;
+    // No tick: one that was not touched would read as no.
+    const offered = [["", "Choose…"], ["true", "Yes"], ["false", "No"]];
+    input = kept(view, key, make("select", options, ...offered.map(([value, words]) => make("option", { value }, words))));
+    value = () => (input.read() ? input.read() === "true" : undefined);
   } else {
     const type = secret ? "password" : kind === "number" ? "number" : "text";
     input = kept(view, key, make("input", { ...options, type, step: kind === "number" ? "any" : null, autocomplete: secret ? "new-password" : "off" }));
@@ -341,7 +343,6 @@ function field(item, view, { id, text, kind, choices, required, secret }, key) {
   }
   const hint = secret ? "Secret: only the agent that asked gets it; it is not kept." : null;
   const made = labelled(label.filter(Boolean), input.element, hint);
-  if (kind === "boolean") made.classList.add("tick");
   return { id, read: value, element: made };
 }
 
@@ -384,7 +385,7 @@ function declare(item, view) {
     if (role.read()) made.append(button(view, "Declare it", { key: "send-declare", class: "strong", run: () => view.acts.declare(item, { address, role: role.read() }) }));
   }
   made.append(make("p", { class: "quiet" }, `It becomes part of the policy, for ${item.agent}. The audit says who declared it.`),
-    button(view, "The whole tool is harmless", { key: "send-harmless", class: "plain", run: () => view.acts.declare(item, { harmless: true }) }), sends(item, view));
+    button(view, "Declare the whole tool harmless", { key: "send-harmless", class: "plain", run: () => view.acts.declare(item, { harmless: true }) }), sends(item, view));
   return made;
 }
 
