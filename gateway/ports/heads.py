@@ -60,6 +60,7 @@ _DOING = frozenset(
 )  # fmt: skip
 """Programs whose first word says what they do."""
 _DO = re.compile(r"[a-z][a-z0-9_.:-]{0,23}")
+_DESTROYING = re.compile(r"--(?:delete|force|hard|mirror|prune|purge|remove)(?:-[a-z-]{1,24})?")
 _MOST_SHORT = 60
 _LOOKED_AT = 200  # characters of a name
 _BLANKS = re.compile(r"\s+")
@@ -276,8 +277,8 @@ def _name_command(
     words: tuple[str, ...], plain: Collection[str], secrets: Sequence[str], room: Room
 ) -> tuple[str, bool]:
     """Return the whole command where it finds room and is `plain`, so that nothing of it is hidden;
-    else its program, and what it is to do where there is room for the word. Then whether that is
-    less than stands there. What it deletes is said already."""
+    else its program, and what it is to do, or an option that destroys, where there is room for the
+    word. Then whether that is less than stands there. What it deletes is said already."""
     whole = " ".join(words)
     fits = len(words) <= room.words and len(whole) <= _NAME_CHARS
     secret = len(_drop_secrets(words, secrets)) < len(words)
@@ -287,7 +288,11 @@ def _name_command(
     said = 1
     if room.words >= _ROOM_TO_DO and program in _DOING and _DO.fullmatch("".join(words[1:2])):
         said = 2 if _drop_secrets(words[1:2], secrets) else 1
-    return " ".join((program, *words[1:said])), len(words) > said or whole not in plain
+    named = [program, *words[1:said]]
+    option = next(filter(_DESTROYING.fullmatch, words[said:]), "")
+    if option and room.words >= _ROOM_TO_DO:
+        named += [option] if words[said] == option else ["…", option]
+    return " ".join(named), len(words) > said or whole not in plain
 
 
 # --- files, messages, everything else ---------------------------------------------------------
