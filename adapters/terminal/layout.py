@@ -68,7 +68,7 @@ class FoldedRows:
             begin = _find_begin(row.plain, width // 2)
             lead, value = row[:begin], row[begin:]
             behind = max(begin, _SIGN)
-            folded = Text(f"{GOES_ON} ".rjust(behind), "dim")
+            folded = Text().append(f"{GOES_ON} ".rjust(behind), "dim")
             for number, part in enumerate(value.wrap(console, max(1, width - behind)) or [Text()]):
                 yield (folded.copy() if number else lead).append_text(part)
 

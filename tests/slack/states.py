@@ -170,7 +170,7 @@ SECRET = asked(
     kind=Kind.QUESTION,
     arguments={},
     allowed=(Action.ANSWER, Action.DENY),
-    questions=(Question(id="token", text="The deploy token", secret=True),),
+    questions=(Question(id="token", text="What is the deploy token?", secret=True),),
 )
 BOB = DecidedBy(kind=DeciderKind.PERSON, name="bob")
 EDITED = replace(asked().edited_as({"command": "make release"}, BOB), revision=3, shown_since=3)

@@ -268,8 +268,8 @@ def test_a_question_is_asked_once() -> None:
         states.views()["answer"]["blocks"],
     ):
         text = says(made)
-        assert text.count("Which environment?") + text.count("The deploy token") == 1
-        assert text.count("Why now?") == ("The deploy token" not in text)
+        assert text.count("Which environment?") + text.count("What is the deploy token?") == 1
+        assert text.count("Why now?") == ("What is the deploy token?" not in text)
     (first, *rest) = states.QUESTION.request.questions
     long = replace(first, text="Which environment? " * 20)
     record = replace(
