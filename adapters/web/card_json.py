@@ -248,7 +248,7 @@ def _build_found(card: Card, record: Record) -> JsonObject:
     before += [card.blocks[0].label] if len(card.blocks) > 1 else []
     left = MOST_BEFORE - sum(len(text.split()) for text in (*before, HIGH_RISK if high else ""))
     above: list[list[Line]] = []
-    for texts in ([render_safe(_shorten(sign, card)) for sign in record.signs], reasons):
+    for texts in (_shorten_findings(card, record), reasons):
         above.append([])
         for text in texts:
             left -= len(text.text.split()) if len(text.text) <= _MOST_LINE else MOST_BEFORE
@@ -278,10 +278,12 @@ def _shorten_long(finding: Visible) -> Line | None:
     return build_line(finding.shortened(_BEGINNING, _END).segments)
 
 
-def _shorten(finding: str, card: Card) -> str:
-    """Return a finding without its place, where there is no other."""
+def _shorten_findings(card: Card, record: Record) -> list[Visible]:
+    """Return what was found, without its place where there is no other."""
     only = card.blocks[0].label if len(card.blocks) == 1 else ""
-    return finding.removesuffix(f", in {only}") if only else finding
+    places = (*record.finding_places, *("" for _ in record.findings))
+    found = zip(record.findings, places, record.signs, strict=False)
+    return [render_safe(words if place == only else sign) for words, place, sign in found]
 
 
 def _build_head(head: Head, *, reveal: bool = False) -> list[list[Any]]:

@@ -56,7 +56,11 @@ function __gateway_complete
   end
   __gateway_words "$at"
 end
-complete -c gateway -a '(__gateway_complete)'
+function __gateway_knows
+  string match -q -- (commandline -ct)"*" (__gateway_complete)
+end
+# Files only where no word fits.
+complete -c gateway -n __gateway_knows -f -a '(__gateway_complete)'
 """
 
 

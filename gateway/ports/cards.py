@@ -171,7 +171,8 @@ class Card:
     nothing was cut. Without it there is no control to approve: the full view has it. `masked` parts
     are counted. Where one `hides` what could act, there is no such control either: only the inbox
     has it, once the card is revealed.
-    `notices` are warnings in our words, `findings` those of guardrails, in which paths that the
+    `notices` are warnings in our words; of a card that is read `here`, in the inbox, they leave out
+    what stands by its state and controls. `findings` those of guardrails, in which paths that the
     agent named stand quoted. With `alarms` they raised the risk, and stand in red, else in amber.
     `asks_because` is what kept a remembered approval from covering it.
     `changed` compares it with what was asked, under `changed_by`, which says who changed it.
@@ -351,13 +352,7 @@ def card_of(
     reader: str = "",
     here: bool = False,
 ) -> Card:
-    """Return a request's card with so much of what would run, for one `reader`, or for many; what
-    masks hide is remembered by `proofs`.
-
-    `here` is for who reads it in the inbox, where a notice stands by the state, and what is masked
-    and what a step-up takes by the controls for them: the notices leave out what is said there.
-    """
-    request = record.request
+    """Return a request's card for one `reader`, or for many; `proofs` remember what masks hide."""
     whole = blocks_of(record, reveal=reveal)
     complete = same(blocks := cut(whole, lines=lines, chars=chars), whole)
     hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
@@ -367,22 +362,22 @@ def card_of(
         short_id=record.id[:SHORT_ID_CHARS],
         revision=record.revision,
         status=record.status,
-        kind=request.kind,
+        kind=record.request.kind,
         state=state_of(record),
         tool=tool,
         head=head,
-        summary=notice_of(request.agent, head, record.risk.level, _end_word(record)),
+        summary=notice_of(record.request.agent, head, record.risk.level, _end_word(record)),
         headline=headline(record, HEADLINE_CHARS),
         facts=_facts(record, reveal=reveal),
         risk=record.risk.level,
         reasons=tuple(render_safe(reason) for reason in record.risk.reasons),
-        says=render_safe(request.hint) if request.hint else None,
+        says=render_safe(record.request.hint) if record.request.hint else None,
         blocks=tuple(blocks),
         complete=complete,
         hides=hidden,
         size=_size(blocks, whole),
         preview=_preview(record, lines, chars),
-        changed=() if record.edited is None else changes(request.arguments, record.edited),
+        changed=() if record.edited is None else changes(record.request.arguments, record.edited),
         changed_by=_say_changed_by(record),
         fields=_fields(record),
         notices=_notices(record, whole, tool, standing, hides=hidden, here=here),

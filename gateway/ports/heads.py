@@ -291,7 +291,7 @@ def _name_command(
     named = [program, *words[1:said]]
     option = next(filter(_DESTROYING.fullmatch, words[said:]), "")
     if option and room.words >= _ROOM_TO_DO:
-        named += [option] if words[said] == option else ["…", option]
+        named.append(option)
     return " ".join(named), len(words) > said or whole not in plain
 
 

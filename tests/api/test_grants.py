@@ -27,7 +27,7 @@ async def test_offers_reach_and_a_covered_request(gate: Replica) -> None:
     offers = await gate.call("GET", f"/v1/requests/{request.id}/offers", token=ANN_TOKEN)
     assert offers.json["lifetimes"] == ["1h", "15m", "8h", "1d", "1w", "revoked"]
     words = [offer["words"] for offer in offers.json["approve"]]
-    assert words[0] == "exactly this: `git log -n 5`"
+    assert words[0] == 'exactly this: "git log -n 5"'
     assert "everything but high risk" in words[-1]
     wide = offers.json["approve"][-2]["id"]
     path = f"/v1/requests/{request.id}/reach?offer={wide}"

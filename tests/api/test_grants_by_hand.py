@@ -53,7 +53,7 @@ async def refused(gate: Replica, sent: Json, status: int = 422) -> str:
 async def test_an_offer_is_chosen_and_worded_by_the_gateway(admin: Replica) -> None:
     """Listed first, written by its id, it then covers what it says, for every session."""
     found = await offered(admin, GIT)
-    assert found[0]["words"] == "exactly this: `git log -n 5`"
+    assert found[0]["words"] == 'exactly this: "git log -n 5"'
     sent = body(GIT, offer=found[-1]["id"], lifetime="1d", max_uses=1)
     grant = (await admin.call("POST", "/v1/grants", sent, token=ANN_TOKEN)).json
     assert (grant["words"], grant["match"]) == (found[-1]["words"], found[-1]["match"])

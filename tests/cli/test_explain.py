@@ -62,7 +62,7 @@ def test_it_says_what_kept_a_remembered_answer_from_covering(up: Shell) -> None:
     asking.communicate(timeout=30)
     assert "covers it" in up.run("explain", "local", "shell", "--", "git", "log", "-n", "9")
     other = up.run("explain", "local", "shell", "--", "git", "log", "--stat")
-    assert "does not cover it: `command` runs something else" in other
+    assert 'does not cover it: "command" runs something else' in other
 
 
 def test_it_asks_the_gateway_whose_hooks_decide(up: Shell) -> None:

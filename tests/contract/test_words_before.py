@@ -35,7 +35,8 @@ CALLS: dict[str, Record] = {
     "tool": asked(kind=Kind.TOOL, tool="publish_page", arguments={"site": "docs", "v": "1.4"}),
     "found": replace(
         asked(arguments={"command": f"{MARK} -rf build"}),
-        findings=("removes folders whole, in command", "names a folder of the system's"),
+        findings=("removes folders whole", "names a folder of the system's"),
+        finding_places=("command", "cwd"),
     ),
     "much found": replace(
         asked(
@@ -45,13 +46,15 @@ CALLS: dict[str, Record] = {
             ),
         ),
         findings=(
-            "removes folders whole, in command",
-            "names /etc: it is the system's, in command",
+            "removes folders whole",
+            "names /etc: it is the system's",
         ),
+        finding_places=("command", "command"),
     ),
     "abandoned": replace(
         asked(arguments={"command": f"{MARK} -rf build"}),
-        findings=("removes folders whole, in command", "names a folder of the system's"),
+        findings=("removes folders whole", "names a folder of the system's"),
+        finding_places=("command", "cwd"),
         waiting=False,
     ),
     "for nobody": replace(

@@ -14,7 +14,8 @@ from tests.discord.pictures import pending_with
 from tests.discord.stage import Stage, private_text
 from tests.discord.test_rendering import card, full, text_of
 
-ESCAPED = FOUND.replace(":", "\\:")  # which Discord shows as a colon
+ESCAPED, ESCAPED_ALARM = (re.sub(r"([:()])", r"\\\1", one) for one in (FOUND, ALARM))
+"""With backslashes, which Discord does not show."""
 HIGH = Risk(level=RiskLevel.HIGH)
 
 
@@ -36,11 +37,10 @@ async def test_a_finding_is_on_the_card_and_in_the_full_view(stage: Stage) -> No
 async def test_a_finding_is_red_where_guardrails_are_in_force(stage: Stage) -> None:
     """On the card, in the full view, and where it is confirmed; the risk is high."""
     await watch(stage.core, stage.gateway.backend.store, Guardrails.ASK)
-    escaped = ALARM.replace(":", "\\:")
     _, shown = await stage.asked(**REMOVES)
-    await stage.shows(shown, escaped, RAISED)
+    await stage.shows(shown, ESCAPED_ALARM, RAISED)
     assert "⚠️" not in shown_text(shown)
-    assert escaped in private_text(await stage.click(stage.server.ann, shown, "Details"))
+    assert ESCAPED_ALARM in private_text(await stage.click(stage.server.ann, shown, "Details"))
     assert ALARM in private_text(await stage.click(stage.server.ann, shown, "Review…")).replace(
         "\\", ""
     )

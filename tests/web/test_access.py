@@ -195,7 +195,7 @@ async def test_every_control_has_a_role_and_a_name(box: Inbox, page: Page) -> No
         ("textbox", "What should the release be called?"),
         ("combobox", "When?"),
         ("spinbutton", "How many servers?"),
-        ("checkbox", "Tell the customers (optional)"),
+        ("combobox", "Tell the customers (optional)"),
         ("textbox", "Words for the agent"),
     ):
         assert (role, name) in controls
