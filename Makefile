@@ -30,8 +30,13 @@ test: $(READY) ## run the tests
 test-thorough: $(READY) ## run what kills processes, types whole pages, drives shells or tries every case
 	$(RUN) -m pytest -q -m "thorough and not slow and not hosts" --numprocesses 4 --dist loadgroup
 
+# Without what waits for a gateway to go away, starts a process for each case, or tries every text.
+AT_LENGTH := $(wildcard tests/client/test_ask*.py) tests/client/test_reach.py tests/client/test_run_command.py \
+	tests/approvals/test_fake_secrets.py tests/approvals/test_hostile.py
+
 quick: $(READY) ## run the inner loop: units, the core and the client on the real server
-	$(RUN) -m pytest -q -m "not slow" --numprocesses 4 tests/unit tests/approvals tests/delivery tests/policy tests/stores tests/client
+	$(RUN) -m pytest -q -m "not thorough and not slow" --numprocesses 4 $(addprefix --ignore=,$(AT_LENGTH)) \
+		tests/unit tests/approvals tests/delivery tests/policy tests/stores tests/client
 
 test-slow: $(READY) ## run the long tests
 	$(RUN) -m pytest -q -m "slow and not hosts"
