@@ -601,8 +601,8 @@ class TerminalApp(ReadableApp):
     def _draw(self) -> None:
         record = self.record
         # Query the base screen: a prompt may be on top.
-        base = self.screen_stack[0]
-        if not base.query("#top"):
+        base = next(iter(self.screen_stack), None)
+        if base is None or not base.query("#top"):
             return  # the terminal is being closed
         top = base.query_one("#top", Static)
         top.set_class(self.gone, "gone")

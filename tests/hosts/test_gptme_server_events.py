@@ -181,7 +181,7 @@ async def test_what_waits_no_more_after_a_cut_stream_is_withdrawn(server: Server
     await server.waits(False)
     ended = (await server.gate.core.requests.page(Query(final=True))).items
     assert [one.status for one in ended] == [Status.CANCELLED]
-    assert server.posted[-1]["action"] == "skip"
+    assert (await server.answers())[-1]["action"] == "skip"
 
 
 @pytest.mark.parametrize(

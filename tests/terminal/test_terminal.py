@@ -523,3 +523,12 @@ async def test_a_new_request_rings(world: World, monkeypatch: pytest.MonkeyPatch
 def _not_suspended(screen: object) -> object:
     """Stand in for leaving the screen to the editor: the test's terminal cannot be left."""
     return nullcontext()
+
+
+async def test_a_tick_after_the_end_is_no_error(world: World) -> None:
+    """A timer may come once more when the screen is gone; nobody is shown a traceback for it."""
+    async with seated(world) as seat:
+        await seat.sees("Nothing waits")
+        screen = seat.screen
+    screen._draw()  # noqa: SLF001 (what the timer calls)
+    assert not screen.screen_stack
