@@ -530,5 +530,5 @@ async def test_a_tick_after_the_end_is_no_error(world: World) -> None:
     async with seated(world) as seat:
         await seat.sees("Nothing waits")
         screen = seat.screen
-    screen._draw()  # noqa: SLF001 (what the timer calls)
+    screen._draw()
     assert not screen.screen_stack
