@@ -227,7 +227,7 @@ def read_terminal(record: Record, reader: Reader) -> list[Read]:
     card = card_of(record, lines=screen.CARD_LINES, chars=screen.CARD_CHARS)
     whole = card_of(record, lines=ALL, chars=ALL)
     drawn = "".join(printed(one) for one in render_runs(whole.blocks))
-    assert _squeezed(_unfold(drawn)) == _squeezed(view.text)
+    assert _squeezed(unfold(drawn)) == _squeezed(view.text)
     facts = {one.label.lower(): one.text.text for one in whole.facts}
     named: Json = {name: facts[name] for name in ("host", "folder") if name in facts}
     read = gather(reader.full(view.text), {"tool": whole.tool.text, **named}, reader)
@@ -243,7 +243,7 @@ def _check_terminal_card(card: Any) -> None:
     labels = [one.label for one in card.blocks]
     begin = headings.index(labels[0]) if labels else 0
     assert headings[begin : begin + len(labels)] == labels
-    inside = "".join(_unfold(row) for row in rows if row.startswith("  ") or not row)
+    inside = "".join(unfold(row) for row in rows if row.startswith("  ") or not row)
     for block in card.blocks:
         assert _squeezed(block.text.text) in _squeezed(inside)
     for one in card.facts:
@@ -257,8 +257,8 @@ def printed(content: Any) -> str:
     return out.getvalue()
 
 
-def _unfold(text: str) -> str:
-    """Take away what stands before each row of a diff that was folded."""
+def unfold(text: str) -> str:
+    """Take away what stands before each row that was folded."""
     return re.sub(rf"^ *[-+@]?{GOES_ON}", "", text, flags=re.MULTILINE)
 
 

@@ -29,6 +29,7 @@ from gateway.domain.records import Record
 from gateway.models import Action, Context, Origin
 from gateway.ports.cards import Card, card_of, full_view
 from tests.contract.read_back import Reader
+from tests.contract.surfaces import unfold
 from tests.contract.texts import PAYLOAD, texts, unescaped
 from tests.discord.limits import TEXT, V2, check_message, units, walk
 from tests.discord.messages import buttons
@@ -243,12 +244,12 @@ def test_the_terminal_draws_all_that_runs(width: int) -> None:
         pages = full_view(record).pages
         assert len(pages) == 1 and unescaped(pages[0].text) == f"── ⟨command⟩ ──\n{text}"
         whole = card_of(record, lines=10**9, chars=10**9)
-        drawn = "".join(_printed(one, width) for one in render_runs(whole.blocks))
+        drawn = unfold("".join(_printed(one, width) for one in render_runs(whole.blocks)))
         assert _squeezed(drawn) == _squeezed(pages[0].text)
         card = card_of(record, lines=answering.CARD_LINES, chars=answering.CARD_CHARS)
         if card.complete:
             panel = _printed(render_card(card, now_ms=0), width).split("\n")
-            inside = "".join(row[1:-1] for row in panel)
+            inside = unfold("\n".join(row[1:-1] for row in panel))
             assert _squeezed(card.blocks[0].text.text) in _squeezed(inside)
 
 
