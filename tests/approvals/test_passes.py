@@ -60,8 +60,9 @@ async def test_what_is_dangerous_still_asks(world: World) -> None:
     for text in ("rm -rf x", "git push --force", "cat .env", "ls\u200b"):
         asked = await world.submit(kind=Kind.COMMAND, arguments={"command": text})
         assert asked.status is Status.PENDING, text
-    changed = Context(env={"LD_PRELOAD": "./x"})
-    assert (await world.submit(context=changed)).status is Status.PENDING
+    for name in ("LD_PRELOAD", "COLOUR"):  # the second is no finding of the guardrails
+        changed = Context(env={name: "./x"})
+        assert (await world.submit(context=changed)).status is Status.PENDING, name
     assert (await world.submit(kind=Kind.PLAN)).status is Status.PENDING
     current = await world.store.policy()
     rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="because")

@@ -86,9 +86,15 @@ async def test_25_neither_bots_nor_the_timed_out_nor_the_mighty_decide(stage: St
         assert "not an approver" in private_text(await stage.click(mighty, card, "Approve"))
     server.bob.user.bot = True
     assert "bots decide nothing" in private_text(await stage.click(server.bob, card, "Approve"))
+    opened = (await stage.click(server.ann, card, "More…")).private[0]
     server.guild.members[server.ann.id].timed_out_until = "2100-01-01T00:00:00+00:00"
-    for label in ("Approve", "Deny", "I'm looking", "Details"):
-        assert "timed out" in private_text(await stage.click(server.ann, card, label))
+    for shown, label in (
+        (card, "Approve"),
+        (card, "Deny"),
+        (opened, "I'm looking"),
+        (card, "Details"),
+    ):
+        assert "timed out" in private_text(await stage.click(server.ann, shown, label))
     assert not (await stage.core.requests.get(record.id)).final
     assert len(await stage.events("refused")) == 7
 
