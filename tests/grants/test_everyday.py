@@ -226,6 +226,8 @@ def test_the_words_say_what_is_covered() -> None:
     assert exact.words == "exactly this: lookup with x = 1 in /ws"
     run = offer_of(command("rm -rf build"), Shape.EXACT)
     assert run.words == 'exactly this: "rm -rf build" in /ws'
+    long = offer_of(command(f"echo {'a ' * 200}"), Shape.EXACT)
+    assert long.words.endswith('a"… (405 characters) in /ws')  # no part of what is quoted
 
 
 def test_the_corpus_is_as_large_as_it_says() -> None:

@@ -147,7 +147,8 @@ def _exact_words(record: Record, touches: Touches) -> str:
         text = " ".join(leaf.value) if isinstance(leaf.value, list) else str(leaf.value)
         if leaf.role is Role.COMMANDS and isinstance(leaf.value, list):
             text = "; ".join(leaf.value)
-        shown = json.dumps(_cut(text, _LONGEST_FIXED), ensure_ascii=False)
+        shown = json.dumps(start_of(text, _LONGEST_FIXED), ensure_ascii=False)
+        shown += f"… ({len(text)} characters)" if len(text) > _LONGEST_FIXED else ""
         beside = tuple(one for one in beside if one is not leaf and one.role is not Role.REMARK)
         beside = tuple(one for one in beside if one.role is not Role.WORKING_FOLDER)
         given = _say_values([(one.place, one.value) for one in beside], ", with ")
