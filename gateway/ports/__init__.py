@@ -67,8 +67,6 @@ from gateway.ports.cards import (
     card_of,
     full_view,
     progress_of,
-    say_masked,
-    say_step_up,
     state_of,
 )
 from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
@@ -120,6 +118,7 @@ from gateway.ports.logins import (
     LoginLinks,
     Logins,
 )
+from gateway.ports.notices import say_masked, say_step_up
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,

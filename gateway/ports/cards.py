@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from gateway.domain.records import Edit, Record, company, told_outcome
+from gateway.domain.records import Edit, Record, told_outcome
 from gateway.domain.redaction import holds_secrets, render_safe, start_of
 from gateway.domain.risk_rules import finding_sign
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
-from gateway.domain.step_up import MOST_GUESSES, StepUp, say_ways
+from gateway.domain.step_up import StepUp
 from gateway.models import (
     KIND_WORDS,
     Action,
@@ -46,20 +46,19 @@ from gateway.ports.blocks import (
     why_asked,
 )
 from gateway.ports.heads import Head, discreet_notice, head_of, notice_of, plain_head
+from gateway.ports.notices import list_notices
 from gateway.ports.open_values import say_undeclared
 from gateway.ports.paging import Fits, paginate
-from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
+from gateway.ports.proven_masks import NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.remember_options import may_remember, wishes
 from gateway.ports.standing import Standing, standing_of
 from gateway.ports.words import say_name
 from gateway.wire.codec import JsonObject
-from gateway.wire.outcome_text import join_names, say_unverified
+from gateway.wire.outcome_text import say_unverified
 
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _WHY_CHARS = 300
-_NOBODY_WAITS = "Nobody waits for the answer any more. "
-_COMES_BACK = "If the agent comes back, it gets your answer."
 _READ = "Have you read all of it?"
 _READ_ALL = f"This is high risk. {_READ}"
 _MOST_ANSWERS = 300
@@ -380,7 +379,7 @@ def card_of(
         changed=() if record.edited is None else changes(record.request.arguments, record.edited),
         changed_by=_say_changed_by(record),
         fields=_fields(record),
-        notices=_notices(record, whole, tool, standing, hides=hidden, here=here),
+        notices=list_notices(record, whole, tool, standing, hides=hidden, here=here),
         masked=sum(block.text.masked for block in whole),
         progress=progress_of(record, standing),
         claimed=f"{say_name(record.claim.person)} is looking at it" if record.claim else "",
@@ -593,83 +592,6 @@ def _name_editor(edit: Edit) -> str:
     # Quoted, as it may hold words of the agent, which must not pass for ours.
     said = f": {quote_name(start_of(edit.why, _WHY_CHARS)).text}" if edit.why else ""
     return f"the policy hook {quote_name(edit.by.name).text}{said}"
-
-
-def _say_edited(record: Record) -> str:
-    """Say what a person's edit means for a waiting request; "" where none edited it. Who did stands
-    at the changes."""
-    if record.edited is None or record.final:
-        return ""
-    if record.editors and all(one.by.kind is not DeciderKind.PERSON for one in record.editors):
-        return ""
-    return f"Approvals from before the change do not count.{_say_handed_on(record)}"
-
-
-def _say_handed_on(record: Record) -> str:
-    """Say of what somebody edited, and may not approve as it is now, for whom it waits."""
-    may, last = record.approvers, record.editors[-1:]
-    if may is None or not may.names or record.votes or not last:
-        return ""
-    by = last[0].by
-    if by.kind is not DeciderKind.PERSON or by.name in may.names:
-        return ""
-    return (
-        f" {by.name} may not approve it as it is now, at {record.risk.level} risk: "
-        f"it waits for {join_names(tuple(dict.fromkeys(map(say_name, may.names))), 'or')}."
-    )
-
-
-def _notices(
-    record: Record,
-    whole: Sequence[Block],
-    tool: Visible,
-    standing: Standing,
-    *,
-    hides: bool,
-    here: bool,
-) -> tuple[str, ...]:
-    request = record.request
-    texts = [block.text for block in whole] + [tool, render_safe(request.hint)]
-    for question in request.questions:
-        texts += [
-            render_safe(question.text),
-            *(render_safe(o.label or o.value) for o in question.options),
-        ]
-    masked = sum(block.text.masked for block in whole)
-    them = "it" if masked == 1 else "them"
-    steps, tries = say_step_up(record)
-    gone = _COMES_BACK if here and not standing.nobody else f"{_NOBODY_WAITS}{_COMES_BACK}"
-    notices = {
-        HIDDEN: hides and not here,
-        (nobody := standing.say_nobody(here=here)): nobody,
-        "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
-        "Some letters pass for others; they are marked.": any(t.mixed_script for t in texts),
-        f"{say_masked(masked)}; the inbox can reveal {them}.": masked and not (hides or here),
-        gone: not record.waiting and not record.final,
-        (edited := _say_edited(record)): edited,
-        "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
-        f"{steps} {tries}".strip(): steps and not here,
-    }
-    return (*(text for text, holds in notices.items() if holds), *company(record))
-
-
-def say_masked(count: int) -> str:
-    """Say how many secrets are masked."""
-    return f"{count} secret{'' if count == 1 else 's'} masked"
-
-
-def say_step_up(record: Record, *, here: bool = False) -> tuple[str, str]:
-    """Say what an approval of a waiting request takes beside a tap, and how often a wrong number
-    was typed; "" where that is nothing, or more people alone: whoever counts them says so. `here`
-    for who reads it in the inbox."""
-    may = record.approvers
-    if record.final or may is None or may.nobody or not may.step_up:
-        return "", ""
-    if may.step_up == (StepUp.PERSON,) and record.quorum > 1:
-        return "", ""
-    tries = f"{record.guesses} of {MOST_GUESSES} wrong numbers typed; the third denies it."
-    takes = f"Approving takes {say_ways(may.step_up, here=here)}."
-    return takes, tries if record.guesses else ""
 
 
 def progress_of(record: Record, standing: Standing) -> str:
