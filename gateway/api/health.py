@@ -7,7 +7,7 @@ import asyncio
 from aiohttp import web
 
 from gateway.api.call import ApiCall, reply
-from gateway.api.messages import Health
+from gateway.api.messages import HealthReply
 from gateway.api.metrics import CONTENT_TYPE
 from gateway.api.operation import operation
 from gateway.domain.health import Readiness
@@ -15,13 +15,13 @@ from gateway.domain.health import Readiness
 READY_SECONDS = 2.0
 
 
-@operation("operations.health", {200: Health})
+@operation("operations.health", {200: HealthReply})
 async def check_health(call: ApiCall) -> web.Response:
     """Say that the process serves calls; nothing else is asked."""
-    return reply(Health(status="alive"))
+    return reply(HealthReply(status="alive"))
 
 
-@operation("operations.readiness", {200: Health, 503: Health})
+@operation("operations.readiness", {200: HealthReply, 503: HealthReply})
 async def check_readiness(call: ApiCall) -> web.Response:
     """Say whether people can answer here, and what works only in part.
 
@@ -32,7 +32,9 @@ async def check_readiness(call: ApiCall) -> web.Response:
             found = await call.services.ready()
     except TimeoutError:
         found = Readiness(down=(f"the store did not answer within {READY_SECONDS:g} s",))
-    return reply(Health(status=found.status, problems=found.problems), 503 if found.down else 200)
+    return reply(
+        HealthReply(status=found.status, problems=found.problems), 503 if found.down else 200
+    )
 
 
 @operation("operations.metrics", {200: "text/plain"})

@@ -308,7 +308,7 @@ class Enrolled(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Health(Wire):
+class HealthReply(Wire):
     """Whether the gateway lives, or is `ready`, `degraded` or `not ready`; `problems` says in
     sentences what is wrong."""
 

@@ -51,7 +51,7 @@ SCHEMA_NAMES: dict[type, str] = {
     models.FieldKind: "FieldKind",
     grant.Grant: "Grant",
     grants.Grants: "Grants",
-    messages.Health: "Health",
+    messages.HealthReply: "Health",
     hooks.HookMessage: "HookMessage",
     hooks.HookOutcome: "HookOutcome",
     statistics.HookReport: "HookReport",

@@ -16,7 +16,7 @@ from typing import Any
 from gateway.approvals.writer import Creation, Overtaken, Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
-from gateway.domain.records import Outcome, Query, Record
+from gateway.domain.records import Query, Record, RequestOutcome
 from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext, Store
 from gateway.models import ApprovalRequest, Context, digest_of, new_id
@@ -105,7 +105,7 @@ class Canaries:
     async def _make(self, request: ApprovalRequest) -> Record | None:
         origin = MessageContext(agent="")
 
-        async def make(policy: PolicyDocument, forced: Outcome | None) -> Creation:
+        async def make(policy: PolicyDocument, forced: RequestOutcome | None) -> Creation:
             if forced is not None:
                 raise Overtaken(f"it would be {forced.status}: {forced.reason}")
             record, timeout_ms = self._writer.new_record(request, policy, origin, None)

@@ -14,11 +14,11 @@ from gateway.domain.records import (
     Claim,
     Click,
     Identity,
-    Outcome,
     Page,
     Person,
     Query,
     Record,
+    RequestOutcome,
     deciders_of,
 )
 from gateway.domain.store import Store, Transition
@@ -205,7 +205,7 @@ class RequestDesk:
 
     async def end_undelivered(self, record: Record) -> None:
         """End a request that reached nobody, and tell the agent at once."""
-        ending = Outcome(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
+        ending = RequestOutcome(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
         await self._writer.apply(self._writer.plan_end(record, ending))
 
     async def _with_approvers(self, record: Record) -> Record:

@@ -23,7 +23,7 @@ from gateway.approvals.writer import (
     raised_data,
 )
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Outcome, Record, told_edits
+from gateway.domain.records import Record, RequestOutcome, told_edits
 from gateway.domain.redaction import mask, start_of
 from gateway.domain.store import MessageContext, Store, Transition, WriteResult
 from gateway.errors import (
@@ -77,7 +77,7 @@ class Approvals:
             )
         waiter = None if detached else origin.process
 
-        async def make(policy: PolicyDocument, forced: Outcome | None) -> Creation:
+        async def make(policy: PolicyDocument, forced: RequestOutcome | None) -> Creation:
             record, timeout_ms = self._writer.new_record(request, policy, origin, waiter)
             record, decided = await judge(self._chain, record, policy, stored=False)
             if (ending := forced or decided) is not None:
@@ -145,9 +145,9 @@ class Approvals:
         """Withdraw a request, also one that has not arrived yet. A final one stays as it is, and
         one whose time is over has expired: an agent that waited to the end is told the same."""
         words = start_of(message, _MOST_WORDS)
-        ending = Outcome(status=Status.CANCELLED, reason=reason, message=words)
+        ending = RequestOutcome(status=Status.CANCELLED, reason=reason, message=words)
 
-        async def make(_policy: PolicyDocument, _forced: Outcome | None) -> Creation:
+        async def make(_policy: PolicyDocument, _forced: RequestOutcome | None) -> Creation:
             return self._writer.new_tombstone(request_id, ending, origin)
 
         async def decide(record: Record) -> Transition | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from gateway.domain.json_schema import check_schema
-from gateway.domain.records import NOBODY, Click, Outcome, Record, Remember, Vote
+from gateway.domain.records import NOBODY, Click, Record, Remember, RequestOutcome, Vote
 from gateway.domain.redaction import masks_in
 from gateway.domain.step_up import MOST_GUESSES, StepUpDone
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
@@ -47,7 +47,7 @@ _NOTHING_MORE = (None,) * 5
 
 
 def close_record(
-    record: Record, ending: Outcome, *, revision: int, now: int, sign: Sign, **noted: Any
+    record: Record, ending: RequestOutcome, *, revision: int, now: int, sign: Sign, **noted: Any
 ) -> Record:
     """Return the record with its terminal decision, at the given revision.
 
@@ -244,7 +244,7 @@ def count_guess(record: Record, by: Clicker, *, now: int, sign: Sign) -> ClickRe
     if guesses < MOST_GUESSES:
         after = replace(counted, revision=record.revision + 1)
         return ClickResult(after=after, event="number_refused")
-    denial = Outcome(status=Status.DENIED, action=Action.DENY, reason=Reason.WRONG_NUMBER)
+    denial = RequestOutcome(status=Status.DENIED, action=Action.DENY, reason=Reason.WRONG_NUMBER)
     note = f"{by.person} typed the last wrong number"
     after = close_record(
         counted, denial, revision=record.revision + 1, now=now, sign=sign, note=note
@@ -342,7 +342,7 @@ def _end(
         raise InvalidRequest("abort stops the turn or the agent")
     feedback = click.action is Action.DENY and click.feedback
     edited = click.action is Action.APPROVE and record.edited is not None
-    ending = Outcome(
+    ending = RequestOutcome(
         status=_STATUS[click.action],
         # A partner's approval of edited arguments is still an edit to whoever runs them.
         action=Action.EDIT if edited else click.action,
@@ -358,10 +358,10 @@ def _end(
     return _close(record, click, by, ending, secrets, now=now, sign=sign, **noted)
 
 
-def _canary_outcome(click: Click, by: Clicker) -> Outcome:
+def _canary_outcome(click: Click, by: Clicker) -> RequestOutcome:
     """Return how a canary ends: cancelled by whatever answer, and never approved."""
     missed = click.action is Action.APPROVE
-    return Outcome(
+    return RequestOutcome(
         status=Status.CANCELLED,
         reason=Reason.CANARY_MISSED if missed else Reason.CANARY_CAUGHT,
         by=DecidedBy(kind=DeciderKind.PERSON, name=by.person),
@@ -372,7 +372,7 @@ def _close(
     record: Record,
     click: Click,
     by: Clicker,
-    ending: Outcome,
+    ending: RequestOutcome,
     secrets: JsonObject | None = None,
     *,
     now: int,

@@ -15,7 +15,7 @@ from gateway.approvals.transitions import close_record
 from gateway.domain.clock import Clock
 from gateway.domain.figures import Tally
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route, adapters_of
-from gateway.domain.records import Outcome, Record
+from gateway.domain.records import Record, RequestOutcome
 from gateway.domain.redaction import mask
 from gateway.domain.step_up import draw_number
 from gateway.domain.store import (
@@ -45,9 +45,9 @@ TOMBSTONE_DIGEST = "0" * 64
 
 FOLLOWUPS = "followups"
 
-STOPPED = Outcome(status=Status.DENIED, reason=Reason.STOPPED)
-LATE = Outcome(status=Status.EXPIRED, reason=Reason.TIMEOUT)
-_PAUSED = Outcome(status=Status.DENIED, reason=Reason.BREAKER)
+STOPPED = RequestOutcome(status=Status.DENIED, reason=Reason.STOPPED)
+LATE = RequestOutcome(status=Status.EXPIRED, reason=Reason.TIMEOUT)
+_PAUSED = RequestOutcome(status=Status.DENIED, reason=Reason.BREAKER)
 
 _FORCED = {WriteResult.STOPPED: STOPPED, WriteResult.LATE: LATE, WriteResult.PAUSED: _PAUSED}
 """How a request ends that the script refused to let wait, by what it said."""
@@ -83,7 +83,7 @@ class Overtaken(Conflict):
         self.request_id = request_id
 
 
-Make = Callable[[PolicyDocument, Outcome | None], Awaitable[Creation]]
+Make = Callable[[PolicyDocument, RequestOutcome | None], Awaitable[Creation]]
 Decide = Callable[[Record], Awaitable[Transition | None]]
 DecideAll = Callable[[Sequence[Record | None]], Awaitable[Sequence[Transition]]]
 
@@ -157,7 +157,7 @@ class Writer:
         `make` returns what to store under a policy; with an ending, when that is how the request
         must end instead of waiting. Raises OverBudget when too much of the agent waits.
         """
-        forced: Outcome | None = None
+        forced: RequestOutcome | None = None
         for _ in range(self._tries):
             policy = await self.policy()
             record, data, timeout_ms = await make(policy, forced)
@@ -269,7 +269,7 @@ class Writer:
         except (NotFound, Overtaken):
             return False
 
-    async def end(self, request_id: str, ending: Outcome) -> bool:
+    async def end(self, request_id: str, ending: RequestOutcome) -> bool:
         """End a request that still waits; return whether this ended it."""
 
         async def decide(record: Record) -> Transition | None:
@@ -315,7 +315,9 @@ class Writer:
         )
         return assess(policy.declare(record), policy), life
 
-    def new_tombstone(self, request_id: str, ending: Outcome, origin: MessageContext) -> Creation:
+    def new_tombstone(
+        self, request_id: str, ending: RequestOutcome, origin: MessageContext
+    ) -> Creation:
         """Return the ended record of a request that has not arrived."""
         request = ApprovalRequest(
             id=request_id,
@@ -328,11 +330,11 @@ class Writer:
         data = {"digest": TOMBSTONE_DIGEST, "tombstone": True}
         return Creation(self.close_record(record, ending, revision=1), data, life)
 
-    def close_record(self, record: Record, ending: Outcome, *, revision: int) -> Record:
+    def close_record(self, record: Record, ending: RequestOutcome, *, revision: int) -> Record:
         """Return the record with a terminal decision, signed."""
         return close_record(record, ending, revision=revision, now=self.now(), sign=self.sign)
 
-    def plan_end(self, record: Record, ending: Outcome) -> Transition:
+    def plan_end(self, record: Record, ending: RequestOutcome) -> Transition:
         """Return the transition that ends a request."""
         after = self.close_record(record, ending, revision=record.revision + 1)
         clock = "after" if ending.status is Status.EXPIRED else ""

@@ -445,7 +445,7 @@ _OWN_WORDS = frozenset((Reason.RULE, Reason.BREAKER, Reason.STOPPED, Reason.UNDE
 _TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "status")
 
 
-class Outcome(NamedTuple):
+class RequestOutcome(NamedTuple):
     """How a request ends, apart from what the record itself knows."""
 
     status: Status
@@ -497,9 +497,9 @@ def deciders_of(record: Record) -> tuple[str, ...]:
     return approved_by(record) or (decision.decided_by.name,)
 
 
-def outcome_of(decision: Decision) -> Outcome:
+def outcome_of(decision: Decision) -> RequestOutcome:
     """Return the outcome by which another request ends as this one was decided."""
-    return Outcome(
+    return RequestOutcome(
         status=decision.status,
         reason=decision.reason,
         by=decision.decided_by,

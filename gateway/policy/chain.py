@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from gateway.domain.json_schema import check_schema
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
-from gateway.domain.records import REVIEWS, Outcome, Record
+from gateway.domain.records import REVIEWS, Record, RequestOutcome
 from gateway.domain.redaction import start_of
 from gateway.domain.risk_rules import RaisedRisk, is_lower, lift
 from gateway.errors import InvalidRequest
@@ -287,7 +287,7 @@ class ModeDecider:
 
 async def judge(
     chain: Chain, record: Record, policy: PolicyDocument, *, stored: bool = True
-) -> tuple[Record, Outcome | None]:
+) -> tuple[Record, RequestOutcome | None]:
     """Return the record, changed where a hook wants that, and how it ends; None asks people.
 
     Before it is `stored`, what slow deciders have to say first is left to `approvals.hook_reviews`.
@@ -310,14 +310,14 @@ async def judge(
     return record, outcome
 
 
-def _refuse_at_once(record: Record, policy: PolicyDocument) -> Outcome | None:
+def _refuse_at_once(record: Record, policy: PolicyDocument) -> RequestOutcome | None:
     """Return the denial of what people would be asked about, and nobody could approve."""
     asked, able = policy.step_up_of(record)
     if not asked or able:
         return None
     route = policy.route_of(record)
     by = DecidedBy(kind=DeciderKind.RULE, name=f"step-up of route {route.name}")
-    return Outcome(
+    return RequestOutcome(
         status=Status.DENIED,
         action=Action.DENY,
         reason=Reason.RULE,
@@ -346,7 +346,7 @@ def _modify(record: Record, verdict: Verdict, policy: PolicyDocument) -> Record:
     return assess(record.edited_as(arguments, verdict.by, why), policy)
 
 
-def _outcome_of(record: Record, verdict: Verdict) -> Outcome | None:
+def _outcome_of(record: Record, verdict: Verdict) -> RequestOutcome | None:
     """Return how a verdict of the policy ends a waiting request, None when people decide."""
     if verdict.effect in (ASK, MODIFY):
         return None
@@ -358,7 +358,7 @@ def _outcome_of(record: Record, verdict: Verdict) -> Outcome | None:
         return None
     approves = Action.APPROVE if record.edited is None else Action.EDIT
     denies = Action.ABORT if verdict.abort else Action.DENY
-    return Outcome(
+    return RequestOutcome(
         status=Status.APPROVED if allows or verdict.effect == RESPOND else Status.DENIED,
         action=Action.RESPOND if verdict.effect == RESPOND else approves if allows else denies,
         reason=verdict.reason,

@@ -14,7 +14,7 @@ import pytest
 from gateway.approvals.canaries import BAITS, Canaries
 from gateway.approvals.transitions import close_record
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import Outcome, Query, Record, Remember
+from gateway.domain.records import Query, Record, Remember, RequestOutcome
 from gateway.domain.store import Transition, WriteResult
 from gateway.errors import BatchRefused, Conflict, GatewayError, InvalidRequest, WasCanary
 from gateway.models import Action, Execution, Kind, Reason, Report, Status, new_id
@@ -173,7 +173,7 @@ async def test_nothing_can_approve_one(world: World) -> None:
     remembered = click(real, remember=Remember(everywhere=True))
     await world.core.requests.decide(remembered)
     assert not (await world.core.requests.get(found.id)).final
-    approval = Outcome(status=Status.APPROVED, reason=Reason.RULE)
+    approval = RequestOutcome(status=Status.APPROVED, reason=Reason.RULE)
     with pytest.raises(InvalidRequest):
         close_record(found, approval, revision=2, now=1, sign=lambda one: one)
     forged = close_record(

@@ -20,7 +20,7 @@ from gateway.approvals.earlier_grants import (
 )
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Route, ToolRow
-from gateway.domain.records import Outcome, Record
+from gateway.domain.records import Record, RequestOutcome
 from gateway.domain.store import Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Reason, Status, new_id
@@ -298,7 +298,9 @@ async def test_no_gateway_of_an_earlier_version_finds_it(world: World) -> None:
     assert await redis.hgetall(keys.grants_on(AGENT, "tell")) == {}
     assert (await RedisGrants(world.store).about(AGENT, "tell", waiting.digest))[1] == []
     by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
-    ending = Outcome(status=Status.APPROVED, action=Action.APPROVE, reason=Reason.GRANT, by=by)
+    ending = RequestOutcome(
+        status=Status.APPROVED, action=Action.APPROVE, reason=Reason.GRANT, by=by
+    )
     after = world.core.writer.close_record(waiting, ending, revision=2)
     found = Transition(
         before=waiting, after=after, event="approved", clock="before", generation=before

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from gateway.client import Approval, AsyncClient
 from gateway.client.http_transport import HttpTransport
-from gateway.domain.records import SYSTEM, Outcome, Query, Record
+from gateway.domain.records import SYSTEM, Query, Record, RequestOutcome
 from gateway.errors import Aborted, Cancelled, Denied, Expired, NotApproved
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, Status
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica
@@ -137,7 +137,7 @@ async def ended(gate: Replica) -> list[Record]:
         extra: dict[str, Any] = {"abort": row.abort}
         if row.status is Status.APPROVED:
             extra["action"] = Action.APPROVE
-        ending = Outcome(status=row.status, reason=row.reason, by=row.by, **extra)
+        ending = RequestOutcome(status=row.status, reason=row.reason, by=row.by, **extra)
         if row.status is Status.EXPIRED:
             await redis.hset(keys.record(record.id), "deadline", 1)
         assert await gate.core.writer.end(record.id, ending), row

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.approvals.transitions import close_record
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
-from gateway.domain.records import SYSTEM, Outcome, Query, Record
+from gateway.domain.records import SYSTEM, Query, Record, RequestOutcome
 from gateway.domain.store import MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import DecidedBy, DeciderKind, Status
@@ -67,7 +67,7 @@ def denied(before: Record, by: DecidedBy = SYSTEM) -> Transition:
     """Return a transition that denies."""
     after = close_record(
         before,
-        Outcome(status=Status.DENIED, reason="rule", by=by),  # type: ignore[arg-type]
+        RequestOutcome(status=Status.DENIED, reason="rule", by=by),  # type: ignore[arg-type]
         revision=before.revision + 1,
         now=1,
         sign=lambda made: made,

@@ -66,16 +66,21 @@ def test_the_patterns_find_what_they_are_for() -> None:
     assert not MACHINE_PATH.search("the bookroot/page and ~root/page")
 
 
-def test_functions_stay_short() -> None:
-    """No function of the product is longer than a screen."""
-    lengths = {
-        f"{path.relative_to(ROOT)}:{node.name}": (node.end_lineno or 0) - node.lineno + 1
-        for path in project_files(".py")
-        if path.relative_to(ROOT).parts[0] in ("gateway", "adapters")
-        for node in ast.walk(ast.parse(_text(path)))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
+def test_functions_stay_short_and_classes_have_names_of_their_own() -> None:
+    """No function of the product is longer than a screen; one word means one class."""
+    lengths: dict[str, int] = {}
+    classes: dict[str, list[str]] = {}
+    for path in project_files(".py"):
+        name = path.relative_to(ROOT)
+        if name.parts[0] not in ("gateway", "adapters"):
+            continue
+        for node in ast.walk(ast.parse(_text(path))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lengths[f"{name}:{node.name}"] = (node.end_lineno or 0) - node.lineno + 1
+            elif isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(str(name))
     assert {name: n for name, n in lengths.items() if n > LONGEST_FUNCTION} == {}
+    assert {name: files for name, files in classes.items() if len(files) > 1} == {}
 
 
 # A program on a simulated clock, where a day passes at once, and the pause before tests look again.
@@ -88,7 +93,9 @@ def test_tests_do_not_wait_for_time_to_pass() -> None:
     sleeps = {
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in project_files(".py")
-        if path.is_relative_to(ROOT / "tests") and path.name not in PAUSES
+        if path.is_relative_to(ROOT / "tests")
+        and path.name not in PAUSES
+        and "sleep" in _text(path)
         for node in ast.walk(ast.parse(_text(path)))
         if isinstance(node, ast.Call) and _is_sleep(node)
     }

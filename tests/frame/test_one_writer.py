@@ -57,7 +57,7 @@ def writes(text: str) -> list[str]:
 
 def mentions(text: str, protocol: str) -> bool:
     """Whether a module names a protocol, in an import or as a member of a module."""
-    return any(
+    return protocol in text and any(
         protocol in (getattr(node, "id", ""), getattr(node, "attr", ""), getattr(node, "name", ""))
         for node in ast.walk(ast.parse(text))
     )

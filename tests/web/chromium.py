@@ -123,16 +123,20 @@ class Page:
     async def until(self, script: str) -> Any:
         """Return the value of an expression once it is true."""
         async with asyncio.timeout(_PATIENCE):
-            while not (value := await self._try(script)):
+            while not (value := await self._try(script, looks=60)):
                 continue
         return value
 
-    async def _try(self, script: str) -> Any:
-        """Look again a moment later, in the page's own time; None while it is being replaced."""
+    async def _try(self, script: str, looks: int = 1) -> Any:
+        """Look a moment later, in the page's own time, at most so often; None while the
+        page is being replaced."""
         look = f"const value = {script}; return value instanceof Node ? true : value"
         script = (
-            "new Promise((done) => setTimeout(() => done((() => "
-            f"{{ try {{ {look} }} catch {{ return null }} }})()), 15))"
+            f"new Promise((done) => {{ let left = {looks};"
+            f" const look = () => {{ try {{ {look} }} catch {{ return null }} }};"
+            " const again = () => { const value = look(); left -= 1;"
+            " if (value || !left) done(value); else setTimeout(again, 15) };"
+            " setTimeout(again, 15) })"
         )
         try:
             return await self.evaluate(script)
