@@ -45,6 +45,7 @@ PATIENCE_SECONDS = 1.0  # a submission that takes longer shows "Recording it…"
 _HEAD_START_SECONDS = 0.01
 _WORK_SECONDS = 20.0
 _ANY = re.compile(".*", re.DOTALL)
+_NAME = "app.py"  # Bolt's loggers are called so; it would read the sources of all callers to know
 
 NewReply = Callable[[Workspace, Interaction], PrivateReply]
 
@@ -78,6 +79,7 @@ class App:
         """Return the app for Bolt's transports."""
         http = signing_secret is not None
         app = AsyncApp(
+            name=_NAME,
             logger=library_logger(),
             authorize=_authorize,
             signing_secret=signing_secret or "",

@@ -19,6 +19,7 @@ from gateway.errors import GatewayError
 from gateway.stores.ingress import MOST_BYTES, BoundedParser
 from gateway.wire.redis_address import (
     DEFAULT_PORT,
+    DRIVER,
     close_sentinels,
     heed_cancellation,
     heedful,
@@ -74,6 +75,7 @@ def _connect(url: str, blocking: bool) -> Any:
         "socket_timeout": None if blocking else _COMMAND_SECONDS,
         "socket_connect_timeout": _CONNECT_SECONDS,
         "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
+        "driver_info": DRIVER,
     }
     parts = urlsplit(url)
     if parts.scheme == "redis+sentinel":

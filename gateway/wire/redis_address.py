@@ -17,6 +17,10 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
+
+DRIVER = DriverInfo()
+"""What each connection tells the server of redis-py, which would look its version up for each."""
 
 DEFAULT_PORT = 6379
 _SENTINEL_PORT = 26379
@@ -29,6 +33,7 @@ def pool_at(url: str, **options: Any) -> Any:
     Raises ValueError for what is no such URL; the error does not tell it.
     """
     parts = urlsplit(url)
+    options = {"driver_info": DRIVER, **options}
     if parts.scheme == "redis+sentinel":
         return sentinel_client(parts, **options).connection_pool
     if parts.scheme == "redis+cluster":

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from http.cookies import Morsel
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,18 @@ class Page:
     async def goto(self, url: str) -> None:
         """Open an address."""
         await self.send("Page.navigate", url=url)
+
+    async def keep_cookie(self, cookie: Morsel[str], url: str) -> None:
+        """Keep a cookie that an address set."""
+        await self.send(
+            "Network.setCookie",
+            url=url,
+            name=cookie.key,
+            value=cookie.value,
+            path=cookie["path"],
+            httpOnly=cookie["httponly"],
+            sameSite=cookie["samesite"],
+        )
 
     async def evaluate(self, script: str) -> Any:
         """Return the value of a JavaScript expression in the page."""

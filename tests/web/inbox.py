@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import AuditEvent, Person, Record
 from gateway.domain.store import MessageContext
@@ -48,10 +50,21 @@ class Inbox:
         return record
 
     async def sign_in(self, page: Page, person: str = "ann") -> None:
-        """Follow a one-time link and press the button."""
+        """Have the page signed in, as it is once the button behind a link was pressed: with the
+        cookie that the gateway hands it for the link's code."""
         code = await self.gateway.backend.logins.invite(person)
-        await page.goto(f"{self.gateway.url}/inbox/login#code={code}")
-        await page.press(f"Sign in as {person}")
+        whose = {
+            "Origin": self.gateway.url,
+            "User-Agent": await page.evaluate("navigator.userAgent"),
+        }
+        async with (
+            aiohttp.ClientSession(headers=whose) as http,
+            http.post(f"{self.gateway.url}/inbox/api/login", json={"code": code}) as answer,
+        ):
+            assert answer.status == 200, await answer.text()
+            [cookie] = answer.cookies.values()
+        await page.keep_cookie(cookie, self.gateway.url)
+        await page.goto(f"{self.gateway.url}/inbox")
         await page.until(CONNECTED)
 
     async def route(self, *, budgets: tuple[Budget, ...] = (), **changes: Any) -> None:
