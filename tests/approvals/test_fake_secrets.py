@@ -85,7 +85,7 @@ def pressed_or_read(view: Any) -> Any:
 def shown_in_terminal(one: Record) -> str:
     """Return a card and a line as text."""
     card = card_of(one, lines=10**6, chars=10**6)
-    console = Console(file=io.StringIO(), width=10_000)
+    console = Console(file=io.StringIO(), width=2_000)
     console.print(render_card(card, now_ms=one.created))
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return text

@@ -98,6 +98,7 @@ def test_an_honest_schema_of_some_size_is_checked() -> None:
         check_schema(schema, {**arguments, "m7": ""})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "text",
     ["eyJ-", "-----BEGIN PRIVATE KEY-----", "password", "a://b:", "\U000e0061", "\u0300", "\u200d"],
@@ -107,6 +108,7 @@ def test_text_is_made_visible_and_masked_in_linear_time(text: str) -> None:
     assert render_safe(text * (300_000 // len(text))).segments
 
 
+@pytest.mark.thorough
 def test_a_crowd_of_deceiving_characters_is_escaped_as_a_whole() -> None:
     """A megabyte of them costs as much as plain text; nothing plain among them is hidden."""
     for crowd in ("\u0430a", "\U000e0061", "\u202e.\u202c"):

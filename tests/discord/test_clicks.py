@@ -320,6 +320,7 @@ async def test_18_buttons_that_go_away_under_the_finger_decide_nothing(stage: St
     assert (await stage.ended(record)).status is Status.DENIED
 
 
+@pytest.mark.thorough
 async def test_19_a_process_killed_between_decision_and_edit_leaves_a_true_card(
     server: Server,
     ground: Ground,

@@ -25,6 +25,7 @@ from tests.world import over_http
 JSON = {"Content-Type": "application/json"}
 
 
+@pytest.mark.thorough
 async def test_01_a_card_is_posted_once_though_the_process_dies_before_it_knows(
     server: Server,
     ground: Ground,

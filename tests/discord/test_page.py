@@ -8,6 +8,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from adapters.discord.settings import DiscordSettings
 from tests.discord.furnished import Server
 from tests.discord.messages import shown_text
@@ -66,6 +68,7 @@ class Shell:
         return out.decode()
 
 
+@pytest.mark.thorough
 async def test_the_page_leads_to_a_first_approval(server: Server, tmp_path: Path) -> None:
     """Invite, check, policy, up, ask, tap: `gateway ask` ends with 0."""
     export, invite, check, up, ask = commands()

@@ -215,6 +215,7 @@ async def run(folder: Path, line: str, env: dict[str, str]) -> tuple[int, str]:
     return process.returncode, out.decode()
 
 
+@pytest.mark.thorough
 async def test_the_page_leads_to_a_first_approval(slack: Slack, tmp_path: Path) -> None:
     """Every command of the page, in its order: manifest, policy, up, doctor, ask, a tap, exit 0."""
     env = {

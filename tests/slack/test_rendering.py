@@ -198,6 +198,7 @@ def _plain(form: ModalMetadata) -> Json:
     return {name: getattr(form, name) for name in ModalMetadata.__slots__}
 
 
+@pytest.mark.thorough
 def test_07_a_megabyte_and_one_long_line_fit() -> None:
     """A megabyte, one line of 20,000 characters, emoji, right-to-left text: cuts are said."""
     for command in ("x" * 1_000_000, "y " * 10_000, "😀" * 5000, "\u05d0\u05d1 " * 3000):

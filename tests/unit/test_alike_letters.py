@@ -54,6 +54,7 @@ def test_other_words_stay_others() -> None:
     assert assess_by_rules((RULE,), asks, asks.arguments).level is RiskLevel.MEDIUM
 
 
+@pytest.mark.thorough
 def test_a_long_text_is_folded_in_bounded_time() -> None:
     """A million characters of any writing keep the gateway busy for less than a second."""
     text = "".join(map(chr, range(0x400, 0x3000))) * 100

@@ -382,6 +382,7 @@ def test_a_last_line_end_begins_no_line(text: str, lines: int) -> None:
     assert made.size.endswith(f", {lines} line{'' if lines == 1 else 's'}")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "text", ["x" * 200_000, "eyJ-" * 20_000, "password" * 20_000, "https://" * 20_000]
 )

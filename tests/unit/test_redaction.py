@@ -102,6 +102,7 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
     assert render_safe(text).masked == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "text",

@@ -118,7 +118,13 @@ async def test_what_is_not_ticked_does_not_look_as_if_it_could_not_be(
     assert (edge, ground) == (field, "rgba(0, 0, 0, 0)")
 
 
-@pytest.mark.parametrize(("size", "dark"), [(PHONE, True), (DESK, False)], ids=["phone", "desk"])
+@pytest.mark.parametrize(
+    ("size", "dark"),
+    [
+        pytest.param(PHONE, True, id="phone"),
+        pytest.param(DESK, False, id="desk", marks=pytest.mark.thorough),
+    ],
+)
 async def test_axe_finds_nothing(box: Inbox, page: Page, size: tuple[int, int], dark: bool) -> None:
     """Nothing of any impact: in the queue, in every kind of card, with each panel open, in the
     history, the searches, sessions, what is remembered, the audit and the settings."""

@@ -19,7 +19,11 @@ from tests.web.chromium import PHONE, Page, at_home, running
 from tests.web.inbox import COMMAND, Inbox, see
 from tests.web.test_access import flaws
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(240),
+    pytest.mark.xdist_group("whole browser"),  # one for all of them
+]
 
 _STATIC = Path(__file__).parents[2] / "adapters" / "web" / "static"
 WORKING = (
