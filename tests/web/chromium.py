@@ -93,8 +93,8 @@ class Page:
         if answer.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded") and not refused:
             self.errors.append(json.dumps(parameters)[:400])
 
-    async def size(self, size: tuple[int, int], *, dark: bool = False, still: bool = False) -> None:
-        """Take the shape of a phone or a desk, in light or dark, with motion or `still`."""
+    async def size(self, size: tuple[int, int], *, dark: bool = False, still: bool = True) -> None:
+        """Take the shape of a phone or a desk, in light or dark; nothing moves if not asked for."""
         await self.send(
             "Emulation.setDeviceMetricsOverride",
             width=size[0],

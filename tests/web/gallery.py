@@ -246,7 +246,7 @@ async def lay_out(page: Page, *, dark: bool | None = None) -> AsyncIterator[tupl
             shown["item"], shown["draft"] = scene.item(), scene.draft
             shown["view"] = {**_FACTS, **scene.view}
             for look, one in looks:
-                await page.size(PHONE, dark=one, still=True)
+                await page.size(PHONE, dark=one)
                 await page.goto(address)
                 await page.until("document.title === 'drawn'")
                 yield name, look, one
@@ -261,7 +261,7 @@ async def draw_cards(page: Page, folder: Path) -> None:
             path.write_bytes(await page.picture())
         bottom = "document.querySelector('.card').getBoundingClientRect().bottom"
         tall = min(int(await page.evaluate(bottom)) + 24, _TALLEST)
-        await page.size((PHONE[0], tall), dark=dark, still=True)
+        await page.size((PHONE[0], tall), dark=dark)
         (folder / f"inbox-{name}-{look}.png").write_bytes(await page.picture())
 
 
@@ -321,17 +321,17 @@ class PhoneCamera(screenshots.Camera):
         file = "inbox-page-" + re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
         await self.page.send("Emulation.setTouchEmulationEnabled", enabled=True)
         for look, dark in LOOKS:
-            await self.page.size(PHONE, dark=dark, still=True)
+            await self.page.size(PHONE, dark=dark)
             await self.page.until("!document.querySelector('.settling')")
             end = "document.documentElement.scrollHeight" if at_end else "0"
             await self.page.evaluate(f"scrollTo(0, {end})")
             if not at_end:
                 tall = await self.page.evaluate("document.documentElement.scrollHeight")
-                await self.page.size((PHONE[0], min(int(tall), _TALLEST)), dark=dark, still=True)
+                await self.page.size((PHONE[0], min(int(tall), _TALLEST)), dark=dark)
                 await self.page.until("!document.querySelector('.settling')")
             (self.folder / f"{file}-{look}.png").write_bytes(await self.page.picture())
         await self.page.send("Emulation.setTouchEmulationEnabled", enabled=False)
-        await self.page.size(PHONE, still=True)
+        await self.page.size(PHONE)
 
 
 _TEMPLATE = (

@@ -373,7 +373,7 @@ async def serving(tree: Path, folder: Path) -> AsyncIterator[Served]:
 async def sign_in(page: Page, served: Served) -> None:
     """Follow a one-time link and press its button."""
     link = (await served.run("login", "owner"))["url"]
-    await page.size(PHONE, still=True)
+    await page.size(PHONE)
     await page.goto(link)
     button = "document.querySelector('#login button')"
     await page.until(f"!{button}.disabled")

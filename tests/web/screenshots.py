@@ -68,7 +68,7 @@ class Camera:
         """Take the page as it stands."""
         for shape, (size, _, most) in SHAPES.items():
             for dark in (False, True):
-                await self.page.size(size, dark=dark, still=True)
+                await self.page.size(size, dark=dark)
                 await self.page.until("!document.querySelector('.settling')")
                 if at_end:
                     await self.page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
@@ -79,11 +79,11 @@ class Camera:
                     tall = await self.page.evaluate("document.body.getBoundingClientRect().bottom")
                     # What stays at the end of the screen stands at the end of the picture.
                     high = min(max(int(tall), 600), most)
-                    await self.page.size((size[0], high), dark=dark, still=True)
+                    await self.page.size((size[0], high), dark=dark)
                     await self.page.until("!document.querySelector('.settling')")
                     picture = cropped(await self.page.picture(), most)
                 self.taken[shape, dark][name] = picture
-        await self.page.size(PHONE, still=True)
+        await self.page.size(PHONE)
 
     def develop(self) -> None:
         """Write the sheets, and the one picture that the README shows."""

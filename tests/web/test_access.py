@@ -65,7 +65,7 @@ async def test_axe_would_find_something(box: Inbox, page: Page) -> None:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 async def test_what_cannot_be_pressed_can_be_read(box: Inbox, page: Page, dark: bool) -> None:
     """Its text stands out from its ground as any other: axe does not look at what is disabled."""
-    await page.size(PHONE, dark=dark, still=True)
+    await page.size(PHONE, dark=dark)
     for details in (COMMAND, HIGH_RISK, QUESTION):
         record = await box.ask(**details)
         await see(page, record)
@@ -104,7 +104,7 @@ async def test_what_is_not_ticked_does_not_look_as_if_it_could_not_be(
     page: Page, dark: bool
 ) -> None:
     """Its edge stands out from the ground, which shows through it, as that of a field does."""
-    await page.size(PHONE, dark=dark, still=True)
+    await page.size(PHONE, dark=dark)
     await page.evaluate("document.querySelector('.menu').open = true")
     box = "document.querySelector('#sound')"
     assert not await page.evaluate(f"{box}.checked || {box}.disabled")
@@ -118,17 +118,12 @@ async def test_what_is_not_ticked_does_not_look_as_if_it_could_not_be(
     assert (edge, ground) == (field, "rgba(0, 0, 0, 0)")
 
 
-@pytest.mark.parametrize(
-    ("size", "dark"),
-    [
-        pytest.param(PHONE, True, id="phone"),
-        pytest.param(DESK, False, id="desk", marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("size", "dark"), [(PHONE, True), (DESK, False)], ids=["phone", "desk"])
 async def test_axe_finds_nothing(box: Inbox, page: Page, size: tuple[int, int], dark: bool) -> None:
     """Nothing of any impact: in the queue, in every kind of card, with each panel open, in the
     history, the searches, sessions, what is remembered, the audit and the settings."""
-    await page.size(size, dark=dark, still=True)
+    await page.size(size, dark=dark)
     assert await flaws(page) == []
     kinds = (COMMAND, FILE_CHANGE, HIGH_RISK, HOSTILE, LONG, MASKED, QUESTION)
     made = [await box.ask(**details) for details in kinds]

@@ -188,7 +188,7 @@ async def test_axe_finds_nothing_serious_in_a_batch(box: Inbox, page: Page) -> N
     """On a phone and on a desk, with something ticked, something refused, and in both schemes."""
     records = [await box.ask(**kind) for kind in (COMMAND, FILE_CHANGE)]
     await box.ask(**HIGH_RISK)
-    await page.size(PHONE, still=True)
+    await page.size(PHONE)
     await page.until("document.querySelector('.together') && !document.querySelector('.settling')")
     assert await flaws(page) == []
     await review(box, page, 2)
@@ -198,7 +198,7 @@ async def test_axe_finds_nothing_serious_in_a_batch(box: Inbox, page: Page) -> N
     wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     for dark in (False, True):
         for size in (DESK, PHONE):
-            await page.size(size, dark=dark, still=True)
+            await page.size(size, dark=dark)
             assert await flaws(page) == []
             assert await page.evaluate(wide)
 

@@ -65,7 +65,7 @@ async def test_a_command_is_remembered_by_one_tap(
     box: Inbox, page: Page, size: tuple[int, int]
 ) -> None:
     """The gateway's words, one tap, and the next such call goes through; it fits and axe agrees."""
-    await page.size(size, still=True)
+    await page.size(size)
     await opened(page)
     await describe(page, "git log -n 5")
     await choose(page, "lifetime", "next5")

@@ -159,7 +159,7 @@ async def test_what_was_found_at_length_begins_folded(box: Inbox, page: Page) ->
     assert all(one.startswith("Guardrail: names ") for one in row["shorts"])
     assert all(one.endswith(": it may hold secrets") for one in row["shorts"])
     seen = json.dumps(add_viewer(row, record, Viewer(name="ann")))
-    await page.size(PHONE, still=True)
+    await page.size(PHONE)
     await page.evaluate(
         f"import('/inbox/static/card.js').then(({{ card }}) => {{ const item = {seen};"
         " document.body.classList.add('opened');"
