@@ -171,12 +171,13 @@ def told(surface: str, record: Record) -> set[str]:
     return {ours(text) for text in said}
 
 
+@pytest.mark.parametrize("count", [15, pytest.param(150, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("surface", VOICES)
-def test_no_name_is_a_word_of_the_gateway(surface: str) -> None:
+def test_no_name_is_a_word_of_the_gateway(surface: str, count: int) -> None:
     """Whatever names an agent gives, the gateway's own words are those that harmless names get:
     each name stands quoted, so a tool may be called Approved and is none."""
     allowed = {"argument"}.union(*(told(surface, named(name)) for name in HARMLESS))
-    drawn = [draw_name(Random(number)) for number in range(60)]
+    drawn = [draw_name(Random(number)) for number in range(count)]
     for name in (*NAMES, *drawn):
         assert told(surface, named(name)) - allowed == set(), repr(name)
 

@@ -179,6 +179,7 @@ AWAY = ("/srv/x", "../x", "/ws/../x", "~/x", "$HOME/x", "'/srv'/x", "/srv/*.log"
 HERE = ("x", "./x", "/ws/x", "a/../x", "*.log", "sub/x")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_outside_the_folder_shows_in_any_frame(change: str) -> None:
     """Alone, after other commands, within a shell's words, however the path is written."""
@@ -224,6 +225,7 @@ SYSTEMS = (
 FOLDERS = ("/srv/app", "/home/ann/shop", "/usr/src/app", None)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", SYSTEMS)
 def test_a_change_of_what_the_system_reads_or_runs_names_it(path: str) -> None:
     """By a tool that writes and by each command that changes, in any frame, from any folder, and

@@ -127,6 +127,7 @@ def made(tool: str, kind: Kind, arguments: JsonObject) -> Record:
     return asked(tool, kind=kind, arguments=arguments)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("tool", "kind", "arguments"), CALLS, ids=lambda one: str(one)[:24])
 def test_a_hostile_next_call_is_not_covered(tool: str, kind: Kind, arguments: JsonObject) -> None:
     """A few hundred changes of each call against every offer made for it."""
