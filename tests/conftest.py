@@ -5,7 +5,10 @@ import os
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -14,10 +17,25 @@ from gateway.stores.connect import connect
 from gateway.stores.embedded_server import find_server_binary
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
+from tests.frame.tree import ROOT
 from tests.world import World, assembled
 
 for _name in [name for name in os.environ if name.startswith(("GATEWAY_", "REDIS_"))]:
     del os.environ[_name]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Have each worker load its share of the tests first: in a new clone pytest compiles them all,
+    and what one worker has compiled the others only read."""
+    worker: dict[str, Any] | None = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    named = [Path(one.partition("::")[0]) for one in session.config.args]
+    files = {file for one in named for file in ([one] if one.is_file() else one.rglob("test_*.py"))}
+    for file in sorted(files)[int(worker["workerid"][2:]) :: worker["workercount"]]:
+        # What a file raises is met again, and told, when its tests are collected.
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(".".join(file.resolve().relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:

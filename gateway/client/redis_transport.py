@@ -17,7 +17,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from gateway.client.backoff import Backoff
 from gateway.client.error_codes import error_of
-from gateway.client.transport import Numbers, Process, aged, chunks, is_final, state_of
+from gateway.client.transport import Numbers, Process, aged, is_final, state_of
 from gateway.errors import GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
 from gateway.wire.codec import JsonObject, plain
@@ -29,6 +29,7 @@ log = logging.getLogger("gateway.client")
 _BLOCK_MS = 3000  # well below how long the multiplexer waits for an answer
 _ANSWER_SECONDS = 5.0
 _HEARTBEAT_SECONDS = 10.0
+_PATIENCE_SECONDS = _HEARTBEAT_SECONDS + _ANSWER_SECONDS
 _BATCH = 512
 _SYNC_IDS = 500
 _CONNECT_SECONDS = 5.0
@@ -117,6 +118,9 @@ class RedisTransport:
         self._awaited: dict[str, _PendingRequest] = {}
         self._unanswered: dict[str, tuple[ApprovalRequest, float]] = {}
         self._answers: dict[str, asyncio.Future[State | None]] = {}
+        self._doubtful: dict[str, None] = {}  # whose answers may have been missed, in order
+        self._asked: set[str] = set()  # those of them that an answer is awaited for
+        self._asked_at = 0.0
         self._cursor = 0
         self._rewound = False
         self._lost = False
@@ -282,10 +286,11 @@ class RedisTransport:
                 await asyncio.sleep(backoff.pause())
 
     async def _read_batch(self) -> None:
-        """Read one batch and hand it out; after a rewind, first ask about all pending requests."""
+        """Read one batch and hand it out; after a rewind all pending requests are asked about."""
         if self._rewound:
             self._rewound = False
             await self._resend()
+        await self._ask_on()
         place = f"0-{self._cursor}"
         words = ("COUNT", _BATCH, "BLOCK", _BLOCK_MS, "STREAMS", self._replies, place)
         await self._reader.send("XREAD", *words, on_answer=self._hand_out)
@@ -306,14 +311,29 @@ class RedisTransport:
             for request, sent in list(self._unanswered.values()):
                 left = aged(request, now - sent)
                 await self._send("submit", plain(left), nonce=request.id)
+            self._asked.clear()
         self._lost = False
-        attached = [name for name in self._awaited if name not in self._unanswered]
-        for ids in chunks(attached, _SYNC_IDS):
-            await self._send("sync", {"ids": list(ids)})
+        self._doubtful = {name: None for name in self._awaited if name not in self._unanswered}
+
+    async def _ask_on(self) -> None:
+        """Ask about as many of the doubtful as one message takes, once those before are answered:
+        the answers of thousands would push one another out of the stream, and be asked for anew."""
+        now = asyncio.get_running_loop().time()
+        self._asked.intersection_update(self._awaited)
+        if self._asked and now < self._asked_at + _PATIENCE_SECONDS:
+            return
+        self._doubtful.update(dict.fromkeys(self._asked))
+        doubtful = [name for name in self._doubtful if name in self._awaited]
+        ids = doubtful[:_SYNC_IDS]
+        if ids:
+            await self._send("sync", {"ids": ids})
+        self._doubtful = dict.fromkeys(doubtful[_SYNC_IDS:])
+        self._asked, self._asked_at = set(ids), now
 
     def _dispatch(self, fields: dict[str, str]) -> None:
         """Hand one reply to its waiters."""
         request_id, nonce = fields.get("id", ""), fields.get("nonce", "")
+        self._asked.discard(request_id)
         answer = self._answers.get(nonce)
         awaited = self._awaited.get(request_id or nonce)
         try:

@@ -14,8 +14,8 @@ from gateway.client import Approval, AsyncClient
 from gateway.client.redis_transport import RedisTransport
 from gateway.domain.records import Query
 from gateway.domain.store import MessageContext
-from gateway.errors import Cancelled, Conflict, Denied, Unauthorized, Unverified
-from gateway.models import ApprovalRequest, Execution, Reason, Status
+from gateway.errors import Cancelled, Conflict, Denied, NotFound, Unauthorized, Unverified
+from gateway.models import ApprovalRequest, Execution, Reason, Status, new_id
 from tests.waiting import moment
 from tests.world import AGENT, World, click, identity
 
@@ -159,6 +159,37 @@ async def test_a_gap_in_the_replies_makes_it_ask_again(world: World, client: Asy
     )
     async with world.ingress().running(), asyncio.timeout(40):
         assert (await asking).decision.status is Status.APPROVED
+
+
+async def test_thousands_of_waiters_are_asked_about_a_few_at_a_time(
+    world: World, client: AsyncClient
+) -> None:
+    """However often answers are missed: those of thousands at once would push one another out of
+    the stream, each loss would ask for all of them again, and that would never end."""
+    transport = client._transport
+    assert isinstance(transport, RedisTransport)
+    ingress = world.store.keys.ingress(AGENT)
+    waiting = [
+        asyncio.create_task(transport.wait(new_id(), until=asyncio.get_running_loop().time() + 60))
+        for _ in range(1200)
+    ]
+    while await world.store.redis.xlen(ingress) < len(waiting):
+        await moment()
+    await world.store.redis.delete(ingress)
+    for lost in (False, True, False, False):  # nobody answers
+        transport._rewind(lost=lost)
+        await world.store.redis.xadd(
+            world.store.keys.replies(AGENT, transport.process.token),
+            {"re": "sync", "nonce": "", "id": "", "state": "{}"},
+            id="0-*",
+        )
+        while transport._rewound:
+            await moment()
+    entries = await world.store.redis.xrange(ingress)
+    assert [len(json.loads(fields["body"])["ids"]) for _, fields in entries] == [500, 500]
+    async with world.ingress().running():  # a gateway answers: all are asked about
+        errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(one) for one in errors} == {NotFound}
 
 
 async def test_a_refusal_reaches_the_waiter(world: World, client: AsyncClient) -> None:
