@@ -319,7 +319,7 @@ class RedisTransport:
         """Ask about as many of the doubtful as one message takes, once those before are answered:
         the answers of thousands would push one another out of the stream, and be asked for anew."""
         now = asyncio.get_running_loop().time()
-        self._asked.intersection_update(self._awaited)
+        self._asked = {name for name in self._asked if name in self._awaited}
         if self._asked and now < self._asked_at + _PATIENCE_SECONDS:
             return
         self._doubtful.update(dict.fromkeys(self._asked))
