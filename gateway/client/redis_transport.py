@@ -121,6 +121,7 @@ class RedisTransport:
         self._doubtful: dict[str, None] = {}  # whose answers may have been missed, in order
         self._asked: set[str] = set()  # those of them that an answer is awaited for
         self._asked_at = 0.0
+        self._asking = ""  # the nonce of that message: an earlier one's answers may come again
         self._cursor = 0
         self._rewound = False
         self._lost = False
@@ -326,14 +327,16 @@ class RedisTransport:
         doubtful = [name for name in self._doubtful if name in self._awaited]
         ids = doubtful[:_SYNC_IDS]
         if ids:
-            await self._send("sync", {"ids": ids})
+            self._asking = new_id()
+            await self._send("sync", {"ids": ids}, nonce=self._asking)
         self._doubtful = dict.fromkeys(doubtful[_SYNC_IDS:])
         self._asked, self._asked_at = set(ids), now
 
     def _dispatch(self, fields: dict[str, str]) -> None:
         """Hand one reply to its waiters."""
         request_id, nonce = fields.get("id", ""), fields.get("nonce", "")
-        self._asked.discard(request_id)
+        if nonce == self._asking:
+            self._asked.discard(request_id)
         answer = self._answers.get(nonce)
         awaited = self._awaited.get(request_id or nonce)
         try:
