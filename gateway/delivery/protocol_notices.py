@@ -150,8 +150,9 @@ class ProtocolNotices:
                 async with self._feed.changes() as changes:
                     await self.catch_up()
                     check_wanted()
-                    async for _ in changes:
-                        await self.catch_up()
+                    async for event in changes:
+                        if event.type in ENDINGS:
+                            await self.catch_up()
                         check_wanted()
             except self._down as error:
                 self._log_again(error)
