@@ -27,7 +27,7 @@ demo: $(READY) ## try the product: an agent asks, you answer in the browser
 test: $(READY) ## run the tests
 	$(RUN) -m pytest -q -m "not thorough and not slow and not hosts" --numprocesses 4 --dist loadgroup
 
-test-thorough: $(READY) ## run what kills processes, types whole pages, drives shells or tries every case
+test-thorough: $(READY) ## run what kills processes, types whole pages, drives shells, tries every case or very long texts
 	$(RUN) -m pytest -q -m "thorough and not slow and not hosts" --numprocesses 4 --dist loadgroup
 
 # Without what waits for a gateway to go away, starts a process for each case, or tries every text.
