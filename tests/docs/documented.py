@@ -601,6 +601,7 @@ NOT_HERE = {
         "make bench",
         "python -m benchmarks click_to_wake",
         "python -m benchmarks frameworks",
+        "python -m benchmarks many_waiters",
         "python -m benchmarks hooks",
     ],
     "writes into the checkout": [
