@@ -38,6 +38,8 @@ from gateway.ports import Feed
 log = logging.getLogger("gateway.protocol")
 
 _AGAIN_SECONDS = 1.0  # before following the events again
+_LOOK_SECONDS = 30.0
+_GATHER_SECONDS = 0.02  # a burst is looked at together, and not while its answers are on their way
 _BATCH = 200
 _AT_ONCE, _AT_ONCE_FOR_ONE = 32, 4
 _FIRST_PAUSE, _LONGEST_PAUSE, _MOST_DOUBLINGS = 5.0, 3600.0, 12
@@ -147,13 +149,12 @@ class ProtocolNotices:
     async def _make_all(self) -> None:
         while True:
             try:
-                async with self._feed.changes() as changes:
-                    await self.catch_up()
-                    check_wanted()
-                    async for event in changes:
-                        if event.type in ENDINGS:
-                            await self.catch_up()
+                async with self._feed.watch(None) as watch:
+                    while True:
                         check_wanted()
+                        await self.catch_up()
+                        await watch.wait(_LOOK_SECONDS)
+                        await asyncio.sleep(_GATHER_SECONDS)
             except self._down as error:
                 self._log_again(error)
             check_wanted()

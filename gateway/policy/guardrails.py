@@ -69,7 +69,8 @@ def assess(record: Record, policy: PolicyDocument) -> Record:
 def weigh(record: Record, policy: PolicyDocument) -> Record:
     """Return a record with the risk of what it would run now, by a policy and by who raised it, and
     with the quorum of that risk; one that was higher stays."""
-    request = replace(record.request, arguments=record.arguments)
+    edited = record.edited
+    request = record.request if edited is None else replace(record.request, arguments=edited)
     base = policy.risk_of(request, record.arguments)
     weighed = record.copy_with(risk=lift(base, record.raised))
     quorum = policy.quorum_of(weighed)

@@ -138,6 +138,7 @@ def _is_leaf(node: Node) -> bool:
 ShellNode = Node
 
 
+@lru_cache(maxsize=16)  # a command is read in several ways, one after the other
 def parse_shell(source: bytes) -> ShellNode:
     """Return the tree of what bash would read, as far as it is one."""
     return Parser(_language()).parse(source).root_node

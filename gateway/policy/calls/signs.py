@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 from gateway.policy.calls.tables import rows
 
-_SIGNS = tuple(
-    (says, tuple(hints.split()), re.compile(pattern, re.IGNORECASE))
-    for says, hints, pattern in (row.split(" => ", 2) for row in rows("signs.txt"))
-)
+_ROWS = tuple(row.split(" => ", 2) for row in rows("signs.txt"))
+_SIGNS = tuple((says, re.compile(pattern, re.IGNORECASE)) for says, _, pattern in _ROWS)
+_HINTS = tuple((hint, at) for at, (_, hints, _) in enumerate(_ROWS) for hint in hints.split())
 
 
 def find_destructive(text: str) -> Iterator[str]:
     """Yield what a text does that looks destructive, each in a few words."""
     lower = text.lower()
-    for says, hints, sign in _SIGNS:
-        if any(hint in lower for hint in hints) and sign.search(text):
+    for at in sorted({at for hint, at in _HINTS if hint in lower}):
+        says, sign = _SIGNS[at]
+        if sign.search(text):
             yield says
