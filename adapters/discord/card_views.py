@@ -31,6 +31,7 @@ from gateway.ports import (
     DENIALS,
     LABEL_CHARS,
     NO_LINK,
+    SECRET_ASKED,
     Card,
     Control,
     Style,
@@ -68,7 +69,6 @@ _COLOURS = {
     Tone.QUIET: 0x8B949E,
 }
 _FOUND, _FOUND_HIGH = 0xF0A020, 0xDA3633
-SECRET = "A secret is asked for. Answer it in the inbox, where no log sees it."
 LEADS: dict[Action, str] = {
     Action.ANSWER: "Answer in the inbox",
     Action.APPROVE: "Approve in the inbox",
@@ -344,7 +344,7 @@ def list_notices(card: Card) -> list[str]:
     """Return the card's warnings, that a secret is answered elsewhere, and how people get to the
     inbox where no link leads there."""
     secret = not card.final and any(field.secret for field in card.fields)
-    told = (*card.notices, SECRET if secret else "", say_no_link(card))
+    told = (*card.notices, SECRET_ASKED if secret else "", say_no_link(card))
     return [one for one in told if one]
 
 

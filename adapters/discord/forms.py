@@ -7,7 +7,6 @@ from typing import Any
 import discord
 from discord import ui
 
-from adapters.discord.card_views import SECRET
 from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.markup import clip
 from gateway.errors import InvalidRequest
@@ -17,6 +16,7 @@ from gateway.ports import (
     DENIALS,
     NUMBER_OPTIONAL,
     SAY_THE_PLAN,
+    SECRET_ASKED,
     Card,
     Control,
     Field,
@@ -136,7 +136,7 @@ def build_text_field(
 
 def _check_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
     if any(field.secret for field in fields):
-        raise Unfit(SECRET)
+        raise Unfit(SECRET_ASKED)
     many = any(len(field.choices) > _MOST_CHOICES for field in fields)
     if many or len(fields) > _MOST_FIELDS:
         raise Unfit("It asks for more than fits into Discord. Answer it in the inbox.")

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from adapters.slack.payloads import Act, Json, SlackButton
 from gateway.models import Action, RiskLevel
-from gateway.ports import NO_LINK, Block, Card, Control, Style, say_no_link
+from gateway.ports import NO_LINK, SECRET_ASKED, Block, Card, Control, Style, say_no_link
 
 HEADER_UNITS = 150
 LABEL_UNITS = 75
@@ -485,7 +485,7 @@ def list_notices(card: Card) -> list[str]:
     """Return the card's warnings, and what cannot be done in Slack."""
     told = list(card.notices)
     if any(field.secret for field in card.fields) and not card.final:
-        told.append("A secret is asked for: answer in the inbox.")
+        told.append(SECRET_ASKED)
     if no_link := say_no_link(card):
         told.append(no_link)
     return told

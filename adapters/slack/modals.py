@@ -54,6 +54,7 @@ from gateway.ports import (
     NO_LINK,
     NUMBER_LABEL,
     NUMBER_OPTIONAL,
+    SECRET_ASKED,
     Card,
     Control,
     Field,
@@ -302,8 +303,7 @@ def build_respond(card: Card, form: ModalMetadata) -> Json:
 def build_answer(card: Card, form: ModalMetadata) -> Json:
     """Return the modal with a question's fields."""
     if any(field.secret and field.required for field in card.fields):
-        why = "A secret is asked for: answer in the inbox."
-        return build_referral("Answer", why, card.inbox)
+        return build_referral("Answer", SECRET_ASKED, card.inbox)
     if any(len(field.choices) > _MOST_OPTIONS for field in card.fields):
         why = "There are too many choices for Slack: answer in the inbox."
         return build_referral("Answer", why, card.inbox)

@@ -123,6 +123,7 @@ class RedisTransport:
         self._asked_at = 0.0
         self._asking = ""  # the nonce of that message: an earlier one's answers may come again
         self._cursor = 0
+        self._heard_at = 0.0
         self._rewound = False
         self._lost = False
         self._needed = asyncio.Event()
@@ -237,8 +238,12 @@ class RedisTransport:
             self._needed.clear()
 
     async def _ask(self, verb: str, body: JsonObject) -> State | None:
-        """Send a message and return its answer. Raises Unreachable when none comes in time."""
-        nonce = new_id()
+        """Send a message and return its answer. Raises Unreachable when none comes in time.
+
+        It may have been missed where the gateway is silent. One that answers others meanwhile has
+        much to do: a missed answer would be a gap in what it writes.
+        """
+        nonce, sent = new_id(), asyncio.get_running_loop().time()
         future: asyncio.Future[State | None] = asyncio.get_running_loop().create_future()
         self._answers[nonce] = future
         self._needed.set()
@@ -247,8 +252,10 @@ class RedisTransport:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return await asyncio.shield(future)
         except TimeoutError:
-            self._rewind()
-            raise Unreachable("the gateway does not answer") from None
+            if self._heard_at < sent:
+                self._rewind()
+                raise Unreachable("the gateway does not answer") from None
+            raise Unreachable("the gateway answers others first") from None
         finally:
             self._answers.pop(nonce, None)
             self._stop_reading_if_idle()
@@ -299,6 +306,7 @@ class RedisTransport:
     def _hand_out(self, found: Any) -> None:
         """Hand out a batch. Called before the reading task resumes, so that waiters wake first."""
         for entries in dict(found or {}).values():
+            self._heard_at = asyncio.get_running_loop().time()
             for entry_id, words in entries:
                 number = int(entry_id.partition("-")[2])
                 if self._cursor and number != self._cursor + 1:

@@ -35,6 +35,7 @@ from gateway.policy.calls.leaves import Leaf
 from gateway.policy.calls.patches import count_lines
 from gateway.policy.calls.path_uses import PathEffect, PathUse
 from gateway.policy.calls.paths import MAX_PATH, components, is_root, is_systems, lies_outside
+from gateway.policy.calls.switches import destroys
 from gateway.policy.calls.tool_names import Family, words_of
 from gateway.policy.calls.touches import Touches, touches_of
 from gateway.wire.roles import Role
@@ -387,7 +388,7 @@ def _say_call(record: Record, call: Touches, room: Room) -> list[HeadPart]:
     if not arguments:
         return [tool, _ours(" without arguments")]
     roles = {one.name: one.role for one in reversed(call.leaves)}
-    arguments.sort(key=lambda one: _weigh(one[1], roles.get(one[0])))
+    arguments.sort(key=lambda one: _weigh(*one, roles.get(one[0])))
     shown = arguments[: room.arguments]
     said = [tool, _ours(": ")]
     for at, (name, value) in enumerate(shown):
@@ -397,11 +398,11 @@ def _say_call(record: Record, call: Touches, room: Room) -> list[HeadPart]:
     return [*said, _ours(f" and {more} more")] if more else said
 
 
-def _weigh(value: Any, role: Role | None) -> tuple[bool, int]:
-    """Return where an argument comes: short ones first, of them a switch that is on, then as
-    _WEIGHT says."""
-    if value is True:
-        return False, -1
+def _weigh(name: str, value: Any, role: Role | None) -> tuple[bool, int]:
+    """Return where an argument comes: short ones first, of them a switch by which something is
+    destroyed, then as _WEIGHT says; other switches that are on come last of the short ones."""
+    if value is True and role is not Role.RIGHTS:
+        return False, -1 if destroys(name) else len(_WEIGHT) + 1
     long = isinstance(value, dict) or len(str(value)) > _MOST_SHORT
     return long, len(_WEIGHT) if role is None else _WEIGHT.get(role, len(_WEIGHT))
 

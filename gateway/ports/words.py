@@ -27,6 +27,7 @@ NO_LINK = (
     '("gateway login NAME" prints it).'
 )
 """How people get to the inbox where it has no address."""
+SECRET_ASKED = "A secret is asked for: answer it in the inbox, where no log sees it."
 _ID = re.compile(r"([a-z]+):[^/\s]+/(\S+)")  # of somebody, or of a group, on a platform
 LIFT = "Requests are asked about again. What was denied stays denied."
 _UNTIL = "for all agents, until an admin lifts it."

@@ -14,7 +14,15 @@ from gateway.client import Approval, AsyncClient
 from gateway.client.redis_transport import RedisTransport
 from gateway.domain.records import Query
 from gateway.domain.store import MessageContext
-from gateway.errors import Cancelled, Conflict, Denied, NotFound, Unauthorized, Unverified
+from gateway.errors import (
+    Cancelled,
+    Conflict,
+    Denied,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+    Unverified,
+)
 from gateway.models import ApprovalRequest, Execution, Reason, Status, new_id
 from tests.waiting import moment
 from tests.world import AGENT, World, click, identity
@@ -191,6 +199,32 @@ async def test_thousands_of_waiters_are_asked_about_a_few_at_a_time(
     async with world.ingress().running():  # a gateway answers: all are asked about
         errors = await asyncio.gather(*waiting, return_exceptions=True)
     assert {type(one) for one in errors} == {NotFound}
+
+
+async def test_a_gateway_that_answers_others_first_is_not_asked_again(
+    world: World, client: AsyncClient
+) -> None:
+    """Ten thousand requests lie before a heartbeat: asking about all of them would not help."""
+    transport = client._transport
+    assert isinstance(transport, RedisTransport)
+    async with world.ingress().running():
+        _, asking = await _asked(world, client)
+        while transport._unanswered:
+            await moment()
+    beating = asyncio.create_task(transport._ask("sync", {}))
+    while not beating.done():
+        await _push(world, client)
+        await asyncio.sleep(0.2)
+    with pytest.raises(Unreachable, match="answers others first"):
+        await beating
+    for _ in range(2):  # two readings later everything is asked for that it has to ask about
+        before = transport._cursor
+        await _push(world, client)
+        while transport._cursor == before:
+            await moment()
+    entries = await world.store.redis.xrange(world.store.keys.ingress(AGENT))
+    assert [fields["body"] for _, fields in entries] == ["{}"]
+    asking.cancel()
 
 
 async def test_a_refusal_reaches_the_waiter(world: World, client: AsyncClient) -> None:

@@ -184,6 +184,11 @@ def test_a_long_text_is_cut_at_a_word() -> None:
             {"a": 1, "b": 2, "c": 3, "force": True, "branch": "main"},
             '"delete_branch": "force=true", "a=1", "b=2" and 2 more',
         ),
+        (
+            "refund",
+            {"notify": True, "order": "A-1042", "amount": 200},
+            '"refund": "amount=200", "order=A-1042", "notify=true"',
+        ),
         ("login", {"password": "hunter2"}, '"login": "password=⟨secret⟩"'),
         ("ping", {}, '"ping" without arguments'),
     ],
