@@ -293,18 +293,26 @@ def quote_start(name: str, most: int) -> str:
 
 def start_of(text: str, most: int) -> str:
     """Return at most so many first characters, and no part of a secret as the last of them: half a
-    secret would not be known as one. The text is searched only as far as such a secret can reach.
-    """
+    secret would not be known as one. A long text is searched only as far as one can reach."""
     if len(text) <= most:
         return text
-    begun = text[: most + len(max(_LONG_SIGNS, key=len))]
-    reach = _LONG_REACH if any(sign in begun for sign in _LONG_SIGNS) else _REACH
-    for start, end in _merge(_find_secrets(text, most + reach, _span_with_end)):
+    for start, end in _ends_in_short(text) if len(text) <= _SHORT else _ends_near(text, most):
         if start >= most:
             break
         if end > most:
             return text[:start]
     return text[:most]
+
+
+@lru_cache(maxsize=4096)
+def _ends_in_short(text: str) -> tuple[tuple[int, int], ...]:
+    return tuple(_merge(_find_secrets(text, len(text), _span_with_end)))
+
+
+def _ends_near(text: str, most: int) -> Iterator[tuple[int, int]]:
+    begun = text[: most + len(max(_LONG_SIGNS, key=len))]
+    reach = _LONG_REACH if any(sign in begun for sign in _LONG_SIGNS) else _REACH
+    return _merge(_find_secrets(text, most + reach, _span_with_end))
 
 
 def secrets_in(text: str) -> Iterator[tuple[int, int]]:

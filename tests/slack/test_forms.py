@@ -205,7 +205,7 @@ async def test_secrets_are_not_asked_for_in_slack(office: Office) -> None:
         kind=Kind.QUESTION, arguments={}, questions=questions, allowed=allowed
     )
     assert labels(office.ann, message) == ["Deny…", "More…"]
-    assert "answer in the inbox" in shown(message)
+    assert "answer it in the inbox" in shown(message)
 
 
 async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Office) -> None:

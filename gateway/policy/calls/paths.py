@@ -29,7 +29,7 @@ _DRIVE = re.compile(r"\A[A-Za-z]:(?=/)")
 _ODD = re.compile(r"\A\Z|//|/\Z|(?:\A|/)[. ]|[. ](?:/|\Z)")
 _SECRET_FOLDERS = frozenset(
     {".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", ".password-store", ".vault",
-     "gcloud", ".secrets"}
+     ".secrets"}
 )  # fmt: skip
 
 
@@ -52,9 +52,9 @@ _SECRET_NAMES = _compile(
     "shadow", "gshadow", "sudoers", "environ", "*_history", "service-account*.json", "*.tfstate",
 )  # fmt: skip
 # Folders with something else than source in them.
-_NAMED_SECRET = frozenset({"secrets", "credentials"})
+_NAMED_SECRET = frozenset({"secrets", "credentials", "gcloud"})
 # What a folder and a name together tell.
-_SECRET_PAIRS = frozenset({("gh", "hosts.yml"), (".m2", "settings.xml")})
+_SECRET_PAIRS = frozenset({(".config", "gcloud"), ("gh", "hosts.yml"), (".m2", "settings.xml")})
 _HARMLESS_NAMES = _compile("*.example", "*.sample", "*.template", "*.dist", "*.pub")
 # Words that tell of a secret in the name of a file that is neither source nor prose.
 _SECRET_WORDS = frozenset(
