@@ -105,7 +105,7 @@ class Past(Protocol):
 class Rhythm:
     """How long is rested between two looks at what is due, and by how much pauses differ."""
 
-    nap: float = 2.0
+    nap: float = 5.0
     jitter: Callable[[], float] = SystemRandom().random
 
 

@@ -35,6 +35,7 @@ from gateway.stores.requests import RedisStore
 log = logging.getLogger("gateway.serving")
 
 _RESTART_SECONDS = 1.0
+_SELDOM = Timings(idle=6.0)  # of a queue that only a new policy fills, with an event that rings
 
 
 def desk_of(
@@ -90,7 +91,7 @@ async def run_reminders(core: Core, store: RedisStore) -> AsyncIterator[None]:
     canaries = Canaries(store, core.writer, notes, SystemClock(), SystemRandom())
     async with (
         run_worker(FOLLOWUPS, Reminders(core, SystemClock()).look, core),
-        run_worker(REROUTING, Rerouting(core).look, core),
+        run_worker(REROUTING, Rerouting(core).look, core, _SELDOM),
         run_in_background("canaries", canaries.run),
     ):
         yield

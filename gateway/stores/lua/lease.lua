@@ -13,9 +13,12 @@ local last = redis.call('ZRANGE', KEYS[1], 0, 0, 'REV', 'WITHSCORES')
 local shards = last[2] and tonumber(last[2]) + 2 or 1
 local fair = math.ceil(shards / redis.call('ZCARD', KEYS[2]))
 
+local owners = {}
+local rows = redis.call('HGETALL', KEYS[3])
+for at = 1, #rows, 2 do owners[rows[at]] = rows[at + 1] end
 local mine, free = {}, {}
 for shard = 0, shards - 1 do
-  local owner = redis.call('HGET', KEYS[3], shard)
+  local owner = owners[tostring(shard)]
   if owner == ARGV[1] then
     mine[#mine + 1] = shard
   elseif not owner or not redis.call('ZSCORE', KEYS[2], owner) then
@@ -28,7 +31,7 @@ while #mine < fair and #free > 0 do
   redis.call('HSET', KEYS[3], shard, ARGV[1])
   mine[#mine + 1] = shard
 end
-local duty = redis.call('HGET', KEYS[3], 'duty')
+local duty = owners.duty
 if not duty or (duty ~= ARGV[1] and not redis.call('ZSCORE', KEYS[2], duty)) then
   duty = ARGV[1]
   redis.call('HSET', KEYS[3], 'duty', duty)
