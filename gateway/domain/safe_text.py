@@ -143,7 +143,7 @@ def make_visible(text: str, marked: Sequence[Span] = ()) -> Visible:
     """Return `text` with everything that deceives the eye replaced by a visible escape. What stands
     in the `marked` spans, in order, is marked as escapes are, and can be read."""
     if not _SUSPECT.search(text) and not _RUN.search(text):
-        plain = ((text, False),) if text else ()
+        plain: tuple[Segment, ...] = ((text, False),) if text else ()
         return Visible(tuple(_segments(text, {}, marked)) if marked else plain)
     try:
         hidden, alike = _find_hidden(text), _alike(text)

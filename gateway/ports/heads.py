@@ -388,7 +388,7 @@ def _say_call(record: Record, call: Touches, room: Room) -> list[HeadPart]:
     if not arguments:
         return [tool, _ours(" without arguments")]
     roles = {one.name: one.role for one in reversed(call.leaves)}
-    arguments.sort(key=lambda one: _weigh(*one, roles.get(one[0])))
+    arguments.sort(key=lambda one: _weigh(one[0], one[1], roles.get(one[0])))
     shown = arguments[: room.arguments]
     said = [tool, _ours(": ")]
     for at, (name, value) in enumerate(shown):
