@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from typing import Any
 
 from aiohttp import web
 
@@ -27,6 +28,7 @@ from gateway.ports import (
 _TEXT_CHARS = 200
 _MOMENT = re.compile(r"[0-9]{1,15}")
 _MOST_GRANTS = 500
+_WORD = re.compile(r"[\w.:/@-]{1,80}")
 
 
 class SearchHandlers:
@@ -111,12 +113,24 @@ def _grant_fits(grant: Grant, card: GrantCard, search: Search) -> bool:
 
 def _build_event(event: AuditEvent) -> JsonObject:
     """Return an event as a row: what agents chose is made visible, and secrets are masked."""
-    data = json.dumps(event.data, ensure_ascii=False) if event.data else ""
+    facts = (f"{_name(name)}: {_say(value)}" for name, value in event.data.items())
     return {
         "id": event.id,
         "at": event.at,
-        "type": event.type,
+        "type": _name(event.type),
         "agent": build_line(render_safe(event.agent).segments),
         "request": event.request_id,
-        "data": build_line(render_safe(data).segments),
+        "facts": [build_line(render_safe(fact).segments) for fact in facts],
     }
+
+
+def _name(identifier: str) -> str:
+    return identifier.replace("_", " ")
+
+
+def _say(value: Any) -> str:
+    """Return a value as text; what is more than a word is written as in JSON, so that nothing in it
+    passes for another fact."""
+    if isinstance(value, str) and _WORD.fullmatch(value):
+        return value
+    return json.dumps(value, ensure_ascii=False)

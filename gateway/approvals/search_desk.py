@@ -97,7 +97,7 @@ def _says(record: Record, text: str) -> bool:
 def _event_fits(event: AuditEvent, search: Search) -> bool:
     return (
         search.agent in ("", event.agent)
-        and search.outcome in ("", event.type)
+        and search.outcome.replace(" ", "_") in ("", event.type)
         and (not search.who or search.who in _actors(event))
         and _is_within(event.at, search)
         and (not search.text or search.text.casefold() in _tell(event).casefold())

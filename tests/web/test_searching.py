@@ -102,6 +102,13 @@ async def test_grants_and_the_audit_are_searched(box: Inbox, page: Page) -> None
         "[...document.querySelectorAll('.audit tbody tr')].map((one) => one.cells[1].textContent)"
     )
     assert await page.evaluate(rows) == ["approved"]
+    facts = "[...document.querySelectorAll('.event-fact')].map((one) => one.textContent)"
+    assert 'decided by: {"kind": "person", "name": "bob"}' in await page.evaluate(facts)
+    await page.goto(f"{box.gateway.url}/inbox?view=audit&outcome=grant+made")
+    await page.until(LOOKED)
+    assert await page.evaluate(rows) == ["grant made"]
+    await page.goto(f"{box.gateway.url}/inbox?view=audit&outcome=approved&who=bob")
+    await page.until(LOOKED)
     href = await page.evaluate("document.querySelector('.audit a').getAttribute('href')")
     assert href == f"/inbox/r/{record.id}"
 

@@ -117,7 +117,7 @@ export function auditTable(rows) {
   const made = rows.map((row) => make("tr", {},
     make("td", { class: "when" }, clock(row.at)), make("td", {}, row.type),
     make("td", {}, ...line(row.agent), ...(row.request ? [" ", make("a", { href: `/inbox/r/${row.request}` }, row.request.slice(0, 8))] : []),
-      make("code", { class: "event-data" }, ...line(row.data)))));
+      ...row.facts.map((fact) => make("div", { class: "event-fact" }, ...line(fact))))));
   return make("table", { class: "audit" }, make("caption", {}, "The newest first. gateway audit has all of it."),
     make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...made));
 }
