@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gateway.domain.records import Remember
@@ -103,7 +105,9 @@ async def test_grants_and_the_audit_are_searched(box: Inbox, page: Page) -> None
     )
     assert await page.evaluate(rows) == ["approved"]
     facts = "[...document.querySelectorAll('.event-fact')].map((one) => one.textContent)"
-    assert 'decided by: {"kind": "person", "name": "bob"}' in await page.evaluate(facts)
+    said = await page.evaluate(facts)
+    assert {"decided by kind: person", "decided by name: bob"} <= set(said)
+    assert any(re.fullmatch(r"decided at: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", one) for one in said)
     await page.goto(f"{box.gateway.url}/inbox?view=audit&outcome=grant+made")
     await page.until(LOOKED)
     assert await page.evaluate(rows) == ["grant made"]
