@@ -212,16 +212,12 @@ async def test_a_gateway_that_answers_others_first_is_not_asked_again(
         while transport._unanswered:
             await moment()
     beating = asyncio.create_task(transport._ask("sync", {}))
-    while not beating.done():
-        await _push(world, client)
-        await asyncio.sleep(0.2)
+    await moment()
+    await _answer_another(world, client)
     with pytest.raises(Unreachable, match="answers others first"):
         await beating
     for _ in range(2):  # two readings later everything is asked for that it has to ask about
-        before = transport._cursor
-        await _push(world, client)
-        while transport._cursor == before:
-            await moment()
+        await _answer_another(world, client)
     entries = await world.store.redis.xrange(world.store.keys.ingress(AGENT))
     assert [fields["body"] for _, fields in entries] == ["{}"]
     asking.cancel()
@@ -399,6 +395,16 @@ async def _push(world: World, client: AsyncClient, **fields: str) -> None:
     key = world.store.keys.replies(AGENT, transport.process.token)
     reply = {"re": "push", "nonce": "", "id": "", **fields}
     await world.store.redis.xadd(key, dict(reply), id="0-*")
+
+
+async def _answer_another(world: World, client: AsyncClient) -> None:
+    """Write a reply that nobody here waits for; return once it was read."""
+    transport = client._transport
+    assert isinstance(transport, RedisTransport)
+    before = transport._cursor
+    await _push(world, client)
+    while transport._cursor == before:
+        await moment()
 
 
 def _denied(request: ApprovalRequest, reason: str) -> str:
