@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Any
 
 from aiohttp import web
 
@@ -24,14 +20,14 @@ from gateway.ports import (
     JsonObject,
     Search,
     grant_card_of,
+    list_facts,
+    name_event,
     render_safe,
 )
 
 _TEXT_CHARS = 200
 _MOMENT = re.compile(r"[0-9]{1,15}")
 _MOST_GRANTS = 500
-_LATEST_MS = 10**14
-_WORD = re.compile(r"[\w.:/@-]{1,80}")
 
 
 class SearchHandlers:
@@ -119,30 +115,8 @@ def _build_event(event: AuditEvent) -> JsonObject:
     return {
         "id": event.id,
         "at": event.at,
-        "type": _name(event.type),
+        "type": name_event(event.type),
         "agent": build_line(render_safe(event.agent).segments),
         "request": event.request_id,
-        "facts": [build_line(render_safe(fact).segments) for fact in _facts_of(event.data)],
+        "facts": [build_line(render_safe(fact).segments) for fact in list_facts(event)],
     }
-
-
-def _facts_of(data: JsonObject) -> Iterator[str]:
-    """Yield a line for each member, and for each member of one that is an object."""
-    for name, value in data.items():
-        inner = value if isinstance(value, dict) and value else {"": value}
-        for within, part in inner.items():
-            yield f"{_name(f'{name} {within}')}: {_say(within or name, part)}"
-
-
-def _name(identifier: str) -> str:
-    return identifier.strip().replace("_", " ")
-
-
-def _say(name: str, value: Any) -> str:
-    """Return a value as text: a moment as such; what is more than a word is written as in JSON, so
-    that nothing in it passes for another fact."""
-    if name.endswith("_at") and isinstance(value, int) and 0 < value < _LATEST_MS:
-        return f"{datetime.fromtimestamp(value / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    if isinstance(value, str) and _WORD.fullmatch(value):
-        return value
-    return json.dumps(value, ensure_ascii=False)

@@ -7,7 +7,6 @@ it letter by letter.
 from __future__ import annotations
 
 import asyncio
-import json
 from itertools import chain
 
 from gateway.approvals.writer import Writer
@@ -17,7 +16,7 @@ from gateway.domain.store import Store
 from gateway.errors import Unauthorized
 from gateway.ports.blocks import blocks_of, draw, weight_of
 from gateway.ports.heads import head_of, plain_head
-from gateway.ports.lists import Found, FoundEvents, Search
+from gateway.ports.lists import Found, FoundEvents, Search, list_facts, name_event
 
 _MOST = 1_000  # requests of one search
 _MOST_EVENTS = 2_000
@@ -97,7 +96,7 @@ def _says(record: Record, text: str) -> bool:
 def _event_fits(event: AuditEvent, search: Search) -> bool:
     return (
         search.agent in ("", event.agent)
-        and search.outcome.replace(" ", "_") in ("", event.type)
+        and search.outcome.casefold() in ("", event.type, name_event(event.type))
         and (not search.who or search.who in _actors(event))
         and _is_within(event.at, search)
         and (not search.text or search.text.casefold() in _tell(event).casefold())
@@ -112,9 +111,9 @@ def _actors(event: AuditEvent) -> tuple[object, ...]:
 
 
 def _tell(event: AuditEvent) -> str:
-    """Return what an event says, in one line without secrets."""
-    data = render_safe(json.dumps(event.data, ensure_ascii=False)).text if event.data else ""
-    return f"{event.type} {event.agent} {event.request_id} {data}"
+    """Return what an event says, as it is shown, without secrets."""
+    facts = "\n".join(render_safe(fact).text for fact in list_facts(event))
+    return f"{event.type} {name_event(event.type)} {event.agent} {event.request_id}\n{facts}"
 
 
 def _is_within(at: int, search: Search) -> bool:

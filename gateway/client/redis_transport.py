@@ -124,6 +124,7 @@ class RedisTransport:
         self._asking = ""  # the nonce of that message: an earlier one's answers may come again
         self._cursor = 0
         self._heard_at = 0.0
+        self._reread = False
         self._rewound = False
         self._lost = False
         self._needed = asyncio.Event()
@@ -241,7 +242,8 @@ class RedisTransport:
         """Send a message and return its answer. Raises Unreachable when none comes in time.
 
         It may have been missed where the gateway is silent. One that answers others meanwhile has
-        much to do: a missed answer would be a gap in what it writes.
+        much to do: what it wrote is read again, in case its stream began anew, and nothing is
+        asked about.
         """
         nonce, sent = new_id(), asyncio.get_running_loop().time()
         future: asyncio.Future[State | None] = asyncio.get_running_loop().create_future()
@@ -255,6 +257,7 @@ class RedisTransport:
             if self._heard_at < sent:
                 self._rewind()
                 raise Unreachable("the gateway does not answer") from None
+            self._reread = True
             raise Unreachable("the gateway answers others first") from None
         finally:
             self._answers.pop(nonce, None)
@@ -295,6 +298,8 @@ class RedisTransport:
 
     async def _read_batch(self) -> None:
         """Read one batch and hand it out; after a rewind all pending requests are asked about."""
+        if self._reread:
+            self._cursor, self._reread = 0, False
         if self._rewound:
             self._rewound = False
             await self._resend()

@@ -105,7 +105,7 @@ class Past(Protocol):
 class Rhythm:
     """How long is rested between two looks at what is due, and by how much pauses differ."""
 
-    nap: float = 5.0
+    nap: float = 2.0
     jitter: Callable[[], float] = SystemRandom().random
 
 
@@ -151,8 +151,8 @@ class ProtocolNotices:
             try:
                 async with self._feed.watch(None) as watch:
                     while True:
-                        check_wanted()
                         await self.catch_up()
+                        check_wanted()
                         await watch.wait(_LOOK_SECONDS)
                         await asyncio.sleep(_GATHER_SECONDS)
             except self._down as error:

@@ -109,7 +109,15 @@ from gateway.ports.group_cards import (
 )
 from gateway.ports.heads import SECRET_NAMED, Head, head_of, plain_head
 from gateway.ports.leads import leads_to_inbox, names_inbox, say_no_link
-from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
+from gateway.ports.lists import (
+    Found,
+    FoundEvents,
+    QueueCounts,
+    Search,
+    Side,
+    list_facts,
+    name_event,
+)
 from gateway.ports.logins import (
     CHAT_LINK_SECONDS,
     LONGEST_SECONDS,
@@ -325,9 +333,11 @@ __all__ = [
     "is_simple",
     "join_reason",
     "leads_to_inbox",
+    "list_facts",
     "make_visible",
     "mask",
     "name_device",
+    "name_event",
     "named_facts",
     "names_inbox",
     "parse_json",

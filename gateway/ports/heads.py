@@ -35,7 +35,7 @@ from gateway.policy.calls.leaves import Leaf
 from gateway.policy.calls.patches import count_lines
 from gateway.policy.calls.path_uses import PathEffect, PathUse
 from gateway.policy.calls.paths import MAX_PATH, components, is_root, is_systems, lies_outside
-from gateway.policy.calls.switches import destroys
+from gateway.policy.calls.switches import destroys, is_on
 from gateway.policy.calls.tool_names import Family, words_of
 from gateway.policy.calls.touches import Touches, touches_of
 from gateway.wire.roles import Role
@@ -76,6 +76,8 @@ _WEIGHT = {
          Role.FLAG, Role.ACTION, Role.INPUT, Role.NESTED, Role.UNKNOWN)
     )
 }  # fmt: skip
+_HARMLESS = frozenset({"json", "notify", "pretty", "quiet", "verbose"})
+"""Words of switches that nobody has to see before what is done."""
 _PATCHES = ("diff", "patch")
 _REPLACED = (
     ("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"),
@@ -399,10 +401,11 @@ def _say_call(record: Record, call: Touches, room: Room) -> list[HeadPart]:
 
 
 def _weigh(name: str, value: Any, role: Role | None) -> tuple[bool, int]:
-    """Return where an argument comes: short ones first, of them a switch by which something is
-    destroyed, then as _WEIGHT says; other switches that are on come last of the short ones."""
-    if value is True and role is not Role.RIGHTS:
-        return False, -1 if destroys(name) else len(_WEIGHT) + 1
+    """Return where an argument comes: short ones first, of them a switch that is on, then as
+    _WEIGHT says, last a switch of which everybody knows that it harms nothing."""
+    if value is True or (destroys(name) and is_on(value)):
+        words = words_of(name)
+        return False, len(_WEIGHT) + 1 if words and words <= _HARMLESS else -1
     long = isinstance(value, dict) or len(str(value)) > _MOST_SHORT
     return long, len(_WEIGHT) if role is None else _WEIGHT.get(role, len(_WEIGHT))
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 from gateway.domain.records import AuditEvent, Record
+from gateway.domain.redaction import mask
+
+_LATEST_MS = 10**14
+_NAME = re.compile(r"[A-Za-z0-9_]{1,80}")
+_WORD = re.compile(r"[\w.:/@-]{1,80}")
 
 
 class Side(StrEnum):
@@ -64,3 +74,35 @@ class FoundEvents:
     items: tuple[AuditEvent, ...]
     looked: int
     more: bool
+
+
+def name_event(kind: str) -> str:
+    """Return what happened as people read it: `grant_made` is "grant made"."""
+    return kind.replace("_", " ")
+
+
+def list_facts(event: AuditEvent) -> list[str]:
+    """Return what an event says, a line for each member, secrets masked. What is more than a word
+    is written as in JSON, so that nothing in it passes for another fact."""
+    return list(_facts_of(mask(event.data)))
+
+
+def _facts_of(data: dict[str, Any]) -> Iterator[str]:
+    for name, value in data.items():
+        if isinstance(value, dict) and value:
+            for within, part in value.items():
+                yield f"{_say_name(name)} {_say_name(within)}: {_say(within, part)}"
+        else:
+            yield f"{_say_name(name)}: {_say(name, value)}"
+
+
+def _say_name(name: str) -> str:
+    return name.replace("_", " ") if _NAME.fullmatch(name) else json.dumps(name)
+
+
+def _say(name: str, value: Any) -> str:
+    if name.endswith("_at") and type(value) is int and 0 < value < _LATEST_MS:
+        return f"{datetime.fromtimestamp(value / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if isinstance(value, str) and _WORD.fullmatch(value):
+        return value
+    return json.dumps(value, ensure_ascii=False)

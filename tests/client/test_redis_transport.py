@@ -223,6 +223,36 @@ async def test_a_gateway_that_answers_others_first_is_not_asked_again(
     asking.cancel()
 
 
+async def test_a_stream_that_began_anew_behind_our_back_is_read_from_its_start(
+    world: World, client: AsyncClient
+) -> None:
+    """Its numbers go on where the old one's ended, so that no gap tells of what was missed."""
+    transport = client._transport
+    assert isinstance(transport, RedisTransport)
+    async with world.ingress().running():
+        request, asking = await _asked(world, client)
+        while transport._unanswered:
+            await moment()
+    place = transport._cursor
+    beating = asyncio.create_task(transport._ask("sync", {}))
+    await moment()
+    await world.store.redis.delete(
+        world.store.keys.replies(AGENT, transport.process.token), world.store.keys.ingress(AGENT)
+    )
+    async with world.store.redis.pipeline() as pipeline:  # what is read next is one of others'
+        key = world.store.keys.replies(AGENT, transport.process.token)
+        state = _denied(request, "person")
+        pipeline.xadd(key, {"re": "push", "nonce": "", "id": request.id, "state": state}, id="0-*")
+        for _ in range(place):
+            pipeline.xadd(key, {"re": "push", "nonce": "", "id": ""}, id="0-*")
+        await pipeline.execute()
+    with pytest.raises(Unreachable, match="answers others first"):
+        await beating
+    await _push(world, client)
+    with pytest.raises(Denied):
+        await asking
+
+
 async def test_a_refusal_reaches_the_waiter(world: World, client: AsyncClient) -> None:
     """A conflict is told to whoever asked, at once."""
     async with world.ingress().running():

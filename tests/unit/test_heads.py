@@ -189,6 +189,16 @@ def test_a_long_text_is_cut_at_a_word() -> None:
             {"notify": True, "order": "A-1042", "amount": 200},
             '"refund": "amount=200", "order=A-1042", "notify=true"',
         ),
+        (
+            "set_bucket",
+            {"bucket": "b", "region": "eu", "acl": "x", "owner": "o", "make_public": True},
+            '"set_bucket": "make_public=true", "bucket=b", "region=eu" and 2 more',
+        ),
+        (
+            "delete_branch",
+            {"a": 1, "b": 2, "c": 3, "force": "yes"},
+            '"delete_branch": "force=yes", "a=1", "b=2" and 1 more',
+        ),
         ("login", {"password": "hunter2"}, '"login": "password=⟨secret⟩"'),
         ("ping", {}, '"ping" without arguments'),
     ],

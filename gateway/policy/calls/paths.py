@@ -29,8 +29,9 @@ _DRIVE = re.compile(r"\A[A-Za-z]:(?=/)")
 _ODD = re.compile(r"\A\Z|//|/\Z|(?:\A|/)[. ]|[. ](?:/|\Z)")
 _SECRET_FOLDERS = frozenset(
     {".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", ".password-store", ".vault",
-     ".secrets"}
+     "gcloud", ".secrets"}
 )  # fmt: skip
+_PROGRAM = "gcloud"  # its folder has the same name
 
 
 def _compile(*patterns: str) -> re.Pattern[str]:
@@ -52,9 +53,9 @@ _SECRET_NAMES = _compile(
     "shadow", "gshadow", "sudoers", "environ", "*_history", "service-account*.json", "*.tfstate",
 )  # fmt: skip
 # Folders with something else than source in them.
-_NAMED_SECRET = frozenset({"secrets", "credentials", "gcloud"})
+_NAMED_SECRET = frozenset({"secrets", "credentials"})
 # What a folder and a name together tell.
-_SECRET_PAIRS = frozenset({(".config", "gcloud"), ("gh", "hosts.yml"), (".m2", "settings.xml")})
+_SECRET_PAIRS = frozenset({("gh", "hosts.yml"), (".m2", "settings.xml")})
 _HARMLESS_NAMES = _compile("*.example", "*.sample", "*.template", "*.dist", "*.pub")
 # Words that tell of a secret in the name of a file that is neither source nor prose.
 _SECRET_WORDS = frozenset(
@@ -278,6 +279,8 @@ def delicate(path: str, cwd: str | None = None, *, written: bool = True) -> str 
 def delicate_word(word: str, cwd: str | None = None, *, written: bool = True) -> str | None:
     """Return why a word of a text is asked about: it may be no path, so it counts by its name."""
     parts = _parts_of(word, cwd)
+    if parts[-1:] == [_PROGRAM] and parts[-2:-1] in ([], ["bin"]):
+        return None
     why = _known_delicate(parts)
     return why or ("what stands there runs later" if written and _steers(parts) else None)
 
