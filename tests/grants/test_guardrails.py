@@ -94,7 +94,7 @@ DESTRUCTIVE = [
     "vgremove vg0",
     "git push origin +main",
     "gh api -X DELETE repos/shop/site",
-    "docker run -v ~/.config/gcloud:/root/gcloud x",
+    "docker run -v ~/.config/gcloud:/srv/gcloud x",
     "cp -r AppData/Roaming/gcloud out",
     "cat ~/.ssh/id_rsa",
     "cat .env",

@@ -22,7 +22,7 @@ import pytest
 from tests.frame.tree import ROOT
 from tests.mutants.guards import Guard
 
-_FOLDER = ROOT / "build" / "mutants"
+_FOLDER = ROOT / "build" / "mutants" / str(os.getpid())  # two runs do not meet
 _PARTS = ("gateway", "adapters", "tests", "docs", "deploy", "packaging", "pyproject.toml")
 _OURS = {"gateway", "adapters", "tests"}
 _LIBRARIES = ("aiohttp.web", "discord", "hypothesis", "jsonschema", "pydantic", "redis.asyncio",
