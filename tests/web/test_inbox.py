@@ -65,7 +65,7 @@ async def test_deny_with_a_reason_and_a_note_for_the_record(box: Inbox, page: Pa
     assert found.decision is not None
     assert (found.decision.status, found.decision.message) == (Status.DENIED, "not on a Friday")
     assert found.note == "ticket 4711"
-    assert "4711" not in str(found.decision)
+    assert "ticket" not in str(found.decision)
 
 
 async def test_ask_for_another_plan(box: Inbox, page: Page) -> None:
