@@ -205,12 +205,7 @@ async def test_a_gateway_that_answers_others_first_is_not_asked_again(
     world: World, client: AsyncClient
 ) -> None:
     """Ten thousand requests lie before a heartbeat: asking about all of them would not help."""
-    transport = client._transport
-    assert isinstance(transport, RedisTransport)
-    async with world.ingress().running():
-        _, asking = await _asked(world, client)
-        while transport._unanswered:
-            await moment()
+    transport, _, asking = await _pending(world, client)
     beating = asyncio.create_task(transport._ask("sync", {}))
     await moment()
     await _answer_another(world, client)
@@ -227,12 +222,7 @@ async def test_a_stream_that_began_anew_behind_our_back_is_read_from_its_start(
     world: World, client: AsyncClient
 ) -> None:
     """Its numbers go on where the old one's ended, so that no gap tells of what was missed."""
-    transport = client._transport
-    assert isinstance(transport, RedisTransport)
-    async with world.ingress().running():
-        request, asking = await _asked(world, client)
-        while transport._unanswered:
-            await moment()
+    transport, request, asking = await _pending(world, client)
     place = transport._cursor
     beating = asyncio.create_task(transport._ask("sync", {}))
     await moment()
@@ -417,6 +407,19 @@ async def _asked(
     asking = asyncio.create_task(client.send(request))
     await world.until(lambda found: any(e.request_id == request.id for e in found))
     return request, asking
+
+
+async def _pending(
+    world: World, client: AsyncClient
+) -> tuple[RedisTransport, ApprovalRequest, asyncio.Task[Approval]]:
+    """Ask for something; return once the client knows that it waits, and no gateway runs."""
+    transport = client._transport
+    assert isinstance(transport, RedisTransport)
+    async with world.ingress().running():
+        request, asking = await _asked(world, client)
+        while transport._unanswered:
+            await moment()
+    return transport, request, asking
 
 
 async def _push(world: World, client: AsyncClient, **fields: str) -> None:

@@ -108,6 +108,9 @@ async def test_grants_and_the_audit_are_searched(box: Inbox, page: Page) -> None
     said = await page.evaluate(facts)
     assert {"decided by kind: person", "decided by name: bob"} <= set(said)
     assert any(re.fullmatch(r"decided at: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", one) for one in said)
+    await page.goto(f"{box.gateway.url}/inbox?view=audit&text=decided+by+name")
+    await page.until(LOOKED)
+    assert await page.evaluate(rows) == ["approved"]
     await page.goto(f"{box.gateway.url}/inbox?view=audit&outcome=grant+made")
     await page.until(LOOKED)
     assert await page.evaluate(rows) == ["grant made"]
