@@ -1,0 +1,670 @@
+"""Reads a shell script into the steps that it runs; begin at `read_script`.
+
+A step is one program as a shell would start it: its words without quotes, the programs that start
+it in its turn (`sudo`, `env`, `sh -c`), the folders in which it may run, what is set for it, and
+the steps whose output it reads. The reader follows `cd`, variables whose value stands in the
+script, here-documents, substitutions, and scripts within scripts. It expands nothing that only
+the agent's machine knows: such a word is marked `open`. A script of which it understands only a
+part is not `whole`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+
+from gateway.policy.calls.backticks import spell_out
+from gateway.policy.calls.shell_words import ShellNode, parse_shell
+from gateway.policy.calls.wrappers import strip_wrapper
+
+MOST_TEXT = 20_000
+_MOST_STEPS = 256
+_MOST_FOLDERS = 8
+_MOST_NESTED = 4
+_MOST_BRACES = 64
+
+_GLOB = re.compile(r"[*?]|\[[^\]]*\]")
+_BRACES = re.compile(r"(.*?)\{([^{}\s]*,[^{}\s]*)\}(.*)", re.DOTALL)
+_RANGE = re.compile(r"\{[^{}\s]*\.\.[^{}\s]*\}")
+_ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
+_ESCAPED_IN_QUOTES = re.compile(r"\\([\"$`\\\n])")
+_ANSI = re.compile(
+    r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|.)", re.DOTALL
+)
+_ANSI_SIGNS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
+               "e": "\x1b", "E": "\x1b"}  # fmt: skip
+_NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/")
+_INPUT = ("<", "<&")
+_GOING = frozenset({"cd", "chdir", "pushd"})
+_SAYING = frozenset({"echo", "printf"})
+_GROUPS = frozenset({"program", "compound_statement", "do_group", "else_clause", "elif_clause",
+                     "case_item", "if_statement", "while_statement", "case_statement"})  # fmt: skip
+_SILENT = frozenset({"comment", "variable_name", "word", "heredoc_start", "heredoc_end",
+                     "heredoc_body"})  # fmt: skip
+
+
+class Mark(Enum):
+    """How certain a word is: as it stands there, a pattern of files, or known on the spot only."""
+
+    PLAIN = 0
+    GLOB = 1
+    OPEN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One program that a script starts. `words` is never empty; `:` does nothing by itself.
+
+    `wrappers` are the programs that start it, outermost first, and `wrapping` all their words.
+    `folders` are all in which it may run, relative to the script's own or absolute; None where
+    nobody can tell. `sets` names the variables that are set for it. `writes` and `reads` are the
+    files of its redirections. `fed_by` are the positions of the steps whose output it reads or has
+    among its words; `given` is what it reads, where the script says it. `exact`: no option of a
+    wrapper was guessed.
+    """
+
+    words: tuple[str, ...]
+    marks: tuple[Mark, ...]
+    wrappers: tuple[str, ...] = ()
+    wrapping: tuple[str, ...] = ()
+    folders: tuple[str, ...] | None = ("",)
+    sets: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    fed_by: tuple[int, ...] = ()
+    given: str | None = None
+    exact: bool = True
+
+    @property
+    def name(self) -> str:
+        """The program's name without its folder."""
+        return base_name(self.words[0])
+
+    @property
+    def text(self) -> str:
+        """The command in one line, with what starts it; programs without their folders."""
+        return " ".join((*self.wrapping, self.name, *self.words[1:]))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any word is known only where it runs."""
+        return Mark.OPEN in self.marks
+
+    def places(self, path: str) -> tuple[str, ...]:
+        """Return a path as it stands to the script's folder, for each folder it may be in."""
+        if path.startswith(("/", "~", "$")):
+            return (path,)
+        return tuple(posixpath.join(folder, path) for folder in self.folders or ("?",))
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The steps of a script in the order in which they stand there; see `Step`."""
+
+    steps: tuple[Step, ...]
+    whole: bool
+
+    def sources(self, step: Step) -> Iterator[Step]:
+        """Yield the steps whose output a step gets, directly or through others."""
+        left, seen = list(step.fed_by), set[int]()
+        while left:
+            at = left.pop()
+            if at not in seen:
+                seen.add(at)
+                yield self.steps[at]
+                left += self.steps[at].fed_by
+
+    def consumers(self, at: int) -> Iterator[Step]:
+        """Yield the steps that get the output of the step at a position directly."""
+        return (one for one in self.steps if at in one.fed_by)
+
+
+def base_name(word: str) -> str:
+    """Return a program's name without its folder."""
+    return word.rstrip("/").rpartition("/")[2] or word
+
+
+@lru_cache(maxsize=1024)  # deciders, signs, offers and cards all ask about the same text
+def read_script(text: str) -> Script:
+    """Return what a shell would run for this text. It never raises."""
+    reader = _Reader()
+    reader.read(text, _Start())
+    return Script(tuple(reader.steps), reader.whole)
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    text: str
+    mark: Mark = Mark.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """With what a program is started: see `Step`. `given` is its standard input, where known."""
+
+    wrappers: tuple[str, ...] = ()
+    wrapping: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    fed_by: tuple[int, ...] = ()
+    given: str | None = None
+    exact: bool = True
+    depth: int = 0
+    outer: int = 0  # how many of the wrappers start the script itself
+
+
+_Folders = tuple[str, ...] | None
+_Ends = tuple[_Folders, _Folders]  # where it may be after success, and after failure
+
+
+def _either(one: _Folders, two: _Folders) -> _Folders:
+    if one is None or two is None:
+        return None
+    both = tuple(dict.fromkeys((*one, *two)))
+    return both if len(both) <= _MOST_FOLDERS else None
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.whole = True
+        self._source = b""
+        self._folders: _Folders = ("",)
+        self._variables: dict[str, str | None] = {}
+        self._sets: tuple[str, ...] = ()
+        self._fed: list[int] = []  # by the substitutions in the words that are being read
+
+    def read(self, text: str, start: _Start) -> tuple[int, ...]:
+        """Read a script, also one within another; return the steps whose output is its own."""
+        if len(text) > MOST_TEXT or start.depth > _MOST_NESTED:
+            self.whole = False
+            text = text[:MOST_TEXT]
+        before, self._source = self._source, spell_out(text).encode(errors="replace")
+        root = parse_shell(self._source)
+        self.whole = self.whole and not root.has_error
+        begin = len(self.steps)
+        self._run(root, start)
+        self._source = before
+        return tuple(range(begin, len(self.steps)))
+
+    # ---------------------------------------------------------------- statements
+
+    def _run(self, node: ShellNode, start: _Start) -> _Ends:
+        """Read a statement; return the folders in which what follows it may run."""
+        run = _STATEMENTS.get(node.type)
+        if run is not None:
+            return run(self, node, start)
+        if node.is_missing or (node.is_named and node.type not in _GROUPS | _SILENT):
+            self.whole = False
+        return self._run_each(node, start)
+
+    def _run_each(self, node: ShellNode, start: _Start) -> _Ends:
+        before = self._folders
+        ends: _Ends = (self._folders, self._folders)
+        for child in node.children if node.type != "comment" else ():
+            if child.is_named and child.type not in _SILENT:
+                ends = self._run(child, start)
+                self._folders = _either(*ends)
+        if node.type in ("while_statement", "do_group", "if_statement", "case_statement"):
+            # It may have run never, or begun again from where it ended.
+            self._folders = before if self._folders == before else None
+            return self._folders, self._folders
+        return ends
+
+    def _run_list(self, node: ShellNode, start: _Start, last: _Start | None = None) -> _Ends:
+        """Read what `&&` and `||` join. `last` is for the last part, whose redirections are its
+        own, though in the tree they stand around the whole."""
+        parts = [one for one in node.children if one.type != "comment"]
+        ok, failed = self._run(parts[0], start)
+        for operator, part in zip(parts[1::2], parts[2::2], strict=False):
+            begun = last if last is not None and part is parts[-1] else start
+            if operator.type == "&&":
+                self._folders = ok
+                ok, then_failed = self._run(part, begun)
+                failed = _either(failed, then_failed)
+            else:
+                self._folders = failed
+                then_ok, failed = self._run(part, begun)
+                ok = _either(ok, then_ok)
+                if operator.type != "||":
+                    self.whole = False
+        return ok, failed
+
+    def _run_pipeline(self, node: ShellNode, start: _Start, last: _Start | None = None) -> _Ends:
+        before = self._folders
+        fed, given = start.fed_by, start.given
+        parts = [one for one in node.children if one.is_named and one.type != "comment"]
+        for part in parts:
+            self._folders = before
+            begin = len(self.steps)
+            begun = last if last is not None and part is parts[-1] else start
+            told = begun.given if begun is last and begun.given is not None else given
+            self._run(part, replace(begun, fed_by=(*fed, *begun.fed_by), given=told))
+            added = self.steps[begin:]
+            fed = tuple(range(begin, len(self.steps)))
+            given = said_by(added[0]) if len(added) == 1 and not added[0].writes else None
+        self._folders = before
+        return before, before
+
+    def _run_apart(self, node: ShellNode, start: _Start) -> _Ends:
+        """Read what runs in a shell of its own, from which no folder and no variable comes back."""
+        kept = self._folders, dict(self._variables), self._sets
+        self._run_each(node, start)
+        self._folders, self._variables, self._sets = kept
+        return self._folders, self._folders
+
+    def _run_negated(self, node: ShellNode, start: _Start) -> _Ends:
+        ok, failed = self._run_each(node, start)
+        return failed, ok
+
+    def _run_redirected(self, node: ShellNode, start: _Start) -> _Ends:
+        outer = start
+        statement: ShellNode | None = None
+        piped: list[ShellNode] = []
+        for child in node.children:
+            if child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
+                start = self._redirect(child, start)
+                piped += [one for one in child.named_children if one.type in _STATEMENTS
+                          and one.type not in ("file_redirect", "herestring_redirect")]  # fmt: skip
+            elif child.is_named:
+                statement = child
+        begin = len(self.steps)
+        before = self._folders
+        if statement is None:
+            self._emit([_Word(":")], start)
+            ends: _Ends = (before, before)
+        elif statement.type == "list":
+            ends = self._run_list(statement, outer, start)
+        elif statement.type == "pipeline":
+            ends = self._run_pipeline(statement, outer, start)
+        else:
+            ends = self._run(statement, start)
+        for one in piped:  # what stands behind `<<EOF` in its line
+            fed, self._folders = tuple(range(begin, len(self.steps))), _either(*ends)
+            given = said_by(self.steps[begin]) if fed[1:] == () and fed else None
+            ends = self._run(one, replace(outer, fed_by=fed, given=given))
+        return ends
+
+    def _run_for(self, node: ShellNode, start: _Start) -> _Ends:
+        name = next((one for one in node.named_children if one.type == "variable_name"), None)
+        values: list[_Word] = []
+        for child in node.named_children:
+            if child.type not in ("variable_name", "do_group"):
+                values += self._expand(child)
+        if name is not None:
+            plain = len(values) == 1 and values[0].mark is Mark.PLAIN
+            self._set(self._text(name), values[0].text if plain else None)
+        loop = [one for one in node.named_children if one.type == "do_group"]
+        for one in loop:
+            self._run(one, replace(start, fed_by=(*start.fed_by, *self._take_fed())))
+        return self._folders, self._folders
+
+    def _run_function(self, node: ShellNode, start: _Start) -> _Ends:
+        self.whole = False  # it runs later, somewhere, with words of its own
+        body = node.child_by_field_name("body")
+        return self._run_apart(body, start) if body is not None else (None, None)
+
+    def _run_test(self, node: ShellNode, start: _Start) -> _Ends:
+        """Read `[[ … ]]`, which starts nothing but what is substituted in it."""
+        for one in _descend(node):
+            if one.type in ("command_substitution", "process_substitution"):
+                self._substitute(one)
+        self._fed.clear()
+        return self._folders, self._folders
+
+    # ---------------------------------------------------------------- variables
+
+    def _run_assignment(self, node: ShellNode, start: _Start) -> _Ends:
+        for one in node.named_children if node.type == "variable_assignments" else (node,):
+            name, value = self._read_assignment(one)
+            self._set(name, value)
+        self._fed.clear()  # what was substituted stands there as steps already
+        return self._folders, self._folders
+
+    def _run_declaration(self, node: ShellNode, start: _Start) -> _Ends:
+        words = [_Word(self._text(node.children[0]))]
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                name, value = self._read_assignment(child)
+                self._set(name, value)
+                words.append(
+                    _Word(f"{name}={value or ''}", Mark.OPEN if value is None else Mark.PLAIN)
+                )
+            elif child.type == "variable_name":
+                self._sets = (*self._sets, self._text(child))
+                words.append(_Word(self._text(child)))
+            else:
+                words += self._expand(child)
+        self._emit(words, start)
+        return self._folders, self._folders
+
+    def _read_assignment(self, node: ShellNode) -> tuple[str, str | None]:
+        """Return the name and the value of `NAME=VALUE`, None where only the machine knows it."""
+        name = node.child_by_field_name("name")
+        value = node.child_by_field_name("value")
+        added = any(one.type == "+=" for one in node.children)
+        said = self._value(value) if value is not None else _Word("")
+        known = said.mark is not Mark.OPEN and not added
+        return (self._text(name) if name is not None else ""), (said.text if known else None)
+
+    def _set(self, name: str, value: str | None) -> None:
+        self._variables[name] = value
+        if name not in self._sets:
+            self._sets = (*self._sets, name)
+
+    # ---------------------------------------------------------------- commands
+
+    def _run_command(self, node: ShellNode, start: _Start) -> _Ends:
+        words: list[_Word] = []
+        sets: list[str] = []
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                sets.append(self._read_assignment(child)[0])
+            elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+                start = self._redirect(child, start)
+            elif child.type == "command_name":
+                for one in child.children:
+                    words += self._expand(one)
+            elif child.type != "comment":
+                words += self._expand(child)
+        fed = tuple(dict.fromkeys((*start.fed_by, *self._take_fed())))
+        sets_now = tuple(dict.fromkeys((*self._sets, *start.sets, *sets)))
+        start = replace(start, sets=sets_now, fed_by=fed)
+        return self._start(words or [_Word(":")], start)
+
+    def _start(self, words: list[_Word], start: _Start) -> _Ends:
+        """Take the wrappers off a command, and read what it starts in the end."""
+        kept = self._folders
+        here: _Ends = (kept, kept)
+        while words[0].mark is not Mark.OPEN:
+            found = strip_wrapper([one.text for one in words])
+            if found is None or (found.from_input and start.given is None):
+                break
+            if found.also:
+                self._emit(words, start)
+            taken = words[: found.begins]
+            start = replace(
+                start,
+                wrappers=(*start.wrappers, *found.names),
+                wrapping=(
+                    *start.wrapping,
+                    base_name(words[0].text),
+                    *(one.text for one in taken[1:]),
+                ),
+                sets=(*start.sets, *found.sets),
+                exact=start.exact and found.exact and all(one.mark is Mark.PLAIN for one in taken),
+            )
+            self._folders = None if found.moves else self._folders
+            script = start.given if found.from_input else found.script
+            if script is not None:
+                sure = (
+                    found.from_input
+                    or found.begins is None
+                    or all(one.mark is not Mark.OPEN for one in words[found.begins :])
+                )
+                ends = self._read_within(script, start, sure=sure)
+                self._folders = kept if found.moves else self._folders
+                return here if found.moves else ends
+            words = words[found.begins : found.ends]
+        self._emit(words, start)
+        self._folders = kept
+        if base_name(words[0].text) in _GOING and set(start.wrappers[start.outer :]) <= {
+            "builtin",
+            "command",
+        }:
+            return self._go(words), kept
+        return here
+
+    def _read_within(self, script: str, start: _Start, *, sure: bool) -> _Ends:
+        """Read a script that another program is handed as text."""
+        kept = self._folders, dict(self._variables), self._sets
+        inner = replace(start, given=None, depth=start.depth + 1, writes=(), reads=(),
+                        outer=len(start.wrappers))  # fmt: skip
+        begin = len(self.steps)
+        self.whole = self.whole and sure
+        self._sets = start.sets
+        self.read(script, inner)
+        if len(self.steps) == begin:
+            self._emit([_Word(":")], start)
+        elif start.writes or start.reads:
+            last = self.steps[-1]
+            self.steps[-1] = replace(last, writes=last.writes + start.writes,
+                                     reads=last.reads + start.reads)  # fmt: skip
+        if start.wrappers[-1] != "eval":
+            self._folders, self._variables, self._sets = kept
+        return self._folders, self._folders
+
+    def _go(self, words: list[_Word]) -> _Folders:
+        operands = [one for one in words[1:] if one.text in ("-", "--") or one.text[:1] != "-"]
+        operands = [one for one in operands if one.text != "--"]
+        if not operands:
+            return ("~",) if base_name(words[0].text) != "pushd" else None
+        to = operands[0]
+        if (
+            len(operands) > 1
+            or to.mark is not Mark.PLAIN
+            or to.text == "-"
+            or self._folders is None
+        ):
+            return (to.text,) if to.mark is Mark.PLAIN and to.text.startswith("/") else None
+        return tuple(posixpath.normpath(posixpath.join(one, to.text)) for one in self._folders)
+
+    def _emit(self, words: Sequence[_Word], start: _Start) -> None:
+        if len(self.steps) >= _MOST_STEPS:
+            self.whole = False
+            return
+        self.steps.append(
+            Step(
+                words=tuple(one.text for one in words),
+                marks=tuple(one.mark for one in words),
+                wrappers=start.wrappers,
+                wrapping=start.wrapping,
+                folders=self._folders,
+                sets=start.sets,
+                writes=start.writes,
+                reads=start.reads,
+                fed_by=start.fed_by,
+                given=start.given,
+                exact=start.exact,
+            )
+        )
+
+    def _redirect(self, node: ShellNode, start: _Start) -> _Start:
+        if node.type == "herestring_redirect":
+            said = self._value(node.named_children[-1])
+            known = None if said.mark is Mark.OPEN and not said.text else f"{said.text}\n"
+            return replace(start, given=known, fed_by=(*start.fed_by, *self._take_fed()))
+        if node.type == "heredoc_redirect":
+            return self._redirect_document(node, start)
+        operator = next((self._text(one) for one in node.children if not one.is_named), "")
+        target = node.child_by_field_name("destination")
+        if target is None or target.type == "number":
+            return start
+        said = self._value(target)
+        fed = (*start.fed_by, *self._take_fed())
+        if said.text.isdecimal() or said.text.startswith(_NOWHERE) or said.text == "-":
+            return replace(start, fed_by=fed)
+        if operator in _INPUT:
+            return replace(start, reads=(*start.reads, said.text), fed_by=fed)
+        written = said.text if said.mark is Mark.PLAIN else said.text or "$"
+        return replace(start, writes=(*start.writes, written), fed_by=fed)
+
+    def _redirect_document(self, node: ShellNode, start: _Start) -> _Start:
+        body = next((one for one in node.children if one.type == "heredoc_body"), None)
+        begins = next((one for one in node.children if one.type == "heredoc_start"), None)
+        for child in node.named_children:
+            if child.type == "file_redirect":
+                start = self._redirect(child, start)
+        if body is None:
+            return start
+        literal = begins is not None and self._text(begins)[:1] in ("'", '"', "\\")
+        text = (
+            self._text(body) if literal else self._fill(body, body.start_byte, body.end_byte).text
+        )
+        return replace(start, given=text, fed_by=(*start.fed_by, *self._take_fed()))
+
+    # ---------------------------------------------------------------- words
+
+    def _expand(self, node: ShellNode) -> list[_Word]:
+        """Return the words that one word of the script becomes."""
+        said = self._value(node)
+        unquoted = node.type in ("simple_expansion", "expansion", "command_substitution")
+        if unquoted and said.mark is not Mark.OPEN:
+            return [_Word(one) for one in said.text.split()]
+        if node.type in ("word", "concatenation") and "{" in self._text(node):
+            return _split_braces(said)
+        return [said]
+
+    def _value(self, node: ShellNode) -> _Word:
+        """Return a word as the program gets it, as far as the script tells."""
+        read = _VALUES.get(node.type)
+        if read is not None:
+            return read(self, node)
+        text = self._text(node)
+        if not node.is_named or node.type in _LITERAL:
+            return _plain(text) if node.is_named else _Word(text)
+        return _Word(text, Mark.GLOB if node.type in ("extglob_pattern", "regex") else Mark.OPEN)
+
+    def _fill(self, node: ShellNode, begin: int, end: int) -> _Word:
+        """Return a text in double quotes, or of a here-document, with what is put into it."""
+        parts: list[_Word] = []
+        at = begin
+        for child in node.named_children:
+            if child.type in ("string_content", "heredoc_content"):
+                continue
+            parts += [self._quoted(at, child.start_byte), self._value(child)]
+            at = child.end_byte
+        return _join([*parts, self._quoted(at, end)])
+
+    def _quoted(self, begin: int, end: int) -> _Word:
+        text = self._source[begin:end].decode("utf-8", "replace")
+        return _Word(_ESCAPED_IN_QUOTES.sub(lambda one: one[1].replace("\n", ""), text))
+
+    def _look_up(self, node: ShellNode) -> _Word:
+        name = next((one for one in node.named_children if one.type == "variable_name"), None)
+        known = self._variables.get(self._text(name)) if name is not None else None
+        bare = node.type == "simple_expansion" or node.child_count == 3  # noqa: PLR2004 `${NAME}`
+        if known is not None and bare:
+            return _Word(known)
+        default = [one for one in node.named_children if one is not name]
+        said = self._value(default[-1]).text if default and node.type == "expansion" else ""
+        return _Word(known if known is not None else said, Mark.OPEN)
+
+    def _substitute(self, node: ShellNode) -> _Word:
+        begin = len(self.steps)
+        outer, self._fed = self._fed, []
+        self._run_apart(node, _Start(sets=self._sets))
+        self._fed = [*outer, *range(begin, len(self.steps))]
+        added = self.steps[begin:]
+        said = said_by(added[0]) if len(added) == 1 else None
+        if node.type == "command_substitution" and said is not None:
+            return _Word(said.rstrip("\n"))
+        return _Word("", Mark.OPEN)
+
+    def _take_fed(self) -> tuple[int, ...]:
+        fed, self._fed = tuple(self._fed), []
+        return fed
+
+    def _text(self, node: ShellNode) -> str:
+        return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+_STATEMENTS: dict[str, Callable[[_Reader, ShellNode, _Start], _Ends]] = {
+    "command": _Reader._run_command,
+    "list": _Reader._run_list,
+    "pipeline": _Reader._run_pipeline,
+    "subshell": _Reader._run_apart,
+    "negated_command": _Reader._run_negated,
+    "redirected_statement": _Reader._run_redirected,
+    "for_statement": _Reader._run_for,
+    "function_definition": _Reader._run_function,
+    "test_command": _Reader._run_test,
+    "variable_assignment": _Reader._run_assignment,
+    "variable_assignments": _Reader._run_assignment,
+    "declaration_command": _Reader._run_declaration,
+    "unset_command": _Reader._run_declaration,
+}
+
+
+_LITERAL = frozenset({"word", "number", "test_operator", "variable_name", "heredoc_content"})
+_VALUES: dict[str, Callable[[_Reader, ShellNode], _Word]] = {
+    "raw_string": lambda reader, node: _Word(reader._text(node)[1:-1]),
+    "ansi_c_string": lambda reader, node: _Word(_ANSI.sub(_undo_ansi, reader._text(node)[2:-1])),
+    "string": lambda reader, node: reader._fill(node, node.start_byte + 1, node.end_byte - 1),
+    "translated_string": lambda reader, node: _join(
+        [reader._value(one) for one in node.named_children]
+    ),
+    "concatenation": lambda reader, node: _join([reader._value(one) for one in node.children]),
+    "simple_expansion": _Reader._look_up,
+    "expansion": _Reader._look_up,
+    "command_substitution": _Reader._substitute,
+    "process_substitution": _Reader._substitute,
+}
+
+
+def said_by(step: Step) -> str | None:
+    """Return what a step prints, where it only says words that are known: those of `echo` and
+    `printf`, or what `cat` is given."""
+    if step.is_open or step.wrappers:
+        return None
+    if step.words == ("cat",) and not step.reads:
+        return step.given
+    if step.name not in _SAYING:
+        return None
+    words = list(step.words[1:])
+    while words and step.name == "echo" and re.fullmatch("-[neE]+", words[0]):
+        words.pop(0)
+    if step.name == "printf" and words and words[0] in ("%s", "%s\\n", "%b", "%s "):
+        words.pop(0)
+    return _ANSI.sub(_undo_ansi, " ".join(words)) + "\n"
+
+
+def _plain(text: str) -> _Word:
+    unquoted = _ESCAPED.sub(lambda one: one[1].replace("\n", ""), text)
+    is_glob = _GLOB.search(_ESCAPED.sub("", text)) is not None
+    return _Word(unquoted, Mark.GLOB if is_glob else Mark.PLAIN)
+
+
+def _join(parts: list[_Word]) -> _Word:
+    marks = [one.mark for one in parts]
+    return _Word(
+        "".join(one.text for one in parts),
+        max(marks, key=lambda one: one.value, default=Mark.PLAIN),
+    )
+
+
+def _split_braces(word: _Word) -> list[_Word]:
+    """Return the words of `a{b,c}`; they count as open, since quotes could have meant otherwise."""
+    left, done = [word.text], list[str]()
+    while left:
+        text = left.pop(0)
+        found = _BRACES.fullmatch(text)
+        if found is None or len(left) + len(done) > _MOST_BRACES:
+            done.append(text)
+        else:
+            left += [f"{found[1]}{one}{found[3]}" for one in found[2].split(",")]
+    if len(done) == 1:
+        return [replace(word, mark=Mark.OPEN) if _RANGE.search(word.text) else word]
+    return [_Word(one, Mark.OPEN) for one in done]
+
+
+def _undo_ansi(found: re.Match[str]) -> str:
+    said = found[1]
+    if said[0] in "xuU" and said[1:]:
+        return chr(min(int(said[1:], 16), 0x10FFFF))
+    if said[0] in "01234567":
+        return chr(int(said, 8) & 0xFF)
+    return _ANSI_SIGNS.get(said, said)
+
+
+def _descend(root: ShellNode) -> Iterator[ShellNode]:
+    left = [root]
+    while left:
+        node = left.pop()
+        yield node
+        left += node.children
