@@ -29,7 +29,8 @@ from gateway.policy.calls.paths import (
     lies_outside,
     lies_with_system,
 )
-from gateway.policy.calls.signs import find_destructive
+from gateway.policy.calls.script import read_script
+from gateway.policy.calls.signs import find_destructive, find_in_script, words_that_act
 from gateway.policy.calls.switches import destroys, is_on
 from gateway.policy.calls.touches import PathEffect, Touches, touches_of
 
@@ -105,14 +106,19 @@ def find_signs(record: Record) -> tuple[Sign, ...]:
 
 def _in_texts(call: Touches) -> Iterator[Sign]:
     """Look through all that runs, is typed, handed on or unknown; never data or remarks."""
+    commands = {one.text for one in call.programs if one.proven and not call.foreign_shell}
     for place, text in call.texts_to_look_through():
         if len(text) > _MOST_TEXT:
             yield Sign("is too long to be looked through", place)
         shown = text[:_MOST_TEXT]
-        for says in find_destructive(shown):
+        script = read_script(shown)
+        sure = script.whole and text in commands
+        for says in chain(find_in_script(shown), () if sure else find_destructive(shown)):
             yield Sign(says, place)
-        for word in _WORDS.findall(shown):
-            yield from _secret(word, place)
+        acting = (words_that_act(script, at) for at in range(len(script.steps)))
+        for part in chain.from_iterable(acting) if sure else (shown, *chain.from_iterable(acting)):
+            for word in _WORDS.findall(part):
+                yield from _secret(word, place)
 
 
 def _in_paths(call: Touches) -> Iterator[Sign]:

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from gateway.policy.calls.backticks import spell_out
 from gateway.policy.calls.programs import DELETING, LISTING, MOVING, READING
+from gateway.policy.calls.script import Step, read_script
 from gateway.policy.calls.shell_words import ShellNode, parse_shell
 from gateway.policy.calls.signs import find_destructive
 
@@ -47,17 +48,19 @@ _REACHING = frozenset({"curl", "ftp", "nc", "ncat", "rsync", "scp", "sftp", "ssh
 _RUNNING = frozenset(
     {"deno", "node", "perl", "php", "python", "python3", "ruby", "source", "xargs"}
 )
+_HANDING_ON = frozenset({"fd", "find", "parallel", "xargs"})  # they add words of their own
 _LOUD = 4  # of the ranks of `rank_command`
 _NO_WORDS = ("variable_assignment", "file_redirect", "herestring_redirect")
-_NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/")
-_INPUT = ("<", "<<", "<<<", "<<-", "<&")
 
 
 @lru_cache(maxsize=1024)
 def find_changed_paths(text: str) -> tuple[str, ...]:
-    """Return the paths, as they are written, that a command may change: what it redirects to, the
-    operands of programs that change files, and where it goes before it does more than read."""
-    return tuple(_find_changed(text[:_MOST_TEXT], _MOST_NESTED))
+    """Return the paths that a command may change, as they lie to the folder in which it begins:
+    what it redirects to, the operands of programs that change files, and each folder to which it
+    goes before it does more than read."""
+    script = read_script(text[:_MOST_TEXT])
+    found = dict.fromkeys(path for step in script.steps for path in _find_changed(step))
+    return tuple(found)
 
 
 @lru_cache(maxsize=1024)
@@ -145,34 +148,23 @@ def _commands(text: str, depth: int) -> Iterator[tuple[str, ...]]:
                     yield from _commands(word, depth - 1)
 
 
-def _find_changed(text: str, depth: int) -> Iterator[str]:
-    source = spell_out(text).encode(errors="replace")
-    root = parse_shell(source)
-    commands = []
-    for node in _all_nodes(root):
-        if node.type == "file_redirect":
-            yield from _find_redirected(node, source)
-        elif node.type == "command":
-            commands.append([_text(one, source) for one in _word_nodes(node)])
-    idle = all(_name(words[0]) in _IDLE for words in commands if words)
-    for words in filter(None, commands):
-        if _name(words[0]) in _GOING and not idle:
-            yield from words[1:2]
-        yield from _operands(words)
-        if depth and any(_name(word) in _SHELLS for word in words):
-            for word in words:
-                if " " in word:
-                    yield from _find_changed(word, depth - 1)
+def _find_changed(step: Step) -> Iterator[str]:
+    told = not _HANDING_ON.intersection(step.wrappers)
+    paths = [*step.writes, *_operands(list(step.words), told=told)]
+    for path in paths:
+        yield from step.places(path)
+    if paths or step.name not in _IDLE:
+        yield from (folder for folder in step.folders or () if folder)
 
 
-def _operands(words: list[str]) -> Iterator[str]:
+def _operands(words: list[str], *, told: bool) -> Iterator[str]:
     """Yield what stands behind a program that changes files, also where another one starts it."""
     for at, word in enumerate(words):
         name, rest = _name(word), words[at + 1 :]
         flags = _WRITING_WITH.get(name, ())
-        told = any(one.startswith(flags) for one in rest) if flags else False
-        if name in _WRITING or told:
-            copies = name in _COPYING and all(_name(one) in _LEADING for one in words[:at])
+        writes = any(one.startswith(flags) for one in rest) if flags else False
+        if name in _WRITING or writes:
+            copies = told and not at and name in _COPYING
             for one in _find_copies(name, rest) if copies else rest:
                 value = one.partition("=")[2] if one.startswith("-") or "=" in one else one
                 yield from (value,) if value else ()
@@ -188,16 +180,6 @@ def _find_copies(name: str, words: list[str]) -> list[str]:
     if certain and not elsewhere and not any(map(_OPEN.search, words)):
         return words[-1:]
     return [*words, *(found[1] for found in elsewhere if found.re is _INTO and found[1])]
-
-
-def _find_redirected(node: ShellNode, source: bytes) -> Iterator[str]:
-    operator = next((_text(one, source) for one in node.children if not one.is_named), "")
-    target = node.child_by_field_name("destination")
-    if target is None or operator in _INPUT or target.type == "number":
-        return
-    text = _text(target, source)
-    if not text.isdecimal() and not text.startswith(_NOWHERE):
-        yield text
 
 
 def _word_nodes(command: ShellNode) -> list[ShellNode]:

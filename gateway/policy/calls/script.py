@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
 from gateway.policy.calls.backticks import spell_out
 from gateway.policy.calls.shell_words import ShellNode, parse_shell
-from gateway.policy.calls.wrappers import strip_wrapper
+from gateway.policy.calls.wrappers import SHELLS, strip_wrapper
 
 MOST_TEXT = 20_000
 _MOST_STEPS = 256
@@ -47,6 +47,13 @@ _SILENT = frozenset({"comment", "variable_name", "word", "heredoc_start", "hered
                      "heredoc_body"})  # fmt: skip
 
 
+INTERPRETERS = SHELLS | {
+    ".", "bun", "deno", "iex", "irb", "lua", "node", "osascript", "perl", "php", "powershell",
+    "pwsh", "python", "python2", "python3", "ruby", "source", "tclsh", "ts-node", "tsx",
+}  # fmt: skip
+"""Programs that run the code that they are given or read."""
+
+
 class Mark(Enum):
     """How certain a word is: as it stands there, a pattern of files, or known on the spot only."""
 
@@ -60,8 +67,8 @@ class Step:
     """One program that a script starts. `words` is never empty; `:` does nothing by itself.
 
     `wrappers` are the programs that start it, outermost first, and `wrapping` all their words.
-    `folders` are all in which it may run, relative to the script's own or absolute; None where
-    nobody can tell. `sets` names the variables that are set for it. `writes` and `reads` are the
+    `folders` are all in which it may run, as `cd` names them, relative to the script's own or
+    absolute; None where nobody can tell. `sets` names the variables that are set for it. `writes` and `reads` are the
     files of its redirections. `fed_by` are the positions of the steps whose output it reads or has
     among its words; `given` is what it reads, where the script says it. `exact`: no option of a
     wrapper was guessed.
@@ -103,14 +110,18 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The steps of a script in the order in which they stand there; see `Step`."""
+    """The steps of a script in the order in which they stand there; see `Step`.
+
+    `run` are the positions of the steps whose output is run: a shell or an interpreter reads it.
+    """
 
     steps: tuple[Step, ...]
     whole: bool
+    run: frozenset[int] = frozenset()
 
-    def sources(self, step: Step) -> Iterator[Step]:
-        """Yield the steps whose output a step gets, directly or through others."""
-        left, seen = list(step.fed_by), set[int]()
+    def sources(self, positions: Iterable[int]) -> Iterator[Step]:
+        """Yield the steps at these positions, and those whose output they get."""
+        left, seen = list(positions), set[int]()
         while left:
             at = left.pop()
             if at not in seen:
@@ -133,7 +144,7 @@ def read_script(text: str) -> Script:
     """Return what a shell would run for this text. It never raises."""
     reader = _Reader()
     reader.read(text, _Start())
-    return Script(tuple(reader.steps), reader.whole)
+    return Script(tuple(reader.steps), reader.whole, frozenset(reader.output_run))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +184,7 @@ class _Reader:
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.whole = True
+        self.output_run: set[int] = set()
         self._source = b""
         self._folders: _Folders = ("",)
         self._variables: dict[str, str | None] = {}
@@ -402,6 +414,7 @@ class _Reader:
             self._folders = None if found.moves else self._folders
             script = start.given if found.from_input else found.script
             if script is not None:
+                self.output_run.update(start.fed_by)
                 sure = (
                     found.from_input
                     or found.begins is None
@@ -444,20 +457,19 @@ class _Reader:
         operands = [one for one in operands if one.text != "--"]
         if not operands:
             return ("~",) if base_name(words[0].text) != "pushd" else None
-        to = operands[0]
-        if (
-            len(operands) > 1
-            or to.mark is not Mark.PLAIN
-            or to.text == "-"
-            or self._folders is None
-        ):
-            return (to.text,) if to.mark is Mark.PLAIN and to.text.startswith("/") else None
-        return tuple(posixpath.normpath(posixpath.join(one, to.text)) for one in self._folders)
+        to = operands[0].text
+        if to.startswith(("/", "~", "$")):
+            return (to,)
+        if len(operands) > 1 or to == "-" or self._folders is None:
+            return None
+        return tuple(posixpath.normpath(posixpath.join(one, to)) for one in self._folders)
 
     def _emit(self, words: Sequence[_Word], start: _Start) -> None:
         if len(self.steps) >= _MOST_STEPS:
             self.whole = False
             return
+        if start.fed_by and base_name(words[0].text) in INTERPRETERS and _runs_input(words):
+            self.output_run.update(start.fed_by)
         self.steps.append(
             Step(
                 words=tuple(one.text for one in words),
@@ -477,7 +489,7 @@ class _Reader:
     def _redirect(self, node: ShellNode, start: _Start) -> _Start:
         if node.type == "herestring_redirect":
             said = self._value(node.named_children[-1])
-            known = None if said.mark is Mark.OPEN and not said.text else f"{said.text}\n"
+            known = None if said.mark is Mark.OPEN else f"{said.text}\n"
             return replace(start, given=known, fed_by=(*start.fed_by, *self._take_fed()))
         if node.type == "heredoc_redirect":
             return self._redirect_document(node, start)
@@ -491,8 +503,7 @@ class _Reader:
             return replace(start, fed_by=fed)
         if operator in _INPUT:
             return replace(start, reads=(*start.reads, said.text), fed_by=fed)
-        written = said.text if said.mark is Mark.PLAIN else said.text or "$"
-        return replace(start, writes=(*start.writes, written), fed_by=fed)
+        return replace(start, writes=(*start.writes, said.text), fed_by=fed)
 
     def _redirect_document(self, node: ShellNode, start: _Start) -> _Start:
         body = next((one for one in node.children if one.type == "heredoc_body"), None)
@@ -552,8 +563,9 @@ class _Reader:
         if known is not None and bare:
             return _Word(known)
         default = [one for one in node.named_children if one is not name]
-        said = self._value(default[-1]).text if default and node.type == "expansion" else ""
-        return _Word(known if known is not None else said, Mark.OPEN)
+        if known is None and default and node.type == "expansion":
+            return replace(self._value(default[-1]), mark=Mark.OPEN)
+        return _Word(self._text(node) if known is None else known, Mark.OPEN)
 
     def _substitute(self, node: ShellNode) -> _Word:
         begin = len(self.steps)
@@ -564,7 +576,7 @@ class _Reader:
         said = said_by(added[0]) if len(added) == 1 else None
         if node.type == "command_substitution" and said is not None:
             return _Word(said.rstrip("\n"))
-        return _Word("", Mark.OPEN)
+        return _Word("$()", Mark.OPEN)
 
     def _take_fed(self) -> tuple[int, ...]:
         fed, self._fed = tuple(self._fed), []
@@ -622,6 +634,12 @@ def said_by(step: Step) -> str | None:
     if step.name == "printf" and words and words[0] in ("%s", "%s\\n", "%b", "%s "):
         words.pop(0)
     return _ANSI.sub(_undo_ansi, " ".join(words)) + "\n"
+
+
+def _runs_input(words: Sequence[_Word]) -> bool:
+    """Whether an interpreter runs what it reads, or a word that only the machine knows."""
+    operands = [one for one in words[1:] if one.text[:1] != "-" or one.text == "-"]
+    return not operands or operands[0].text in ("-", "/dev/stdin") or operands[0].mark is Mark.OPEN
 
 
 def _plain(text: str) -> _Word:
