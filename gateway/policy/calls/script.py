@@ -68,8 +68,8 @@ class Step:
 
     `wrappers` are the programs that start it, outermost first, and `wrapping` all their words.
     `folders` are all in which it may run, as `cd` names them, relative to the script's own or
-    absolute; None where nobody can tell. `sets` names the variables that are set for it. `writes` and `reads` are the
-    files of its redirections. `fed_by` are the positions of the steps whose output it reads or has
+    absolute; None where nobody can tell. `sets` names the variables that are set for it. `writes`
+    and `reads` are the files of its redirections. `fed_by` are the positions of the steps whose output it reads or has
     among its words; `given` is what it reads, where the script says it. `exact`: no option of a
     wrapper was guessed.
     """
@@ -260,8 +260,8 @@ class _Reader:
             added = self.steps[begin:]
             fed = tuple(range(begin, len(self.steps)))
             given = said_by(added[0]) if len(added) == 1 and not added[0].writes else None
-        self._folders = before
-        return before, before
+        self._folders = _either(before, self._folders)  # some shells run the last one in place
+        return self._folders, self._folders
 
     def _run_apart(self, node: ShellNode, start: _Start) -> _Ends:
         """Read what runs in a shell of its own, from which no folder and no variable comes back."""
