@@ -69,9 +69,9 @@ class Step:
     `wrappers` are the programs that start it, outermost first, and `wrapping` all their words.
     `folders` are all in which it may run, as `cd` names them, relative to the script's own or
     absolute; None where nobody can tell. `sets` names the variables that are set for it. `writes`
-    and `reads` are the files of its redirections. `fed_by` are the positions of the steps whose output it reads or has
-    among its words; `given` is what it reads, where the script says it. `exact`: no option of a
-    wrapper was guessed.
+    and `reads` are the files of its redirections. `fed_by` are the positions of the steps whose
+    output it reads or has among its words; `given` is what it reads, where the script says it.
+    `exact`: no option of a wrapper was guessed.
     """
 
     words: tuple[str, ...]
@@ -249,6 +249,7 @@ class _Reader:
 
     def _run_pipeline(self, node: ShellNode, start: _Start, last: _Start | None = None) -> _Ends:
         before = self._folders
+        ends: _Ends = (before, before)
         fed, given = start.fed_by, start.given
         parts = [one for one in node.children if one.is_named and one.type != "comment"]
         for part in parts:
@@ -256,11 +257,11 @@ class _Reader:
             begin = len(self.steps)
             begun = last if last is not None and part is parts[-1] else start
             told = begun.given if begun is last and begun.given is not None else given
-            self._run(part, replace(begun, fed_by=(*fed, *begun.fed_by), given=told))
+            ends = self._run(part, replace(begun, fed_by=(*fed, *begun.fed_by), given=told))
             added = self.steps[begin:]
             fed = tuple(range(begin, len(self.steps)))
             given = said_by(added[0]) if len(added) == 1 and not added[0].writes else None
-        self._folders = _either(before, self._folders)  # some shells run the last one in place
+        self._folders = _either(before, _either(*ends))  # some shells run the last one in place
         return self._folders, self._folders
 
     def _run_apart(self, node: ShellNode, start: _Start) -> _Ends:
