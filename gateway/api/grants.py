@@ -178,7 +178,8 @@ class NewGrant(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPass(Wire):
-    """What a session may do without asking: its file `edits`, or `all` but the dangerous.
+    """What a session may do without asking: file `edits`; `work`, which adds reading, searching and
+    known commands; or `scripts`, which adds running the project's own tests, builds and scripts.
 
     For `hours`, 8 at most; with `max_uses`, the next so many requests only.
     """

@@ -235,7 +235,7 @@ class GrantCreation:
         the agent.
         """
         if shape not in PASSES:
-            raise InvalidRequest("a pass is for edits or for all")
+            raise InvalidRequest(f"unknown pass {shape.value!r}; it is one of {', '.join(PASSES)}")
         policy, match = await self._writer.fresh_policy(), Match(shape=shape, tool=ANY_TOOL)
         backer = _may_pass(policy, agent, match, identity)
         if not any(one.name == session for one in await self._store.sessions(agent)):
@@ -280,7 +280,7 @@ def _check_host_rule(policy: PolicyDocument, shown: Record, click: Click) -> Non
 def may_pass(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
     """Whether somebody may give passes to an agent's sessions."""
     try:
-        _may_pass(policy, agent, Match(shape=Shape.ALL, tool=ANY_TOOL), identity)
+        _may_pass(policy, agent, Match(shape=Shape.WORK, tool=ANY_TOOL), identity)
     except Unauthorized:
         return False
     return True

@@ -219,7 +219,11 @@ def _add_grant_commands(verbs: Verbs) -> None:
     through = _command(kinds, "pass", "grants.add_pass", "approve what a session asks, for a while")
     through.add_argument("agent")
     through.add_argument("session")
-    through.add_argument("--edits", action="store_true", help="file changes only")
+    kind = through.add_mutually_exclusive_group()
+    kind.add_argument("--edits", dest="what", action="store_const", const="edits", default="work",
+                      help="file changes only")  # fmt: skip
+    kind.add_argument("--scripts", dest="what", action="store_const", const="scripts",
+                      help="also run the project's own tests, builds and scripts")  # fmt: skip
     through.add_argument("--hours", type=float, default=1.0, help="how long, 8 at most")
     through.add_argument("--next", type=int, metavar="N", help="the next N requests only")
     for one in (listing, revoke):

@@ -66,7 +66,7 @@ async def add_pass(options: argparse.Namespace) -> int:
 
 
 def _add_pass(options: argparse.Namespace) -> int:
-    body = {"what": "edits" if options.edits else "all", "hours": options.hours}
+    body = {"what": options.what, "hours": options.hours}
     if options.next is not None:
         body["max_uses"] = options.next
     path = f"/v1/sessions/{quote(options.session, safe='')}/pass?agent={quote(options.agent)}"

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
 from gateway.policy.calls.patches import named_in_patches
-from gateway.policy.calls.paths import delicate, delicate_word, within
+from gateway.policy.calls.paths import delicate, delicate_word
 
 _BREAKS = re.compile(r"[\s;|&<>(){}=,@]+")
 _QUOTES = re.compile(r"[\"'`\\]")
@@ -26,23 +26,6 @@ _EXAMPLES = (
     "shadow", "sudoers", "terraform.tfstate", "authorized_keys", ".bash_history",
     "env.production", "kubeconfig", "ssh_host_rsa_key", "deploy.ppk", ".dockercfg", ".s3cfg",
 )  # fmt: skip
-# A shell makes other words of these than stand there.
-_EXPANDED = re.compile(r"\$\(|`|\$\{|\$['\"]|<\(|>\(")
-_QUOTED = re.compile(r"\\\\|\\['\"]|'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
-_ESCAPED = re.compile(r"\\[\w./-]")
-_START = r"(?:^|[;|&(\n]|\b(?:sudo|exec|command|builtin|xargs|then|do|else)\s)\s*(?:[\w./-]*/)?"
-_REVEALING = re.compile(
-    rf"{_START}(?:"
-    r"(?:printenv|env|compgen)\b"
-    r"|(?:set|export|declare|typeset|readonly)(?:\s+-[px]+)?\s*(?:$|[;|&)>\n])"
-    r"|(?:nc|ncat|netcat|scp|sftp|socat|telnet|ftp|tftp)\b"
-    r"|rsync\b[^;|&\n]*\w:"
-    r"|curl\b[^;|&\n]*\s(?:-T|--upload-file|-F|--form|(?:-d|--data\S*|--json)[=\s]*['\"]?@)"
-    r"|wget\b[^;|&\n]*--(?:post|body)-file"
-    r"|git\b[^;|&\n]*\sconfig\b(?![^;|&\n]*\s(?:--get\S*|--list|-l|get|list)\b)"
-    r")|\benviron\b|process\.env\b|/dev/(?:tcp|udp)/"
-)
-_MOVING = re.compile(rf"{_START}(?:mv|ln|link)\s+(?P<operands>[^;|&\n]*)")
 
 
 def names_delicate(text: str, cwd: str | None, *, data: bool, globs: bool) -> bool:
@@ -68,34 +51,12 @@ def could_be_delicate(path: str, cwd: str | None) -> bool:
     return any(delicate(one, cwd) is not None for one in _spellings(path))
 
 
-def reveals(command: str, cwd: str | None) -> bool:
-    """Whether a command may show the environment, send data away, or move things out of here."""
-    # Within a word a shell drops quotes, and backslashes before what needs none.
-    spelled = (command, _QUOTES.sub("", command))
-    if _EXPANDED.search(command) or any(map(_REVEALING.search, spelled)):
-        return True
-    if _ESCAPED.search(_QUOTED.sub("", command)):
-        return True
-    operands = (
-        word for found in _MOVING.finditer(spelled[1]) for word in found["operands"].split()
-    )
-    return any(_leaves(word, cwd) for word in operands)
-
-
 def _spellings(path: str) -> tuple[str, ...]:
     return path, _QUOTES.sub("", path), _decode(path)
 
 
 def _decode(path: str) -> str:
     return unicodedata.normalize("NFKC", unquote(path))
-
-
-def _leaves(word: str, cwd: str | None) -> bool:
-    if word.startswith("-"):
-        return "=" in word  # `--target-directory=…`
-    if ".." in word.split("/") or word[:1] in "~$":
-        return True
-    return word.startswith("/") and not (cwd is not None and within(word, cwd))
 
 
 def _words(text: str) -> Iterator[str]:

@@ -141,6 +141,24 @@ _RUN_BY_NAME = _compile(
     ".prettierrc.js", ".babelrc*.?js", ".babelrc.js", ".stylelintrc*.?js", ".stylelintrc.js",
     ".lintstagedrc*", ".mocharc*", ".releaserc*", ".commitlintrc*.?s", ".pylintrc",
 )  # fmt: skip
+# What build, test and package tools read and run by its name.
+_EXECUTED_NAMES = _compile(
+    "makefile*", "gnumakefile", "*.mk", "cmakelists.txt", "*.cmake", "meson.build", "configure",
+    "configure.ac", "wscript", "build", "build.bazel", "workspace", "workspace.bazel",
+    "module.bazel", "*.bzl", "justfile", "taskfile.y*ml", "rakefile", "*.rake", "gemfile",
+    "*.gemspec", "brewfile", "podfile", "fastfile", "dangerfile", "guardfile", "capfile",
+    "procfile*", "vagrantfile", "tiltfile", "snakefile", "sconstruct", "sconscript",
+    "package.json", "composer.json", "deno.json*", "bunfig.toml", "*.config.?js", "*.config.js",
+    "*.config.ts", "*.config.?ts", "*.conf.js", "gruntfile*", "gulpfile*", "jakefile*",
+    "conftest.py", "setup.py", "setup.cfg", "pyproject.toml", "tox.ini", "pytest.ini", "noxfile.py",
+    "tasks.py", "fabfile.py", "dodo.py", "hatch_build.py", "build.rs", "cargo.toml", "go.mod",
+    "magefile.go", "pom.xml", "*.gradle", "*.gradle.kts", "gradle.properties", "gradlew*", "mvnw*",
+    "build.sbt", "build.sc", "project.clj", "deps.edn", "mix.exs", "rebar.config", "stack.yaml",
+    "*.cabal", "cabal.project", "dune-project", "*.csproj", "*.fsproj", "*.vcxproj",
+    "directory.build.*", "*.nuspec", "package.swift", "dockerfile*", "containerfile*",
+    "docker-compose*.y*ml", "compose*.y*ml", "skaffold.yaml", "chart.yaml", "turbo.json", "nx.json",
+    "lerna.json", "dangerfile.*", "binding.gyp", "build.zig", "build.xml", "ivy.xml",
+)  # fmt: skip
 _WORD = re.compile(r"[a-z]+")
 # All of the above in one, to tell quickly that none of it is there.
 _NOTED_PARTS = (
@@ -274,6 +292,11 @@ def delicate(path: str, cwd: str | None = None, *, written: bool = True) -> str 
     if written and (_steers(parts) or _runs_as_installed(parts)):
         return "what stands there runs later"
     return None
+
+
+def is_executed(path: str) -> bool:
+    """Whether commands run what stands in a file of this name, such as a build file."""
+    return _matches_name(path.replace("\\", "/").rpartition("/")[2].casefold(), _EXECUTED_NAMES)
 
 
 def delicate_word(word: str, cwd: str | None = None, *, written: bool = True) -> str | None:

@@ -58,6 +58,8 @@ def strip_wrapper(words: Sequence[str]) -> Wrapped | None:
     name = words[0].rstrip("/").rpartition("/")[2]
     if name in SHELLS:
         return _strip_shell(name, words)
+    if name == "command" and words[1:2] in (["-v"], ["-V"]):
+        return None
     if name == "eval":
         return Wrapped((name,), script=" ".join(words[1:]))
     if name == "trap" and len(words) > 2 and words[1][:1] != "-":  # noqa: PLR2004

@@ -21,7 +21,7 @@ from gateway.policy.calls.command_table import (
     paths_of,
     writes,
 )
-from gateway.policy.calls.paths import below, components, delicate, within
+from gateway.policy.calls.paths import below, components, delicate, is_executed, within
 from gateway.policy.calls.roles import JsonType, RoleSource
 from gateway.policy.calls.touches import Leaf, Program, Touches, touches_of
 from gateway.policy.calls.values import is_at_most, is_same, is_within
@@ -40,7 +40,7 @@ from gateway.policy.grants.grant import (
     Shape,
     is_number,
 )
-from gateway.policy.grants.session_passes import lets_all, lets_edit
+from gateway.policy.grants.session_passes import lets_edit, lets_work
 from gateway.policy.grants.variations import (
     DECLARED,
     is_delicate,
@@ -252,7 +252,12 @@ def _lies_in(folder: str, leaf: Leaf, record: Record, touches: Touches) -> bool:
     # What the agent's side resolved must lie there too, and nothing there may be delicate.
     written = may_write(touches, use)
     files = record.request.context.files
-    return all(within(path, folder) and not delicate(path, written=written) for path in files)
+    return all(
+        within(path, folder)
+        and not delicate(path, written=written)
+        and not (written and is_executed(path))
+        for path in files
+    )
 
 
 # ---------------------------------------------------------------- why not
@@ -307,7 +312,9 @@ def _passes(match: Match, record: Record) -> bool:
         return False
     if request.context.env or request.payload is not None or request.kind is Kind.PLAN:
         return False
-    return lets_all(record) if match.shape is Shape.ALL else lets_edit(record, match.cwd)
+    if match.shape is Shape.EDITS:
+        return lets_edit(record, match.cwd)
+    return lets_work(record, scripts=match.shape is Shape.SCRIPTS)
 
 
 # ---------------------------------------------------------------- single values

@@ -38,11 +38,12 @@ class Shape(StrEnum):
     PATTERN = "pattern"
     TOOL = "tool"
     EDITS = "edits"
-    ALL = "all"
+    WORK = "work"
+    SCRIPTS = "scripts"
 
 
 # What lets a whole session through: it always ends, and soon.
-PASSES = (Shape.EDITS, Shape.ALL)
+PASSES = (Shape.EDITS, Shape.WORK, Shape.SCRIPTS)
 ANY_TOOL = "*"
 LONGEST_PASS_MS = 8 * 3_600_000
 _DAY_MS = 24 * 3_600_000
@@ -73,7 +74,8 @@ _SCOPES = {
     Shape.PATTERN: Scope.PATTERN,
     Shape.TOOL: Scope.TOOL,
     Shape.EDITS: Scope.PASS,
-    Shape.ALL: Scope.PASS,
+    Shape.WORK: Scope.PASS,
+    Shape.SCRIPTS: Scope.PASS,
 }
 
 

@@ -47,15 +47,17 @@ def find_pass(record: Record, offer_id: str) -> Offer | None:
 
 def pass_words(shape: Shape, folder: str | None = None, host: str | None = None) -> str:
     """Say what a pass lets through. `folder` and `host` are where the agent works now."""
-    if shape is Shape.ALL:
-        return (
-            "everything but high risk, secrets, more rights, other users, a changed environment, "
-            "a payload, data sent to a host, changes outside the folder and what looks destructive"
-        )
     place = f" (now {folder}{f' on {host}' if host else ''})" if folder else ""
+    files = f"creating, changing and moving files below where the agent works{place}"
+    delicate = "secrets, build files and other files that run later require approval"
+    if shape is Shape.EDITS:
+        return f"{files}, not deleting; {delicate}"
+    work = f"reading and searching, {files}, by commands and tools that are known to do no more"
+    if shape is Shape.WORK:
+        return f"{work}; {delicate}"
     return (
-        f"creating, changing and moving files below where the agent works{place}, not deleting; "
-        "delicate ones ask"
+        f"running the project's own tests, builds and scripts, which can do whatever the agent's "
+        f"user can; and {work}; {delicate}"
     )
 
 

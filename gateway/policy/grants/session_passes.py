@@ -1,20 +1,16 @@
-"""What a session's pass lets through, by the model of what a call touches.
-
-A pass for edits covers what is understood as a whole, and asks about the rest. A pass for all
-refuses whatever names a delicate place in any spelling, and what shows or sends away secrets.
-"""
+"""What a session's pass lets through: only what is known to stay within its words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import shlex
 
 from gateway.domain.records import Record
 from gateway.models import Kind
+from gateway.policy.calls.known_steps import Reach, reach_of
 from gateway.policy.calls.known_tools import find_known_tools
-from gateway.policy.calls.path_spelling import could_be_delicate, names_delicate, reveals
-from gateway.policy.calls.paths import below, delicate, is_root, is_systems, within
-from gateway.policy.calls.roles import COMMANDS, FREE, PATHS, looks_like, plain_name
+from gateway.policy.calls.path_spelling import could_be_delicate, names_delicate
+from gateway.policy.calls.paths import below, delicate, is_executed, is_root, is_systems, within
+from gateway.policy.calls.roles import FREE, PATHS, looks_like, plain_name
 from gateway.policy.calls.tool_names import Family, family_of, verbs_of_file_tool
 from gateway.policy.calls.touches import (
     DoubtKind,
@@ -25,9 +21,10 @@ from gateway.policy.calls.touches import (
     texts_of,
     touches_of,
 )
+from gateway.policy.grants.grant import Answer
+from gateway.policy.grants.variations import command_leaf, why_fixed
 from gateway.wire.roles import Role
 
-_LOOKED_AT = 20_000  # characters of a command, as the guardrails have it
 _UNDERSTOOD = PATHS | FREE | {Role.PATCH, Role.FLAG, Role.WORKING_FOLDER}
 _VERBS = frozenset({"type", "operation", "op", "action", "command", "editmode"})
 _CHANGING = frozenset(
@@ -35,15 +32,7 @@ _CHANGING = frozenset(
      "write"}
 )  # fmt: skip
 _SWITCHES = frozenset({"append", "createdirs", "dryrun", "encoding", "overwrite", "useregex"})
-# Of these a part of the call was not looked at, or nobody knows where it runs.
-_UNSEEN = frozenset({DoubtKind.BASE, DoubtKind.LIMIT, DoubtKind.NESTED, DoubtKind.TWINS})
-_RUN = COMMANDS | {Role.ACTION, Role.INPUT}
-# An agent or a service reads these: what stands in them is not for a shell.
-_PROSE = frozenset(
-    {"body", "data", "fact", "goal", "instruction", "json", "manifest", "message", "plan", "prompt",
-     "task", "template", "yaml"}
-)  # fmt: skip
-_ROOT = frozenset({"root", "0"})
+_SEEN = frozenset({Role.READ, Role.FOLDER, Role.GLOB})
 
 
 # ---------------------------------------------------------------- edits
@@ -120,7 +109,7 @@ def _list_named(touches: Touches) -> list[str]:
 
 
 def _is_editable(path: str, base: str | None, cwd: str | None, folder: str | None) -> bool:
-    if could_be_delicate(path, base):
+    if could_be_delicate(path, base) or is_executed(path):
         return False
     if base is None or cwd is None:
         return folder is None and base is None and below(path)
@@ -128,78 +117,81 @@ def _is_editable(path: str, base: str | None, cwd: str | None, folder: str | Non
     return all(within(path, one, base) for one in outer) and not is_systems(path, base)
 
 
-# ---------------------------------------------------------------- all
+# ---------------------------------------------------------------- work and scripts
 
 
-def lets_all(record: Record) -> bool:
-    """Whether nothing in a call is delicate, shows or sends away secrets, or has more rights."""
-    context = record.request.context
-    if any(delicate(path) is not None for path in context.files):
+def lets_work(record: Record, *, scripts: bool) -> bool:
+    """Whether a call is known to look, or to create, change and move files, below where the agent
+    works; with `scripts` also whether it runs the project's own code. What is not known is not."""
+    request = record.request
+    base, files = request.context.cwd, request.context.files
+    outside = (path for path in files if base is not None and not within(path, base))
+    if is_root(base) or any(delicate(path) is not None for path in files) or any(outside):
         return False
-    every = (inner for one in touches_of(record) for inner in one.everything())
-    return not any(map(_is_refused, every))
-
-
-def _is_refused(touches: Touches) -> bool:
-    """Whether a call has more rights, moves things away, or was not looked at as a whole."""
-    base = touches.base
-    if is_root(base) or (base is not None and delicate(base) is not None):
+    if lets_edit(record):
         return True
-    if touches.rights or touches.environment or any(_is_other_user(touches, one)
-                                                    for one in touches.users):  # fmt: skip
-        return True
-    if any(one.kind in _UNSEEN for one in touches.doubts) or _moves_away(touches):
-        return True
-    names = (*_keys_of(touches.call.arguments), *(one.text for one in touches.all_paths()))
-    if any(names_delicate(one, base, data=False, globs=False) for one in names):
-        return True
-    return any(_names_secret(touches, leaf) for leaf in touches.leaves)
+    return all(_is_work(record, one, scripts=scripts) for one in touches_of(record))
 
 
-def _is_other_user(touches: Touches, leaf: Leaf) -> bool:
-    """Whether something runs as root, or as somebody that the call names."""
-    if str(leaf.value).strip().lower() in _ROOT:
-        return True
-    return plain_name(leaf.name) != "shell" and next(touches.all_programs(), None) is not None
-
-
-def _moves_away(touches: Touches) -> bool:
-    """Whether a tool that moves or copies files does so to where the agent does not work."""
-    base, tool = touches.base, touches.call.tool
-    if touches.family is not Family.FILE or "move" not in verbs_of_file_tool(tool):
+def _is_work(record: Record, touches: Touches, *, scripts: bool) -> bool:
+    if touches.call.context.host is not None or touches.nested:
         return False
-    seconds = (one.text for one in touches.paths if one.second)
-    return not all(below(one) if base is None else within(one, base, base) for one in seconds)
+    if touches.programs and touches.call.kind in (Kind.COMMAND, Kind.TOOL):
+        reach = _reach(touches) if why_fixed(Answer.COMMAND, record, touches) is None else None
+        return reach is not None and (scripts or reach is not Reach.RUN)
+    return why_fixed(Answer.TOOL, record, touches) is None or _is_look(touches)
 
 
-def _names_secret(touches: Touches, leaf: Leaf) -> bool:
-    """Whether a value names a delicate place, or is a command that shows or sends secrets."""
-    command = touches.call.kind is Kind.COMMAND
-    prose = leaf.role is Role.ACTION and plain_name(leaf.name) in _PROSE
-    data = leaf.role is Role.DATA or (leaf.free and not command)
-    runs = not data and not prose and (command or leaf.role in _RUN)
+def _reach(touches: Touches) -> Reach | None:
+    """Return how far a call's command reaches, where it runs below where the agent works."""
+    base, cwd = touches.base, touches.call.context.cwd
+    leaf = command_leaf(touches)
+    if leaf is None or (base is not None and (cwd is None or not within(base, cwd))):
+        return None
+    if leaf.role is Role.COMMANDS and isinstance(leaf.value, list):
+        found = [reach_of(one, base) for one in leaf.value]
+        known = [one for one in found if one is not None]
+        return max(known, default=None) if len(known) == len(found) else None
+    text = leaf.value if isinstance(leaf.value, str) else shlex.join(leaf.value)
+    return reach_of(text, base)
+
+
+def _is_look(touches: Touches) -> bool:
+    """Whether a file tool only reads, lists or searches below where the agent works."""
+    call, base, cwd = touches.call, touches.base, touches.call.context.cwd
+    rows = [row for row in find_known_tools(call.tool) if row.fits(call.arguments)]
+    verbs = verbs_of_file_tool(call.tool)
+    by_name = touches.family is Family.FILE and verbs <= {"read", "list"} and bool(verbs)
+    if call.kind is not Kind.TOOL or not (rows or by_name) or _has_doubts(touches):
+        return False
+    if touches.rights or touches.environment or touches.users or touches.readings:
+        return False
+    if base is not None and (cwd is None or not within(base, cwd)):
+        return False
+    seen = any(leaf.role in _SEEN for leaf in touches.leaves)
+    return seen and all(_is_seen(touches, leaf) for leaf in touches.leaves)
+
+
+def _is_seen(touches: Touches, leaf: Leaf) -> bool:
+    """Whether a value is a place to look at below the folder, or says how to look."""
+    if not leaf.read or leaf.role not in _SEEN | {Role.PART, Role.REMARK, Role.PATH, Role.FLAG}:
+        return False
+    if leaf.role in (Role.PART, Role.REMARK):
+        return True
+    if leaf.role is Role.FLAG:
+        return leaf.value is None or isinstance(leaf.value, bool | int)
     base = touches.base
+    globs = leaf.role is Role.GLOB
     for text in texts_of(leaf.value):
-        if runs and (len(text) > _LOOKED_AT or is_root(text) or reveals(text, base)):
-            return True
-        pattern = text if leaf.role is not Role.GLOB else _without_stars(text)
-        if names_delicate(pattern, base, data=data, globs=runs or leaf.role is Role.GLOB):
-            return True
-    return False
+        path = _without_stars(text) if globs else text
+        if names_delicate(path, base, data=False, globs=globs) or could_be_delicate(path, base):
+            return False
+        if path and not (below(path) if base is None else within(path, base, base)):
+            return False
+    return True
 
 
 def _without_stars(pattern: str) -> str:
     """Return a pattern of paths without the parts that say nothing of the name."""
-    return "/".join(part for part in pattern.split("/") if part.strip("*"))
-
-
-def _keys_of(value: Any) -> Iterator[str]:
-    """Yield the names in a value at any depth; a key can be a path."""
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            yield from one
-            left += one.values()
-        elif isinstance(one, list):
-            left += one
+    parts = pattern.split("/")
+    return "/".join(part for part in parts if part.strip("*"))

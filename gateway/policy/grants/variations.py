@@ -15,7 +15,7 @@ from gateway.domain.redaction import quote_start
 from gateway.domain.safe_text import make_visible
 from gateway.models import Kind
 from gateway.policy.calls.path_uses import PathEffect, PathUse
-from gateway.policy.calls.paths import components, delicate, is_root, is_systems
+from gateway.policy.calls.paths import components, delicate, is_executed, is_root, is_systems
 from gateway.policy.calls.roles import COMMANDS, PATHS, JsonType, RoleSource, looks_like, plain_name
 from gateway.policy.calls.tool_names import (
     Family,
@@ -94,10 +94,12 @@ def path_of(touches: Touches, leaf: Leaf) -> PathUse | None:
 
 def is_delicate(touches: Touches, use: PathUse) -> bool:
     """Whether a path is asked about each time, for what is done to it."""
+    written = may_write(touches, use)
+    if written and is_executed(use.text):
+        return True
     if use.delicate is None:
         return False
     absolute = use.absolute
-    written = may_write(touches, use)
     return written or absolute is None or delicate(absolute, written=False) is not None
 
 

@@ -1,0 +1,345 @@
+"""What the commands of a script are known to do: look, change files, or run the project's code.
+
+`reach_of` answers only for a script of which every step is known, whose words are all certain, and
+whose paths all lie below the folder in which the call runs. For anything else it returns None. A
+step is known by `commands.txt`, or by the rules here.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from functools import lru_cache
+from itertools import pairwise
+
+from gateway.policy.calls.command_table import Operands, ParsedCommand, files_of, read
+from gateway.policy.calls.path_spelling import names_delicate
+from gateway.policy.calls.paths import below, delicate, is_executed, within
+from gateway.policy.calls.script import Mark, Script, Step, read_script
+from gateway.policy.calls.shell_words import Word
+from gateway.policy.calls.signs import words_that_act
+
+HARMLESS_VARIABLES = frozenset(
+    {"CI", "CLICOLOR", "COLUMNS", "DEBIAN_FRONTEND", "FORCE_COLOR", "LANG", "LC_ALL", "NODE_ENV",
+     "NO_COLOR", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "RAILS_ENV", "RUST_BACKTRACE",
+     "TERM", "TZ"}
+)  # fmt: skip
+"""Variables that change how a program prints or which of its own settings it takes."""
+
+
+class Reach(IntEnum):
+    """How far a command reaches, the least first."""
+
+    LOOK = 0
+    CHANGE = 1
+    RUN = 2
+
+
+_WRAPPERS = frozenset({"bash", "builtin", "command", "env", "nice", "sh", "stdbuf", "time",
+                       "timeout"})  # fmt: skip
+_STARTERS = frozenset({"bundle", "hatch", "pdm", "pipenv", "poetry", "rye", "uv"})  # `… run`
+_IDLE = frozenset({":", "[", "cd", "echo", "exit", "false", "popd", "printf", "pushd", "pwd", "seq",
+                   "sleep", "test", "true", "wait"})  # fmt: skip
+_LOOKING = frozenset({"column", "fold", "od", "paste", "rev", "tr", "type"})
+# Of `commands.txt`: what changes files here and runs nothing, and what only looks.
+_CHANGING = frozenset({"mkdir", "touch", "git add", "isort", "black", "ruff check", "ruff format",
+                       "go fmt", "cargo fmt", "terraform fmt"})  # fmt: skip
+_LOOKS = frozenset(
+    {"ls", "pwd", "whoami", "id", "hostname", "uname", "date", "uptime", "df", "du", "free",
+     "nproc", "cat", "head", "tail", "wc", "nl", "tac", "stat", "file", "basename", "dirname",
+     "realpath", "readlink", "which", "tree", "cut", "sort", "comm", "diff", "cmp", "md5sum", "sha1sum",
+     "sha256sum", "sha512sum", "grep", "rg", "sed", "jq", "find", "git status", "git log",
+     "git diff", "git show", "git blame", "git branch", "git tag", "git remote", "git stash list",
+     "git rev-parse", "git rev-list", "git merge-base", "git describe", "git ls-files",
+     "git shortlog", "git reflog", "pip list", "pip show", "pip freeze", "pip check", "npm ls",
+     "go version", "cargo tree", "terraform version"}
+)  # fmt: skip
+_RUNS = frozenset(
+    {"git commit", "git switch", "git stash", "git stash pop", "go build", "go test", "go vet",
+     "go list", "cargo build", "cargo check", "cargo test", "cargo clippy", "npm test", "npm run",
+     "yarn test", "pnpm test", "pnpm run", "tsc", "prettier", "eslint", "pytest", "mypy", "make",
+     "terraform validate"}
+)  # fmt: skip
+# Programs that build, test or check a project; `verbs` are the only first words they may have.
+_TOOLS: dict[str, frozenset[str]] = {
+    "bun": frozenset({"run", "test"}),
+    "cargo": frozenset({"bench", "build", "check", "clippy", "doc", "run", "test"}),
+    "composer": frozenset({"run", "test"}),
+    "coverage": frozenset({"html", "report", "run", "xml"}),
+    "deno": frozenset({"check", "fmt", "lint", "task", "test"}),
+    "dotnet": frozenset({"build", "format", "run", "test"}),
+    "go": frozenset({"build", "generate", "run", "test", "vet"}),
+    "gradle": frozenset({"assemble", "build", "check", "compileJava", "test"}),
+    "gradlew": frozenset({"assemble", "build", "check", "compileJava", "test"}),
+    "mix": frozenset({"compile", "format", "test"}),
+    "mvn": frozenset({"compile", "package", "test", "verify"}),
+    "mvnw": frozenset({"compile", "package", "test", "verify"}),
+    "npm": frozenset({"run", "run-script", "t", "test"}),
+    "pnpm": frozenset({"run", "test"}),
+    "swift": frozenset({"build", "test"}),
+    "yarn": frozenset({"run", "test"}),
+    "vitest": frozenset({"run"}),
+    **dict.fromkeys(
+        ("black", "ctest", "eslint", "flake8", "invoke", "isort", "jest", "just", "make", "mocha",
+         "mypy", "ninja", "nox", "phpunit", "prettier", "pylint", "pyright", "pytest", "rake",
+         "rspec", "rubocop", "ruff", "task", "tox", "tsc"),
+        frozenset(),
+    ),
+}  # fmt: skip
+_MODULES = frozenset({"black", "build", "compileall", "coverage", "doctest", "flake8", "isort",
+                      "mypy", "py_compile", "pylint", "pytest", "ruff", "unittest"})  # fmt: skip
+_SCRIPTS = {
+    "bash": (".sh", ".bash"), "bun": (".ts", ".js"), "deno": (".ts", ".js"),
+    "node": (".js", ".mjs", ".cjs"), "perl": (".pl",), "php": (".php",),
+    "python": (".py",), "python3": (".py",), "ruby": (".rb",),
+    "sh": (".sh",), "ts-node": (".ts",), "tsx": (".ts", ".tsx"),
+}  # fmt: skip
+_VERSIONS = frozenset({"--version", "-V", "-v", "version"})
+_VERSIONED = frozenset({*_TOOLS, *_SCRIPTS, "docker", "gcc", "git", "java", "pip", "rustc", "uv"})
+# What these start, or where they look for it, is not the project's own.
+_SET = re.compile(r"[-+][euxo]+|pipefail")
+_STEERING = re.compile(
+    r"-(?:-?exec(?:utable)?|-?toolexec|-?config|-?rootdir|-?plugin|-?plugins|-?require|-?loader"
+    r"|-?import|-?init-script|-?eval|-?print|-?shell|-?script-shell|-?prefix|-?include|-?directory"
+    r"|-?cwd|p|c|e|r|f|C|I)(?:=.*)?"
+)
+_TEXTS = frozenset(
+    {"-k", "-m", "-t", "-g", "-run", "--run", "--grep", "--filter", "--testNamePattern"}
+)
+_ARGUMENT = re.compile(r"[A-Za-z0-9_@%+:,.=\[\]/~^-]+")
+_TARGET = re.compile(r"[A-Za-z0-9_.%/:-]+")
+_WRAPPER_OPTION = re.compile(r"--?|-[elxu]*c|-[exuinskp]|-n?[0-9]+|-[oei][L0]")
+_NAMED_TARGETS = frozenset({"invoke", "just", "make", "ninja", "rake", "task"})
+_SUBSTITUTION = (
+    r"([0-9]+(?:,[0-9$]+)?)?s([/|#,])(?:\\.|(?!\2)[^\\\n])*\2(?:\\.|(?!\2)[^\\\n])*\2[gI0-9]*"
+)
+_SED = re.compile(rf"(?:{_SUBSTITUTION})|[0-9]+(?:,[0-9$]+)?[pd]|/[^/\\\n]*/[pd]")
+_AWK = re.compile(r"(?!.*(?:system|getline|ENVIRON|close|[|>@`]))[^\n]*")
+_EDITORS: dict[str, tuple[frozenset[str], re.Pattern[str]]] = {
+    "sed": (frozenset({"-n", "-i", "-E", "-r"}), _SED),
+    "awk": (frozenset(), _AWK),
+}
+_COPYING = frozenset({"cp", "mv", "tee"})
+_COPY_FLAGS = re.compile(r"--?(?:[arRfnvpui]+|recursive|force|verbose|append)")
+
+
+@lru_cache(maxsize=1024)
+def reach_of(text: str, base: str | None) -> Reach | None:
+    """Return how far a script reaches that runs in `base`; None where that is not certain."""
+    script = read_script(text)
+    if not script.whole or not script.steps or script.run - _spoken(script.steps):
+        return None
+    if any(_names_delicate(script, at, base) for at in range(len(script.steps))):
+        return None
+    found = [_reach_of_step(step, base) for step in script.steps]
+    known = [one for one in found if one is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+def _names_delicate(script: Script, at: int, base: str | None) -> bool:
+    """Whether a step names a delicate place in any word that may do something."""
+    globs = Mark.GLOB in script.steps[at].marks
+    return any(
+        names_delicate(word, base, data=False, globs=globs) for word in words_that_act(script, at)
+    )
+
+
+def _spoken(steps: tuple[Step, ...]) -> set[int]:
+    """Return the positions of the steps that only print words: what is run of them is read."""
+    return {at for at, one in enumerate(steps) if one.name in ("echo", "printf", "cat")}
+
+
+def _reach_of_step(step: Step, base: str | None) -> Reach | None:
+    started = set(step.wrappers) - _WRAPPERS - {"run", "exec"}
+    if not (started <= _STARTERS and _is_certain(step) and _stays(step, base)):
+        return None
+    found = _reach_of_words(step, base)
+    if found is None:
+        return None
+    return max(found, Reach.RUN if started else found, Reach.CHANGE if step.writes else found)
+
+
+def _is_certain(step: Step) -> bool:
+    """Whether each word is what the program gets, and nothing but harmless variables is set."""
+    options = (word for word in step.wrapping if word.startswith("-"))
+    return (
+        step.exact
+        and not step.is_open
+        and set(step.sets) <= HARMLESS_VARIABLES
+        and not any(map(_may_be_option, step.words, step.marks))
+        and all(map(_WRAPPER_OPTION.fullmatch, options))
+    )
+
+
+def _stays(step: Step, base: str | None) -> bool:
+    """Whether a step runs below the folder, and reads and writes there what its shell opens."""
+    return (
+        step.folders is not None
+        and all(_lies_below(folder or ".", base) for folder in step.folders)
+        and all(_may_read(step, path, base) for path in step.reads)
+        and all(_may_write(step, path, base) for path in step.writes)
+    )
+
+
+def _may_be_option(word: str, mark: Mark) -> bool:
+    """Whether a pattern of files may become an option: where it begins as anything."""
+    return mark is Mark.GLOB and word[:1] in ("*", "?", "[", "-")
+
+
+def _reach_of_words(step: Step, base: str | None) -> Reach | None:
+    placed = "/" in step.words[0]
+    if placed and not _is_own_program(step, base):
+        return None
+    if placed and step.name not in _TOOLS and step.name not in _SCRIPTS:
+        system = step.words[0].startswith("/")
+        return None if system else _reach_of_code(step, base, step.words[1:])
+    readers = (_reach_by_name, _reach_of_copy, _reach_of_editor, _reach_by_table, _reach_of_project)
+    return next((found for one in readers if (found := one(step, base)) is not None), None)
+
+
+def _reach_by_name(step: Step, base: str | None) -> Reach | None:
+    name, words = step.name, step.words[1:]
+    operands = [word for word in words if word[:1] != "-"]
+    looks = (
+        name in _IDLE
+        or (name == "set" and bool(words) and all(map(_SET.fullmatch, words)))
+        or (name == "command" and words[:1] in (("-v",), ("-V",)))
+        or (name in _VERSIONED and len(words) == 1 and words[0] in _VERSIONS)
+        or (name in _LOOKING and all(_may_read(step, one, base) for one in operands))
+        or (name in ("uniq", "xxd") and not operands)
+    )
+    own = name in (".", "source") and len(words) == 1 and words[0].endswith("venv/bin/activate")
+    if own and _may_read(step, words[0], base):
+        return Reach.RUN
+    return Reach.LOOK if looks else None
+
+
+def _reach_by_table(step: Step, base: str | None) -> Reach | None:
+    """Return how far a command of `commands.txt` reaches."""
+    words = step.words[2:] if step.words[1:2] == ("--no-pager",) else step.words[1:]
+    reading = read(tuple(Word(word, word) for word in (step.name, *words)))
+    if reading is None or not _are_looked_at(step, reading, base):
+        return None
+    called = " ".join((reading.known.program, *reading.known.verbs))
+    if called == "git restore":
+        return Reach.CHANGE if reading.flags & {"--staged", "-S"} else None
+    if called == "ps":
+        return Reach.LOOK if set(reading.operands) <= {"aux", "ax"} else None
+    if called in _CHANGING:
+        written = () if called == "git add" else files_of(reading)
+        return Reach.CHANGE if all(_may_write(step, path, base) for path in written) else None
+    targets = reading.operands if called in ("make", "npm run", "pnpm run") else ()
+    if called in _LOOKS:
+        return Reach.LOOK
+    return Reach.RUN if called in _RUNS and all(map(_TARGET.fullmatch, targets)) else None
+
+
+def _are_looked_at(step: Step, reading: ParsedCommand, base: str | None) -> bool:
+    paths = (path for path in files_of(reading) if path)
+    if reading.known.program == "git" and reading.known.operands is Operands.NAMES:
+        return all(delicate(path, written=False) is None for path in paths)  # also of a revision
+    return all(_may_read(step, path, base) for path in paths)
+
+
+def _reach_of_copy(step: Step, base: str | None) -> Reach | None:
+    if step.name not in _COPYING:
+        return None
+    operands = [one for one in step.words[1:] if not one.startswith("-")]
+    flags = [one for one in step.words[1:] if one.startswith("-")]
+    known = all(map(_COPY_FLAGS.fullmatch, flags)) and operands
+    certain = all(mark is Mark.PLAIN for mark in step.marks)
+    if not known or not certain or not all(_may_write(step, one, base) for one in operands):
+        return None
+    return Reach.CHANGE
+
+
+def _reach_of_editor(step: Step, base: str | None) -> Reach | None:
+    """Return how far `sed` and `awk` reach with a script that only prints, drops or replaces."""
+    if step.name not in _EDITORS:
+        return None
+    allowed, wanted = _EDITORS[step.name]
+    words = list(step.words[1:])
+    if step.name == "awk" and words and words[0].startswith("-F"):
+        words = words[2 if words[0] == "-F" else 1 :]
+    flags = {one for one in words if one.startswith("-")} - {"-e"}
+    rest = [one for one in words if not one.startswith("-")]
+    scripts = [two for one, two in pairwise(words) if one == "-e"] or rest[:1]
+    files = [one for one in rest if one not in scripts]
+    may = _may_write if "-i" in flags else _may_read
+    known = scripts and flags <= allowed and all(map(wanted.fullmatch, scripts))
+    if not known or not all(may(step, path, base) for path in files):
+        return None
+    return Reach.CHANGE if "-i" in flags else Reach.LOOK
+
+
+# ---------------------------------------------------------------- the project's own code
+
+
+def _reach_of_project(step: Step, base: str | None) -> Reach | None:
+    name, words = step.name, step.words[1:]
+    python = name in ("python", "python3")
+    while python and words[:1] in (("-u",), ("-B",)):
+        words = words[1:]
+    if words and name in _SCRIPTS and words[0].endswith(_SCRIPTS[name]):
+        return _reach_of_code(step, base, words) if _may_read(step, words[0], base) else None
+    if python and words[:1] == ("-m",) and words[1:2] and words[1] in _MODULES:
+        return _reach_of_code(step, base, words[2:])
+    verbs = _TOOLS.get(name)
+    known = verbs is not None and (not verbs or (bool(words) and words[0] in verbs))
+    steered = name in _NAMED_TARGETS and any("=" in word for word in words)
+    return _reach_of_code(step, base, words) if known and not steered else None
+
+
+def _reach_of_code(step: Step, base: str | None, words: tuple[str, ...]) -> Reach | None:
+    """Return that code of the project runs, where its words name nothing outside the folder and do
+    not have other code run."""
+    before = ""
+    for word in words:
+        text = before in _TEXTS
+        before = word
+        if text and "\n" not in word:
+            continue
+        if _STEERING.fullmatch(word) or not _ARGUMENT.fullmatch(word):
+            return None
+        for part in (word, word.partition("=")[2], word.rpartition(":")[2]):
+            if part and not part.startswith("-") and not _may_read(step, part, base):
+                return None
+    return Reach.RUN
+
+
+def _is_own_program(step: Step, base: str | None) -> bool:
+    """Whether a program with a folder in its name lies where the call runs, or is the system's."""
+    word = step.words[0]
+    if word.startswith(("/usr/bin/", "/bin/", "/usr/local/bin/")):
+        return word.count("/") == len(word.rpartition("/")[0].split("/")) - 1
+    return step.marks[0] is Mark.PLAIN and _lies_at(step, word, base)
+
+
+# ---------------------------------------------------------------- paths
+
+
+def _may_read(step: Step, path: str, base: str | None) -> bool:
+    return _lies_at(step, path, base) and all(
+        delicate(one, base, written=False) is None for one in step.places(path)
+    )
+
+
+def _may_write(step: Step, path: str, base: str | None) -> bool:
+    return _lies_at(step, path, base) and all(
+        delicate(one, base) is None and not is_executed(one) for one in step.places(path)
+    )
+
+
+def _lies_at(step: Step, path: str, base: str | None) -> bool:
+    return all(_lies_below(one, base) for one in step.places(_without_glob(path)))
+
+
+def _lies_below(path: str, base: str | None) -> bool:
+    return below(path) if base is None else within(path, base, base)
+
+
+def _without_glob(path: str) -> str:
+    """Return the folder of a pattern of files, up to the part that may be anything."""
+    parts = path.split("/")
+    sure = next((at for at, part in enumerate(parts) if re.search(r"[*?\[]", part)), None)
+    return path if sure is None else "/".join(parts[:sure]) or "."

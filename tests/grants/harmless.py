@@ -1,0 +1,35 @@
+"""A hundred calls of every day that a pass with tests and scripts is for; `kind` and arguments."""
+
+from __future__ import annotations
+
+COMMANDS = (
+    "ls", "ls -la src", "pwd", "cat README.md", "head -50 src/app.py", "tail -n 20 logs/app.log",
+    "wc -l src/app.py", "tree -L 2", "find . -name '*.py'", "find src -type f -name '*.ts'",
+    "grep -rn 'def main' src", "rg -n TODO src", "git status", "git status --short",
+    "git diff", "git diff --stat HEAD~1", "git log --oneline -10", "git --no-pager log -5 --oneline",
+    "git show HEAD --stat", "git blame src/app.py", "git branch -a", "git add -A",
+    "git add src/app.py tests/test_app.py", "git commit -m 'Fix the parser'",
+    "git add -A && git commit -m 'Add a test'", "git rev-parse --abbrev-ref HEAD",
+    "git switch -c fix/parser", "git stash", "git stash pop", "git diff --cached | cat",
+    "npm test", "npm run build", "npm run lint -- --fix", "npm test 2>&1 | tail -30",
+    "CI=true npm test", "NODE_ENV=test npm test", "yarn test", "pnpm run build",
+    "make test", "make", "make -j4 build", "make test 2>&1 | tail -20", "timeout 60 make test",
+    "pytest", "pytest -q tests/test_app.py", "pytest -x -k 'parser and not slow'",
+    "python -m pytest -q", "python3 -m pytest tests -x 2>&1 | head -80", "python3 x.py",
+    "python3 scripts/generate.py --out build/data.json", "python3 manage.py check",
+    "node scripts/build.js", "bash scripts/test.sh", "./scripts/lint.sh", "./gradlew test",
+    "cargo test", "cargo build --release", "cargo check", "cargo clippy", "go test ./...",
+    "go build ./...", "go vet ./...", "mvn -q test", "npx --no-install jest", "tsc --noEmit",
+    "mypy src", "ruff check .", "ruff format src", "black --check src", "eslint src --fix",
+    "prettier --write src/app.ts", "cd src && ls", "cd frontend && npm test",
+    "cd backend && pytest -q && cd ..", "mkdir -p build/out", "touch src/__init__.py",
+    "cp src/a.py src/b.py", "mv src/a.py src/c.py", "echo done", "echo 'hello' > notes.txt",
+    "printf 'a\\n' >> notes.txt", "cat src/app.py | grep import | sort | uniq -c",
+    "ls src/*.py", "sed -n '10,40p' src/app.py", "sed -i 's/foo/bar/g' src/app.py",
+    "awk '{print $1}' data.txt", "jq .name data.json", "diff a.txt b.txt", "sort names.txt | uniq",
+    "which python3", "python3 --version", "node --version && npm --version",
+    "test -f package.json && echo yes", "set -e; make test", "time pytest -q",
+    "source .venv/bin/activate && pytest", "uv run pytest -q", "poetry run pytest tests",
+    "pip list", "bash -lc 'pytest -q'", "cat > notes.md <<'EOF'\n# Notes\nEOF",
+    "command -v node", "du -sh build",
+)  # fmt: skip
