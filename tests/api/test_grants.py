@@ -91,7 +91,7 @@ async def test_all_grants_of_an_agent_or_session_are_revoked(gate: Replica) -> N
 async def test_a_session_gets_a_pass(gate: Replica) -> None:
     """Of an approver, for the agent that is named, no longer than eight hours; not of an agent."""
     path = "/v1/sessions/default/pass?agent=agent1"
-    body = {"what": "all", "hours": 2, "max_uses": 1}
+    body = {"what": "work", "hours": 2, "max_uses": 1}
     assert (await gate.call("POST", path, body, token=AGENT_TOKEN)).status == 403
     assert (await gate.call("POST", path, {**body, "hours": 9}, token=ANN_TOKEN)).status == 422
     bare = "/v1/sessions/default/pass"

@@ -277,7 +277,7 @@ async def test_a_pass_of_earlier_rules_ends(world: World) -> None:
     """It lets nothing through before it was read either, and its card says why it ended."""
     await world.submit(session="s")
     until = SystemClock().now_ms() + 3_600_000
-    match = Match(shape=Shape.ALL, tool="*")
+    match = Match(shape=Shape.WORK, tool="*")
     grant = await stored(world.store, match, session="s", expires_at=until)
     for _ in range(2):
         assert (await world.submit(session="s", tool="x")).status is Status.PENDING

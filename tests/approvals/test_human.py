@@ -83,7 +83,7 @@ def test_each_link_that_allows_leaves_it_to_people(link: str, more: dict[str, An
     allowed. So is high risk left."""
     asked = command("ls")
     exact = granted(offer_of(asked, Shape.EXACT).match)
-    everything = Match(shape=Shape.ALL, tool=ANY_TOOL)
+    everything = Match(shape=Shape.WORK, tool=ANY_TOOL)
     session = granted(everything, session="default", expires_at=1000)
     rule = PolicyRule(name="yes", effect=RuleEffect.ALLOW, commands=("ls",))
     allows: dict[str, Callable[[Record], bool]] = {

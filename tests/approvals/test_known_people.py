@@ -106,7 +106,7 @@ async def test_an_unknown_account_lets_no_session_through_that_may_be_its_own(
     await in_force(world, self_approval=False)
     record = await of_alice(world)
     await world.core.remembering.let_through(
-        DISCORD, agent="bot", session="default", shape=Shape.ALL, hours=1
+        DISCORD, agent="bot", session="default", shape=Shape.WORK, hours=1
     )
     assert (await world.core.requests.get(record.id)).status is Status.PENDING
 

@@ -59,12 +59,12 @@ async def test_passes_that_are_given_at_once_leave_one(world: World) -> None:
     give = world.core.remembering.let_through
     await asyncio.gather(
         *(
-            give(identity("ann"), agent=AGENT, session="default", shape=Shape.ALL, hours=1)
+            give(identity("ann"), agent=AGENT, session="default", shape=Shape.WORK, hours=1)
             for _ in range(6)
         )
     )
     known = await RedisGrants(world.store).of_session(AGENT, "default")
-    assert len([one for one in known if one.match.shape is Shape.ALL]) == 1
+    assert len([one for one in known if one.match.shape is Shape.WORK]) == 1
 
 
 async def test_nothing_that_approves_is_remembered_while_the_kill_switch_is_on(
@@ -75,7 +75,7 @@ async def test_nothing_that_approves_is_remembered_while_the_kill_switch_is_on(
     await world.store.set_stopped(True, by="root")
     with pytest.raises(Conflict, match="kill switch"):
         await world.core.remembering.let_through(
-            identity("ann"), agent=AGENT, session="default", shape=Shape.ALL, hours=1
+            identity("ann"), agent=AGENT, session="default", shape=Shape.WORK, hours=1
         )
 
 

@@ -32,7 +32,7 @@ def offered(record: Record) -> list[Shape]:
 
 
 async def give(
-    world: World, record: Record, shape: Shape = Shape.ALL, who: str = "ann", **how: Any
+    world: World, record: Record, shape: Shape = Shape.WORK, who: str = "ann", **how: Any
 ) -> Record:
     """Approve a request with a pass, as somebody."""
     offer = next((one.id for one in passes_for(record) if one.match.shape is shape), "0" * 16)
@@ -62,8 +62,8 @@ async def test_the_answer_gives_the_pass(world: World) -> None:
 
 async def test_edits_are_offered_for_edits_alone(world: World) -> None:
     """Each pass only where it would let this very request through."""
-    assert offered(await world.submit(**EDIT)) == [Shape.EDITS, Shape.ALL]
-    assert offered(await world.submit()) == [Shape.ALL]
+    assert offered(await world.submit(**EDIT)) == [Shape.EDITS, Shape.WORK]
+    assert offered(await world.submit()) == [Shape.WORK]
     elsewhere = {**EDIT, "arguments": {"path": "/etc/x", "text": "x"}}
     assert Shape.EDITS not in offered(await world.submit(**elsewhere))
 
@@ -165,7 +165,7 @@ async def test_twice_is_once_and_too_late_is_refused(world: World) -> None:
     await world.core.requests.decide(tap)
     (first,) = await passes(world)
     later = await world.core.remembering.let_through(
-        identity("ann"), agent="bot", session="default", shape=Shape.ALL, hours=1
+        identity("ann"), agent="bot", session="default", shape=Shape.WORK, hours=1
     )
     await world.core.requests.decide(tap)
     assert [one.id for one in await passes(world)] == [later.id]
@@ -184,7 +184,7 @@ async def test_a_new_pass_takes_the_place_of_the_earlier(world: World) -> None:
     await give(world, first, max_uses=1)
     assert (await world.core.requests.get(second.id)).status is Status.APPROVED
     await give(world, await world.submit(session="s", tool="three"), lifetime="15m")
-    (wide,) = [one for one in await passes(world) if one.match.shape is Shape.ALL]
+    (wide,) = [one for one in await passes(world) if one.match.shape is Shape.WORK]
     assert wide.max_uses is None
     assert len(await passes(world)) == 2
 

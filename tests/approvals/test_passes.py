@@ -24,7 +24,7 @@ EDIT: dict[str, Any] = {
 }
 
 
-async def passed(world: World, shape: Shape = Shape.ALL, **more: Any) -> Grant:
+async def passed(world: World, shape: Shape = Shape.WORK, **more: Any) -> Grant:
     """Let the session `default` of bot through, as ann."""
     if not await world.core.sessions.open("bot"):
         await world.core.requests.decide(click(await world.submit(tool="begin"), Action.DENY))
@@ -134,7 +134,7 @@ async def test_no_pass_is_longer_than_eight_hours(world: World, hours: float) ->
     """Nor without a session, nor a denial, nor for one tool."""
     with pytest.raises(InvalidRequest):
         await passed(world, hours=hours)
-    match = Match(shape=Shape.ALL, tool="*")
+    match = Match(shape=Shape.WORK, tool="*")
     values: dict[str, Any] = {
         "id": new_id(),
         "agent": "bot",
@@ -147,7 +147,7 @@ async def test_no_pass_is_longer_than_eight_hours(world: World, hours: float) ->
     for bad in ({"session": None}, {"expires_at": None}, {"effect": Effect.DENY}):
         with pytest.raises(InvalidRequest):
             Grant(**values, **{**good, **bad})
-    for shape, tool in ((Shape.ALL, "shell"), (Shape.TOOL, "*")):
+    for shape, tool in ((Shape.WORK, "shell"), (Shape.TOOL, "*")):
         with pytest.raises(InvalidRequest):
             Match(shape=shape, tool=tool)
 
@@ -159,7 +159,7 @@ async def test_who_approves_only_some_of_it_gives_no_pass(world: World) -> None:
     with pytest.raises(Unauthorized):
         await passed(world)
     await world.core.remembering.let_through(
-        identity("bob"), agent="bot", session="default", shape=Shape.ALL, hours=1
+        identity("bob"), agent="bot", session="default", shape=Shape.WORK, hours=1
     )
     with pytest.raises(InvalidRequest):
         await world.core.remembering.let_through(
@@ -189,6 +189,6 @@ async def test_who_asked_lets_nothing_through_where_they_may_not_decide(world: W
         await world.core.requests.decide(click(first))
     for name, status in (("ann", Status.PENDING), ("bob", Status.APPROVED)):
         await world.core.remembering.let_through(
-            identity(name), agent="bot", session="default", shape=Shape.ALL, hours=1
+            identity(name), agent="bot", session="default", shape=Shape.WORK, hours=1
         )
         assert (await world.core.requests.get(first.id)).status is status

@@ -48,7 +48,7 @@ def test_a_question_is_answered_by_nothing_remembered() -> None:
     """Neither by a pass nor by a denied tool: it asks for an answer, not for leave."""
     fields = (Question(id="a", text="Which one?"),)
     one = asked("ask", kind=Kind.QUESTION, questions=fields, allowed=(Action.ANSWER,))
-    everything = granted(Match(shape=Shape.ALL, tool=ANY_TOOL), session="default", expires_at=1000)
+    everything = granted(Match(shape=Shape.WORK, tool=ANY_TOOL), session="default", expires_at=1000)
     denied = granted(Match(shape=Shape.TOOL, tool="ask", kind=T), Effect.DENY)
     assert [covers(grant, one) for grant in (everything, denied)] == [MatchResult.NO] * 2
     assert [covers(grant, asked("ask")) for grant in (everything, denied)] == [MatchResult.YES] * 2

@@ -316,7 +316,7 @@ def test_a_pass_for_edits_is_wholly_understood_or_asks(edits: bool, record: Reco
 )  # fmt: skip
 def test_everyday_commands_pass(text: str) -> None:
     """A pass for everything covers what a session does all day."""
-    assert passes(Shape.ALL, call("Bash", C, command=text)), text
+    assert passes(Shape.WORK, call("Bash", C, command=text)), text
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_everyday_commands_pass(text: str) -> None:
 )  # fmt: skip
 def test_a_pass_for_all_looks_at_every_text(record: Record) -> None:
     """Whatever the name, the depth, the quoting: secrets, and what runs later, still ask."""
-    assert not passes(Shape.ALL, record)
+    assert not passes(Shape.WORK, record)
 
 
 def _rule(name: str, value: Any) -> Rule:

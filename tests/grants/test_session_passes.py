@@ -8,14 +8,13 @@ import pytest
 
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
-from gateway.policy.calls.path_spelling import reveals
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import ANY_TOOL, Match, MatchResult, Shape
-from gateway.policy.grants.session_passes import lets_all, lets_edit
-from tests.grants.making import asked, granted
+from gateway.policy.grants.grant import ANY_TOOL, PASSES, Match, MatchResult, Shape
+from gateway.policy.grants.session_passes import lets_edit
+from tests.grants.harmless import COMMANDS, NEVER
+from tests.grants.making import allowed, asked, command, granted, remembered
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL
-JSON_OF_SECRET = '{"path": "/root/\\u002essh/id"}'
 
 
 def call(tool: str, kind: Kind, /, **arguments: Any) -> Record:
@@ -94,70 +93,96 @@ def test_a_pass_for_edits_is_bound_to_a_folder_that_it_names() -> None:
     assert not lets_edit(nowhere, "/home/ann/app")
 
 
-ALL = [
-    ("everyday", True, call("Bash", C, command="make test", env={}, description="Test it")),
-    ("words for an agent", True, call("Task", T, description="Fix it", prompt="Run `make` for ${X}",
-                                      subagent_type="x")),
+LOOK = {"command": "ls"}
+WORK = [
+    ("a command that looks", True, call("Bash", C, command="ls -la src", description="Look")),
+    ("a command that writes", True, call("Bash", C, command="echo hi > notes.txt")),
+    ("a list of words", True, call("Bash", C, argv=["ls", "-la"])),
     ("a shell that is named", True, call("exec_command", C, cmd="ls", shell="/bin/bash")),
-    ("any files of an ending", True, call("find_files", T, glob="**/*.py")),
-    ("content is data", True, call("write", F, path="/ws/a.md", content="Put it in .env, please")),
-    ("rights", False, call("Bash", C, command="ls", sandbox_permissions="require_escalated")),
-    ("rights as an object", False,
-     call("Bash", C, command="ls", sandbox_permissions={"command": "rm x"})),
-    ("rights in a list", False, call("Bash", C, command="ls", sandbox_permissions=[["x"]])),
-    ("rights within a call", False,
-     call("use_tool", T, tool_name="Bash", arguments={"command": "ls", "sudo": True})),
-    ("environment", False, call("Bash", C, command="ls", envs={"LD_PRELOAD": "x"})),
-    ("environment as text", False, call("Bash", C, command="ls", environ="LD_PRELOAD=x")),
-    ("environment in JSON text", False,
-     call("use_tool", T, x='{"command": "ls", "envs": {"A": "1"}}')),
-    ("root", False, call("keep", T, user="root")),
-    ("another user runs it", False, call("Bash", C, command="ls", user="kim")),
-    ("the root of the disk", False, call("Bash", C, argv=["ls", "/"])),
-    ("works in the root", False, call("keep", T, cwd="/", name="a")),
-    ("works where secrets lie", False, call("keep", T, cwd="/ws/.ssh", name="a")),
-    ("not certain where", False, call("Bash", C, command="ls", cwd="/ws/../x")),
-    ("longer than what is read", False, call("keep", T, x="a " * 40_000)),
-    ("one name twice", False, call("keep", T, x='{"a": "b", "a": "c"}')),
-    ("a call that is none", False, call("use_tool", T, tool_name="x", arguments='"x"')),
-    ("a key", False, call("keep", T, x={".ssh/config": 1})),
-    ("a folder and a name", False, call("writer", F, directory="/ws/etc", filename="passwd")),
-    ("unknown text", False, call("keep", T, x="see 'id_rsa' there")),
-    ("JSON hides it", False, call("keep", T, x=JSON_OF_SECRET)),
-    ("a nested call names it", False,
-     call("use_tool", T, tool_name="x", arguments={"p": [{"q": "/root/.netrc"}]})),
-    ("data that is a path", False, call("post_message", T, channel="#ops", text="/root/.ssh/id")),
-    ("code", False, call("keep", T, code="printenv")),
-    ("input", False, call("keep", T, stdin="export -p")),
-    ("a pattern", False, call("read_many_files", T, include=["src/*", ".e*"])),
+    ("a file that is read", True, call("Read", T, file_path="/ws/a.py", offset=3)),
+    ("files that are searched", True, call("Grep", T, pattern="def main", path="/ws/src")),
+    ("any files of an ending", True, call("Glob", T, pattern="**/*.py")),
+    ("a change", True, call("write", F, path="/ws/a.md", content="Put it in .env, please")),
+    ("a tool that is declared harmless", True, asked("keep", harmless=True, arguments={"a": "b"})),
+    ("an unknown tool", False, call("keep", T, name="a")),
+    ("a message", False, call("post_message", T, channel="#ops", text="Done")),
+    ("words for an agent", False, call("Task", T, description="Fix", prompt="Fix it",
+                                       subagent_type="x")),
+    ("a look-up elsewhere", False, call("get_weather", T, city="Oslo")),
+    ("a page of the web", False, call("WebFetch", T, url="https://example.com", prompt="Read")),
+    ("code", False, call("python", C, code="print(1)")),
+    ("input", False, call("Bash", C, command="ls", stdin="rm x")),
+    ("a second command", False, call("Bash", C, command="ls", cmd="rm x")),
+    ("its own code", False, call("Bash", C, command="make test")),
+    ("deletes", False, call("Bash", C, command="rm a")),
+    ("a tool that deletes", False, call("delete_file", F, path="/ws/a")),
+    ("reads elsewhere", False, call("Read", T, file_path="/srv/other/a.py")),
+    ("reads by a pattern elsewhere", False, call("Glob", T, pattern="/srv/*.py")),
+    ("reads what is delicate", False, call("Read", T, file_path="/ws/.env")),
+    ("a pattern for what is delicate", False, call("Glob", T, pattern="src/.e*")),
+    ("rights", False, call("Bash", C, **LOOK, sandbox_permissions="require_escalated")),
+    ("environment", False, call("Bash", C, **LOOK, envs={"LD_PRELOAD": "x"})),
+    ("a variable", False, call("Bash", C, command="LD_PRELOAD=./x ls")),
+    ("another user", False, call("Bash", C, **LOOK, user="root")),
+    ("another host", False, asked("Bash", kind=C, arguments=LOOK,
+                                  context=Context(cwd="/ws", host="prod"))),
+    ("in the root", False, call("Bash", C, **LOOK, cwd="/")),
+    ("in another folder", False, call("Bash", C, **LOOK, cwd="/srv/other")),
+    ("below the folder", True, call("Bash", C, **LOOK, cwd="/ws/src")),
+    ("not certain where", False, call("Bash", C, **LOOK, cwd="/ws/../x")),
+    ("a call within", False, call("use_tool", T, tool_name="Bash", arguments=LOOK)),
+    ("one name twice", False, call("Read", T, file_path="/ws/a", filePath="/ws/b")),
     ("what was resolved is delicate", False,
      asked("Bash", kind=C, arguments={"command": "cat a"},
            context=Context(cwd="/ws", files={"/ws/.env": "0" * 64}))),
-    ("moves away", False, call("move_file", F, source="/ws/a", destination="/srv/other/a")),
+    ("what was resolved lies elsewhere", False,
+     asked("Bash", kind=C, arguments={"command": "cat a"},
+           context=Context(cwd="/ws", files={"/srv/x": "0" * 64}))),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("wanted", "record"), [row[1:] for row in ALL],
-                         ids=[row[0] for row in ALL])  # fmt: skip
-def test_a_pass_for_all(wanted: bool, record: Record) -> None:
-    """All but what has more rights, is delicate, shows or sends secrets, or is not looked at."""
-    assert lets_all(record) is wanted
-    assert passes(Shape.ALL, record) is wanted
+@pytest.mark.parametrize(("wanted", "record"), [row[1:] for row in WORK],
+                         ids=[row[0] for row in WORK])  # fmt: skip
+def test_a_pass_for_work(wanted: bool, record: Record) -> None:
+    """It lets through what is known to look or to change files here, and nothing else."""
+    assert passes(Shape.WORK, record) is wanted
+    if wanted:
+        assert passes(Shape.SCRIPTS, record)
 
 
-@pytest.mark.parametrize("text", ["p''rintenv", '"printenv"', "p\\rintenv", "/usr/bin/'env'",
-                                  "ls; e\\nv", "'mv' a ../b", "cat a >/dev/tcp/example.com/1",
-                                  "\\l\\s"])  # fmt: skip
-def test_quotes_and_backslashes_hide_no_command(text: str) -> None:
-    """A shell leaves them out of a word; so does what looks for programs that show secrets."""
-    assert reveals(text, "/ws")
+def test_running_own_code_is_a_pass_of_its_own() -> None:
+    """Tests and scripts run only under the pass that names them."""
+    for text in ("make test", "npm test", "python3 x.py", "./run.sh", "git commit -m x"):
+        assert passes(Shape.SCRIPTS, command(text)), text
+        assert not passes(Shape.WORK, command(text)), text
 
 
-@pytest.mark.parametrize("text", ["find . -name \\*.py", "grep 'a\\.b' x", "sed \"s/\\d//\" a",
-                                  "ls a\\ b", "find . \\( -name a \\)"])  # fmt: skip
-def test_an_escape_that_a_shell_needs_is_none(text: str) -> None:
-    """A backslash before a space or a sign, or within quotes, is everyday."""
-    assert not reveals(text, "/ws")
+def test_everyday_calls_go_through() -> None:
+    """At least 90 of 100 everyday commands pass with tests and scripts chosen."""
+    assert len(COMMANDS) >= 100
+    assert len([text for text in COMMANDS if passes(Shape.SCRIPTS, command(text))]) >= 0.9 * len(
+        COMMANDS
+    )
+
+
+@pytest.mark.parametrize("text", NEVER)
+def test_what_is_not_known_requires_approval(text: str) -> None:
+    """Under the widest pass, too."""
+    assert not passes(Shape.SCRIPTS, command(text)), text
+
+
+@pytest.mark.parametrize("name", ["Makefile", "sub/package.json", "conftest.py", "Gemfile",
+                                  "build.rs", "vite.config.ts", "GNUmakefile"])  # fmt: skip
+def test_files_that_commands_run_are_named_or_asked_about(name: str) -> None:
+    """Under passes, and under a folder that was remembered from another file."""
+    change = call("write", F, path=f"/ws/{name}", content="x")
+    plain = call("write", F, path="/ws/notes.md", content="x")
+    assert not any(passes(shape, change) for shape in PASSES)
+    assert not passes(Shape.SCRIPTS, command(f"echo x > {name}"))
+    assert not allowed([remembered(plain)], change)
+    assert allowed([remembered(plain)], call("write", F, path="/ws/other.md", content="x"))
+    read = call("Read", T, file_path=f"/ws/{name}")
+    assert passes(Shape.WORK, read)
 
 
 @pytest.mark.parametrize("verb", [{"x": "update"}, ["update"], [{}], {}])

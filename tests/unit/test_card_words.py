@@ -267,7 +267,7 @@ def test_a_remembered_decision_says_which_it_is_in_every_state() -> None:
     ended = grant_card_of(replace(first, end=over))
     assert (ended.uses, ended.outcome) == ("never used", "revoked by ann")
     assert grant_card_of(first).uses == "not used yet"
-    every = replace(first.match, shape=Shape.ALL, digest=None, tool="*")
+    every = replace(first.match, shape=Shape.WORK, digest=None, tool="*")
     hour = first.made_at + 3_600_000
     given = replace(first, match=every, session="s", expires_at=hour)
     assert grant_card_of(given).word == "Session let through"

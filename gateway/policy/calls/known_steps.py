@@ -47,8 +47,8 @@ _CHANGING = frozenset({"mkdir", "touch", "git add", "isort", "black", "ruff chec
 _LOOKS = frozenset(
     {"ls", "pwd", "whoami", "id", "hostname", "uname", "date", "uptime", "df", "du", "free",
      "nproc", "cat", "head", "tail", "wc", "nl", "tac", "stat", "file", "basename", "dirname",
-     "realpath", "readlink", "which", "tree", "cut", "sort", "comm", "diff", "cmp", "md5sum", "sha1sum",
-     "sha256sum", "sha512sum", "grep", "rg", "sed", "jq", "find", "git status", "git log",
+     "realpath", "readlink", "which", "tree", "cut", "sort", "comm", "diff", "cmp", "md5sum",
+     "sha1sum", "sha256sum", "sha512sum", "grep", "rg", "sed", "jq", "find", "git status", "git log",
      "git diff", "git show", "git blame", "git branch", "git tag", "git remote", "git stash list",
      "git rev-parse", "git rev-list", "git merge-base", "git describe", "git ls-files",
      "git shortlog", "git reflog", "pip list", "pip show", "pip freeze", "pip check", "npm ls",

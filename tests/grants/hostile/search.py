@@ -113,8 +113,8 @@ class Search:
 
     def _is_passed_over(self, one: Remembered) -> bool:
         """Whether a call is one of the many that a pass for all covers, which are not all tried."""
-        self._passed += one.grant.match.shape is Shape.ALL
-        return one.grant.match.shape is Shape.ALL and self._passed % _ONE_IN != 0
+        self._passed += one.grant.match.shape is Shape.WORK
+        return one.grant.match.shape is Shape.WORK and self._passed % _ONE_IN != 0
 
     def _judge(self, call: NextCall, one: Remembered) -> None:
         cwd = call.context.get("cwd", FOLDER)
