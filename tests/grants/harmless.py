@@ -1,4 +1,4 @@
-"""Commands of every day, which a pass with tests and scripts is for, and others that no pass is for."""
+"""Commands of every day, which a pass with tests and scripts is for, and those for no pass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ COMMANDS = (
     "ls", "ls -la src", "pwd", "cat README.md", "head -50 src/app.py", "tail -n 20 logs/app.log",
     "wc -l src/app.py", "tree -L 2", "find . -name '*.py'", "find src -type f -name '*.ts'",
     "grep -rn 'def main' src", "rg -n TODO src", "git status", "git status --short",
-    "git diff", "git diff --stat HEAD~1", "git log --oneline -10", "git --no-pager log -5 --oneline",
+    "git diff", "git diff --stat HEAD~1", "git log --oneline -10",
+    "git --no-pager log -5 --oneline",
     "git show HEAD --stat", "git blame src/app.py", "git branch -a", "git add -A",
     "git add src/app.py tests/test_app.py", "git commit -m 'Fix the parser'",
     "git add -A && git commit -m 'Add a test'", "git rev-parse --abbrev-ref HEAD",

@@ -51,7 +51,8 @@ def test_a_question_is_answered_by_nothing_remembered() -> None:
     everything = granted(Match(shape=Shape.WORK, tool=ANY_TOOL), session="default", expires_at=1000)
     denied = granted(Match(shape=Shape.TOOL, tool="ask", kind=T), Effect.DENY)
     assert [covers(grant, one) for grant in (everything, denied)] == [MatchResult.NO] * 2
-    assert [covers(grant, asked("ask")) for grant in (everything, denied)] == [MatchResult.YES] * 2
+    look = asked("read_file", arguments={"path": "/ws/a"})
+    assert [covers(everything, look), covers(denied, asked("ask"))] == [MatchResult.YES] * 2
     assert [offers(one, effect) for effect in Effect] == [(), ()]
 
 

@@ -48,8 +48,9 @@ _LOOKS = frozenset(
     {"ls", "pwd", "whoami", "id", "hostname", "uname", "date", "uptime", "df", "du", "free",
      "nproc", "cat", "head", "tail", "wc", "nl", "tac", "stat", "file", "basename", "dirname",
      "realpath", "readlink", "which", "tree", "cut", "sort", "comm", "diff", "cmp", "md5sum",
-     "sha1sum", "sha256sum", "sha512sum", "grep", "rg", "sed", "jq", "find", "git status", "git log",
-     "git diff", "git show", "git blame", "git branch", "git tag", "git remote", "git stash list",
+     "sha1sum", "sha256sum", "sha512sum", "grep", "rg", "sed", "jq", "find", "git status",
+     "git log", "git diff", "git show", "git blame", "git branch", "git tag", "git remote",
+     "git stash list",
      "git rev-parse", "git rev-list", "git merge-base", "git describe", "git ls-files",
      "git shortlog", "git reflog", "pip list", "pip show", "pip freeze", "pip check", "npm ls",
      "go version", "cargo tree", "terraform version"}
@@ -331,14 +332,14 @@ def _may_write(step: Step, path: str, base: str | None) -> bool:
 
 
 def _lies_at(step: Step, path: str, base: str | None) -> bool:
-    return all(_lies_below(one, base) for one in step.places(_without_glob(path)))
+    return all(_lies_below(one, base) for one in step.places(sure_folder(path)))
 
 
 def _lies_below(path: str, base: str | None) -> bool:
     return below(path) if base is None else within(path, base, base)
 
 
-def _without_glob(path: str) -> str:
+def sure_folder(path: str) -> str:
     """Return the folder of a pattern of files, up to the part that may be anything."""
     parts = path.split("/")
     sure = next((at for at, part in enumerate(parts) if re.search(r"[*?\[]", part)), None)

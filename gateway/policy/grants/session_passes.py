@@ -6,7 +6,7 @@ import shlex
 
 from gateway.domain.records import Record
 from gateway.models import Kind
-from gateway.policy.calls.known_steps import Reach, reach_of
+from gateway.policy.calls.known_steps import Reach, reach_of, sure_folder
 from gateway.policy.calls.known_tools import find_known_tools
 from gateway.policy.calls.path_spelling import could_be_delicate, names_delicate
 from gateway.policy.calls.paths import below, delicate, is_executed, is_root, is_systems, within
@@ -183,9 +183,10 @@ def _is_seen(touches: Touches, leaf: Leaf) -> bool:
     base = touches.base
     globs = leaf.role is Role.GLOB
     for text in texts_of(leaf.value):
-        path = _without_stars(text) if globs else text
-        if names_delicate(path, base, data=False, globs=globs) or could_be_delicate(path, base):
+        named = _without_stars(text) if globs else text
+        if names_delicate(named, base, data=False, globs=globs) or could_be_delicate(named, base):
             return False
+        path = sure_folder(text) if globs else text
         if path and not (below(path) if base is None else within(path, base, base)):
             return False
     return True

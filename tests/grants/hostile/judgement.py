@@ -22,6 +22,11 @@ _DONE = frozenset(
     {"cat", "head", "tail", "wc", "nl", "tac", "stat", "cut", "sort", "comm", "diff", "cmp", "ls",
      "md5sum", "sha256sum", "grep", "sed", "find", "jq", "du"}
 )  # fmt: skip
+# What the passes are for, and words with which these do more.
+_LOOKS = _DONE | {"bash", "cp", "echo", "git", "ls", "mkdir", "mv", "pwd", "rg", "sh", "tee",
+                  "touch", "tree", "true"}  # fmt: skip
+_OWN = frozenset({"cargo", "go", "make", "npm", "pytest", "python", "python3", "git", "node"})
+_DOES_MORE = re.compile(r"--(?:exec|pre|output|in-place=|upload-pack)|push$|clean$|reset$|rm$")
 _GIVEN = frozenset({"sends", "is given", "looks for"})
 _FILES = frozenset({"reads", "lists", "writes", "deletes", "moves away"})
 # Flags by which a program runs another, writes a file, or works elsewhere.
@@ -47,7 +52,7 @@ def judge(claim: Claim, before: list[Effect], after: list[Effect], cwd: str) -> 
     argv = [value["argv"] for kind, value in after if kind == "runs"]
     found: list[str] = []
     for kind, value in after:
-        if claim.shape not in ("edits", "all") and (kind, value) in before:
+        if claim.shape not in ("edits", "work", "scripts") and (kind, value) in before:
             continue
         if kind == "deletes" and value in made:
             continue  # a scratch file of the tool's own
@@ -196,14 +201,19 @@ def _edits(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str 
     return None if lies_below(value, folder) else f"not below {folder}"
 
 
-def _all(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str | None:
+def _work(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str | None:
     kind, value = effect
-    if kind == "runs" and value["argv"][0] in ("env", "printenv", "sudo", "su"):
-        return "shows secrets or has more rights"
-    return "has more rights" if kind in ("has rights", "sets") else None
+    if kind in _FILES:
+        return _edits(claim, effect, before, cwd)
+    if kind == "runs":
+        own = claim.shape == "scripts" and value["argv"][0] in _OWN
+        looks = value["argv"][0] in _LOOKS and not any(map(_DOES_MORE.match, value["argv"][1:]))
+        return None if own or looks else "does more than look or change files"
+    harmless = kind == "is given" and not any(one == "runs" for one, _ in before)
+    return None if harmless or kind in ("looks for", "does") else "neither looks nor changes a file"
 
 
 _RULES = {
     "command": _command, "folder": _folder, "text": _text, "tool": _tool, "edits": _edits,
-    "all": _all,
+    "work": _work, "scripts": _work,
 }  # fmt: skip

@@ -19,7 +19,6 @@ from gateway.policy.grants.grant import (
     Grant,
     Match,
     MatchResult,
-    Shape,
 )
 from gateway.policy.grants.pass_offers import pass_words
 from gateway.policy.grants.remember_offers import offers
@@ -32,8 +31,6 @@ from tests.grants.hostile.words import Claim, understand
 from tests.grants.making import asked, granted
 
 _SESSION = "afternoon"
-_ONE_IN = 10
-"""A pass for all covers most calls. One in so many is carried out."""
 Covers = Callable[[Grant, Record, Record], bool]
 
 
@@ -83,7 +80,6 @@ class Search:
         self._cell, self._covering = cell, covering
         self._done: dict[str, list[Effect]] = {}
         self._answers: dict[int, tuple[Record, list[Remembered]]] = {}
-        self._passed = 0
         self.report = Report()
 
     def look_at(self, calls: Iterable[NextCall]) -> Report:
@@ -97,8 +93,7 @@ class Search:
             covered = [one for one in answers if self._covering(one.grant, first, then)]
             self.report.covered[call.done] += bool(covered)
             for one in covered:
-                if not self._is_passed_over(one):
-                    self._judge(call, one)
+                self._judge(call, one)
         return self.report
 
     def _remember(self, call: BaseCall) -> tuple[Record, list[Remembered]]:
@@ -110,11 +105,6 @@ class Search:
             ]
             self._answers[id(call)] = first, [*wide, *_passes()]
         return self._answers[id(call)]
-
-    def _is_passed_over(self, one: Remembered) -> bool:
-        """Whether a call is one of the many that a pass for all covers, which are not all tried."""
-        self._passed += one.grant.match.shape is Shape.WORK
-        return one.grant.match.shape is Shape.WORK and self._passed % _ONE_IN != 0
 
     def _judge(self, call: NextCall, one: Remembered) -> None:
         cwd = call.context.get("cwd", FOLDER)

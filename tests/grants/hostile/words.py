@@ -48,13 +48,16 @@ _TOOL = re.compile(
     re.DOTALL,
 )
 _EXACT = re.compile(r"exactly this: .+", re.DOTALL)
+_LATER = "; secrets, build files and other files that run later require approval"
+_FILES = r"creating, changing and moving files below where the agent works"
 _EDITS = re.compile(
-    r"creating(?:, changing and moving| and changing) files below "
-    r"(?:where the agent works|(?P<folder>/\S+)), not deleting(?:; delicate ones ask)?"
+    rf"(?:{_FILES}|creating and changing files below (?:where the agent works|(?P<folder>/\S+)))"
+    rf", not deleting(?:{_LATER})?"
 )
-_ALL = re.compile(
-    "everything but high risk, secrets, more rights, other users, a changed environment, "
-    "a payload, data sent to a host, changes outside the folder and what looks destructive"
+_WORK = re.compile(
+    r"(?P<own>running the project's own tests, builds and scripts, which can do whatever the "
+    rf"agent's user can; and )?reading and searching, {_FILES}, "
+    rf"by commands and tools that are known to do no more{_LATER}"
 )
 _NAME = re.compile(r"(?:^|, )([\w.\[\]-]+) = ")
 
@@ -67,9 +70,9 @@ class WordsNotUnderstoodError(Exception):
 class Claim:
     """What words say: everything that they do not name does not happen.
 
-    `shape` is exact, command, folder, text, tool, edits or all. `folder` bounds paths; for commands
-    None without `paths`. `flags` None are any; `run_in` and `host` say where a command runs.
-    `fixed` are the arguments that are the same each time, `free` those that may differ.
+    `shape` is exact, command, folder, text, tool, edits, work or scripts. `folder` bounds paths;
+    for commands None without `paths`. `flags` None are any; `run_in` and `host` say where a command
+    runs. `fixed` are the arguments that are the same each time, `free` those that may differ.
     """
 
     shape: str
@@ -149,7 +152,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Claim]], ...] = (
     (_EXACT, lambda _: Claim(shape="exact")),
     (_TOOL, lambda _: Claim(shape="tool")),
     (_EDITS, lambda found: Claim(shape="edits", folder=found["folder"])),
-    (_ALL, lambda _: Claim(shape="all")),
+    (_WORK, lambda found: Claim(shape="scripts" if found["own"] else "work")),
     (_FOLDER, _folder),
     (_VALUES, _values),
     (_COMMAND, _command),
