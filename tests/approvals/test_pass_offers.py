@@ -52,18 +52,21 @@ async def test_the_answer_gives_the_pass(world: World) -> None:
     (grant,) = await passes(world)
     assert (grant.session, grant.made_by, grant.used) == ("default", "ann", 0)
     assert grant.expires_at == grant.made_at + HOUR
-    assert (await world.submit(tool="anything")).status is Status.APPROVED
+    assert (await world.submit(tool="bash")).status is Status.APPROVED
     assert (await world.submit(session="other")).status is Status.PENDING
     assert (await world.core.grants.get(grant.id)).used == 1
     assert "covered 2 of the last 2" in (await world.core.grants.card(grant.id)).reach
-    assert (await world.submit(tool="anything")).status is Status.APPROVED
-    assert (await world.submit(tool="anything")).status is Status.PENDING
+    assert (await world.submit(tool="bash")).status is Status.APPROVED
+    assert (await world.submit(tool="bash")).status is Status.PENDING
 
 
 async def test_edits_are_offered_for_edits_alone(world: World) -> None:
     """Each pass only where it would let this very request through."""
-    assert offered(await world.submit(**EDIT)) == [Shape.EDITS, Shape.WORK]
-    assert offered(await world.submit()) == [Shape.WORK]
+    assert offered(await world.submit(**EDIT)) == list(PASSES)
+    assert offered(await world.submit()) == [Shape.WORK, Shape.SCRIPTS]
+    tests = {"kind": Kind.COMMAND, "arguments": {"command": "make test"}}
+    assert offered(await world.submit(**tests)) == [Shape.SCRIPTS]
+    assert offered(await world.submit(tool="anything", arguments={"x": 1})) == []
     elsewhere = {**EDIT, "arguments": {"path": "/etc/x", "text": "x"}}
     assert Shape.EDITS not in offered(await world.submit(**elsewhere))
 
@@ -103,7 +106,7 @@ async def test_a_pass_stands_last_and_is_never_the_default(world: World) -> None
     scopes = scopes_of(record, Action.APPROVE, passes=True)
     kinds = [one.session_pass for one in scopes]
     assert kinds == sorted(kinds) and not kinds[0] and kinds[-1]
-    assert "below where the agent works (now /ws)" in scopes[-2].words.text
+    assert "below where the agent works (now /ws)" in scopes[-3].words.text
     assert not any(one.session_pass for one in scopes_of(record, Action.APPROVE))
     assert not any(one.session_pass for one in scopes_of(record, Action.DENY, passes=True))
     await world.core.requests.decide(click(record, remember=Remember()))
@@ -114,11 +117,11 @@ async def test_only_who_may_give_it_gives_it(world: World) -> None:
     """Whoever answers for one tool alone is told so, and nothing is decided."""
     await policy(
         world.store,
-        Route(tools=("deploy",), approvers=("ann", "eve")),
+        Route(tools=("bash",), approvers=("ann", "eve")),
         Route(approvers=("ann",)),
     )
     world.core.writer.forget_policy()
-    record = await world.submit(tool="deploy")
+    record = await world.submit(tool="bash")
     assert await world.core.requests.may_pass(identity("ann"), record)
     assert not await world.core.requests.may_pass(identity("eve"), record)
     with pytest.raises(Unauthorized, match="give its session a pass"):
@@ -176,14 +179,14 @@ async def test_twice_is_once_and_too_late_is_refused(world: World) -> None:
 
 async def test_a_new_pass_takes_the_place_of_the_earlier(world: World) -> None:
     """Of its shape: the card never stands for two."""
-    first = await world.submit(session="s", tool="one", arguments={"x": 1})
-    second = await world.submit(session="s", tool="two", arguments={"x": 2})
+    first = await world.submit(session="s", arguments={"command": "ls a"})
+    second = await world.submit(session="s", arguments={"command": "ls b"})
     third = await world.submit(session="s", **EDIT)
     await give(world, third, Shape.EDITS)
     assert (await world.core.requests.get(first.id)).status is Status.PENDING
     await give(world, first, max_uses=1)
     assert (await world.core.requests.get(second.id)).status is Status.APPROVED
-    await give(world, await world.submit(session="s", tool="three"), lifetime="15m")
+    await give(world, await world.submit(session="s", arguments={"command": "ls c"}), lifetime="15m")
     (wide,) = [one for one in await passes(world) if one.match.shape is Shape.WORK]
     assert wide.max_uses is None
     assert len(await passes(world)) == 2
@@ -202,7 +205,7 @@ async def test_the_next_five_are_the_next_five(world: World) -> None:
 
 async def test_what_waits_goes_through_with_the_pass(world: World) -> None:
     """Its giver is asked no more about what the session asked already."""
-    waiting = await world.submit(tool="other", arguments={"x": 1})
+    waiting = await world.submit(tool="bash", arguments={"command": "ls -l"})
     await give(world, await world.submit())
     ended = await world.core.requests.get(waiting.id)
     assert ended.decision is not None and ended.status is Status.APPROVED

@@ -40,6 +40,7 @@ _ANSI_SIGNS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f",
 _NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/")
 _INPUT = ("<", "<&")
 _GOING = frozenset({"cd", "chdir", "pushd"})
+_IN_PLACE = frozenset({"builtin", "command", "time"})  # what these start is the shell's own
 _SAYING = frozenset({"echo", "printf"})
 _GROUPS = frozenset({"program", "compound_statement", "do_group", "else_clause", "elif_clause",
                      "case_item", "if_statement", "while_statement", "case_statement"})  # fmt: skip
@@ -427,11 +428,9 @@ class _Reader:
             words = words[found.begins : found.ends]
         self._emit(words, start)
         self._folders = kept
-        if base_name(words[0].text) in _GOING and set(start.wrappers[start.outer :]) <= {
-            "builtin",
-            "command",
-        }:
-            return self._go(words), kept
+        if base_name(words[0].text) in _GOING:
+            to, starts = self._go(words), set(start.wrappers[start.outer :])
+            return (to if starts <= _IN_PLACE else _either(kept, to)), kept
         return here
 
     def _read_within(self, script: str, start: _Start, *, sure: bool) -> _Ends:
@@ -507,17 +506,23 @@ class _Reader:
         return replace(start, writes=(*start.writes, said.text), fed_by=fed)
 
     def _redirect_document(self, node: ShellNode, start: _Start) -> _Start:
-        body = next((one for one in node.children if one.type == "heredoc_body"), None)
-        begins = next((one for one in node.children if one.type == "heredoc_start"), None)
+        parts = {one.type: one for one in node.children}
+        begins, body, ends = (parts.get(f"heredoc_{one}") for one in ("start", "body", "end"))
         for child in node.named_children:
             if child.type == "file_redirect":
                 start = self._redirect(child, start)
-        if body is None:
+            elif not child.type.startswith("heredoc_") and child.type not in _STATEMENTS:
+                self.whole = False  # a word of the command, or the grammar's mistake
+        if begins is None or body is None or ends is None:
+            self.whole = False
             return start
-        literal = begins is not None and self._text(begins)[:1] in ("'", '"', "\\")
-        text = (
-            self._text(body) if literal else self._fill(body, body.start_byte, body.end_byte).text
-        )
+        if body.start_byte == body.end_byte:  # the grammar took the text for words
+            line = self._source.find(b"\n", begins.end_byte) + 1
+            text = self._source[line : ends.start_byte].decode("utf-8", "replace")
+        elif self._text(begins)[:1] in ("'", '"', "\\"):
+            text = self._text(body)
+        else:
+            text = self._fill(body, body.start_byte, body.end_byte).text
         return replace(start, given=text, fed_by=(*start.fed_by, *self._take_fed()))
 
     # ---------------------------------------------------------------- words
@@ -623,7 +628,7 @@ _VALUES: dict[str, Callable[[_Reader, ShellNode], _Word]] = {
 def said_by(step: Step) -> str | None:
     """Return what a step prints, where it only says words that are known: those of `echo` and
     `printf`, or what `cat` is given."""
-    if step.is_open or step.wrappers:
+    if step.is_open:
         return None
     if step.words == ("cat",) and not step.reads:
         return step.given

@@ -64,7 +64,7 @@ def find_in_script(text: str) -> Iterator[str]:
 def words_that_act(script: Script, at: int) -> Iterator[str]:
     """Yield the words of a step that may do something, with what starts it and what it reads."""
     step = script.steps[at]
-    yield from step.wrapping
+    yield from (*step.wrapping, "\n") if step.wrapping else ()
     yield step.name
     printed = step.name in ("echo", "printf") and not step.writes and not step.wrappers
     if printed and all(_keeps(script, one) for one in script.consumers(at)):
