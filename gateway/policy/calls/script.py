@@ -259,9 +259,8 @@ class _Reader:
             begun = last if last is not None and part is parts[-1] else start
             told = begun.given if begun is last and begun.given is not None else given
             ends = self._run(part, replace(begun, fed_by=(*fed, *begun.fed_by), given=told))
-            added = self.steps[begin:]
             fed = tuple(range(begin, len(self.steps)))
-            given = said_by(added[0]) if len(added) == 1 and not added[0].writes else None
+            given = self._said_since(begin)
         self._folders = _either(before, _either(*ends))  # some shells run the last one in place
         return self._folders, self._folders
 
@@ -273,8 +272,8 @@ class _Reader:
         return self._folders, self._folders
 
     def _run_negated(self, node: ShellNode, start: _Start) -> _Ends:
-        ok, failed = self._run_each(node, start)
-        return failed, ok
+        either = _either(*self._run_each(node, start))
+        return either, either
 
     def _run_redirected(self, node: ShellNode, start: _Start) -> _Ends:
         outer = start
@@ -300,8 +299,7 @@ class _Reader:
             ends = self._run(statement, start)
         for one in piped:  # what stands behind `<<EOF` in its line
             fed, self._folders = tuple(range(begin, len(self.steps))), _either(*ends)
-            given = said_by(self.steps[begin]) if fed[1:] == () and fed else None
-            ends = self._run(one, replace(outer, fed_by=fed, given=given))
+            ends = self._run(one, replace(outer, fed_by=fed, given=self._said_since(begin)))
         return ends
 
     def _run_for(self, node: ShellNode, start: _Start) -> _Ends:
@@ -578,11 +576,18 @@ class _Reader:
         outer, self._fed = self._fed, []
         self._run_apart(node, _Start(sets=self._sets))
         self._fed = [*outer, *range(begin, len(self.steps))]
-        added = self.steps[begin:]
-        said = said_by(added[0]) if len(added) == 1 else None
+        said = self._said_since(begin)
         if node.type == "command_substitution" and said is not None:
             return _Word(said.rstrip("\n"))
         return _Word("$()", Mark.OPEN)
+
+    def _said_since(self, begin: int) -> str | None:
+        """Return what the last of the steps prints, where the others since `begin` only make its
+        words."""
+        if len(self.steps) == begin or self.steps[-1].writes:
+            return None
+        made = set(range(begin, len(self.steps) - 1))
+        return said_by(self.steps[-1]) if made <= set(self.steps[-1].fed_by) else None
 
     def _take_fed(self) -> tuple[int, ...]:
         fed, self._fed = tuple(self._fed), []
