@@ -262,7 +262,7 @@ def test_a_denied_host_is_offered_and_found(url: str, cover: MatchResult) -> Non
     """Whatever the path and the case; a name below it asks."""
     first = asked("fetch", arguments={"url": "https://example.com/x"})
     words, match = next(one for one in denial_matches(first) if "host" in one[0])
-    assert words == "anything on the host example.com"
+    assert words == "anything on the host example.com, by any tool"
     assert covers(granted(match, Effect.DENY), asked("fetch", arguments={"url": url})) is cover
 
 
@@ -271,16 +271,17 @@ def test_every_offer_of_a_denial_says_and_covers_the_call_it_was_made_from() -> 
     record = asked("shell", arguments={"commands": ["ls", "rm -rf build"]})
     found = dict(denial_matches(record))
     assert list(found) == [
-        "ls, whatever follows",
-        "rm -f -r, whatever follows",
-        "rm, whatever follows",
+        "ls, whatever follows, by any tool",
+        "rm -f -r, whatever follows, by any tool",
+        "rm, whatever follows, by any tool",
         "shell, whatever it is given",
     ]
     assert all(covers(granted(one, Effect.DENY), record) is YES for one in found.values())
     written = dict(
         denial_matches(asked("write_file", arguments={"path": "/ws/src/a", "content": ""}))
     )
-    assert "anything in /ws/src, by its name; links are not followed here" in written
+    folder = "anything in /ws/src, by its name and by any tool; links are not followed here"
+    assert folder in written
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ async def test_a_deny_rule_outranks_grants_and_modes(world: World) -> None:
     await in_force(world, DENY_RM, routes=(route,))
     assert (await shell(world, "rm -rf build")).status is Status.DENIED
     assert (await shell(world, "rm -r build")).status is Status.APPROVED
-    assert (await shell(world, "ls && rm -rf build")).status is Status.PENDING
+    assert (await shell(world, "ls && rm -rf build")).status is Status.DENIED
 
 
 async def test_a_mandatory_human_beats_every_allow(world: World) -> None:

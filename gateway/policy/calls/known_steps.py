@@ -16,7 +16,7 @@ from gateway.policy.calls.command_table import Operands, ParsedCommand, files_of
 from gateway.policy.calls.path_spelling import names_delicate
 from gateway.policy.calls.paths import below, delicate, is_executed, within
 from gateway.policy.calls.script import Mark, Script, Step, read_script
-from gateway.policy.calls.shell_words import Word
+from gateway.policy.calls.shell_words import ENTITY, Word
 from gateway.policy.calls.signs import words_that_act
 
 HARMLESS_VARIABLES = frozenset(
@@ -127,6 +127,8 @@ _COPY_FLAGS = re.compile(r"--?(?:[arRfnvpui]+|recursive|force|verbose|append)")
 @lru_cache(maxsize=1024)
 def reach_of(text: str, base: str | None) -> Reach | None:
     """Return how far a script reaches that runs in `base`; None where that is not certain."""
+    if ENTITY.search(text):  # some hosts undo these before a shell reads them
+        return None
     script = read_script(text)
     if not script.whole or not script.steps or script.run - _spoken(script.steps):
         return None

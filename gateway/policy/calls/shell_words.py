@@ -36,7 +36,7 @@ _WORD = re.compile(
 )
 _SPACES = re.compile(" +")
 # Some hosts undo these before they give the text to a shell, and what was quoted is so no more.
-_ENTITY = re.compile(r"&#?\w+;")
+ENTITY = re.compile(r"&#?\w+;")
 _LEAVES = frozenset({"word", "number", "raw_string", "string", "concatenation", "string_content"})
 _PLAIN_CATEGORIES = frozenset("LMNPS")
 
@@ -57,7 +57,7 @@ class Word:
 @lru_cache(maxsize=1024)  # a request is read by several grants, rules and offers
 def simple_command(text: str) -> tuple[Word, ...] | None:
     """Return the words of one plain simple command, or None for everything else."""
-    if not text or len(text) > MAX_COMMAND or _ENTITY.search(text) or not _readable(text):
+    if not text or len(text) > MAX_COMMAND or ENTITY.search(text) or not _readable(text):
         return None
     found = _scan(text)
     if found is None or len(found) > MAX_WORDS or not _grammar_agrees(text, found):

@@ -18,6 +18,7 @@ from gateway.policy.calls.command_table import RUNNERS, ParsedCommand, paths_of,
 from gateway.policy.calls.paths import components
 from gateway.policy.calls.programs import is_list_of_texts, read_each
 from gateway.policy.calls.roles import COMMANDS, FREE, RoleSource, plain_name
+from gateway.policy.calls.script import read_script
 from gateway.policy.calls.shell_words import Word, unwrap
 from gateway.policy.calls.tool_names import bare_name
 from gateway.policy.calls.touches import (
@@ -36,6 +37,7 @@ from gateway.policy.calls.touches import (
 from gateway.policy.calls.values import is_at_most, is_same, is_within, names_path, values_named
 from gateway.policy.grants.command_patterns import denial
 from gateway.policy.grants.grant import (
+    ANY_TOOL,
     CommandPattern,
     Match,
     MatchResult,
@@ -98,7 +100,7 @@ def _denies_call(match: Match, touches: Touches) -> MatchResult:
 
 def _is_tool(denied: str, names: tuple[str, ...]) -> MatchResult:
     """Whether a call is made by a denied name; behind another spelling of it may be the same."""
-    if denied in names:
+    if denied in (*names, ANY_TOOL):
         return MatchResult.YES
     spelled = {plain_name(bare_name(one)) for one in names}
     return MatchResult.UNSURE if plain_name(bare_name(denied)) in spelled else MatchResult.NO
@@ -122,8 +124,8 @@ def denial_matches(record: Record) -> Iterator[tuple[str, Match]]:
     """Yield what a denial of a request may cover besides exactly it, with words, narrow first."""
     request = record.request
     for words, rule in _denial_rules(read_without_authors(record)):
-        # Whatever stands beside, and wherever it runs: that makes it no other action.
-        match = Match(shape=Shape.PATTERN, tool=request.tool, kind=request.kind, rules=(rule,))
+        # Whatever stands beside, wherever and by which tool it runs: it is no other action.
+        match = Match(shape=Shape.PATTERN, tool=ANY_TOOL, kind=request.kind, rules=(rule,))
         if denies(match, record) is MatchResult.YES:
             yield words, match
     words = f"{request.tool}, whatever it is given"
@@ -143,7 +145,7 @@ def _rules_of(touches: Touches) -> Iterator[tuple[str, Rule]]:
         for pattern in _patterns(program.words) if program.words is not None else ():
             said = " ".join((pattern.program, *pattern.verbs, *pattern.flags))
             rule = Rule(name=program.place, kind=RuleKind.COMMAND, command=pattern)
-            yield f"{said}, whatever follows", rule
+            yield f"{said}, whatever follows, by any tool", rule
     commands = {program.place for program in touches.programs}
     for path in touches.paths:
         if path.looks or path.place in commands:
@@ -151,7 +153,7 @@ def _rules_of(touches: Touches) -> Iterator[tuple[str, Rule]]:
         if path.parts is not None and path.parts[1:]:  # never the whole disk
             folder = "/" + "/".join(path.parts[:-1])
             yield (
-                f"anything in {folder}, by its name; links are not followed here",
+                f"anything in {folder}, by its name and by any tool; links are not followed here",
                 Rule(name=path.place, kind=RuleKind.FOLDER, value=folder),
             )
     named = [(one.place, one.host) for one in touches.urls if one.host and one.doubt is None]
@@ -159,7 +161,7 @@ def _rules_of(touches: Touches) -> Iterator[tuple[str, Rule]]:
     for place, host in (*named, *said_so):
         if isinstance(host, str) and host:
             rule = Rule(name=place, kind=RuleKind.HOST, value=host)
-            yield f"anything on the host {host}", rule
+            yield f"anything on the host {host}, by any tool", rule
 
 
 def _patterns(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
@@ -244,7 +246,7 @@ def forbids_command(pattern: CommandPattern, touches: Touches) -> MatchResult:
     """Whether what a call runs is a command that a denial means, or may be."""
 
     def of_program(program: Program) -> MatchResult:
-        found = _forbids(pattern, program.words)
+        found = _forbids_script(pattern, program)
         wrapped = program.wrapper and _program(pattern.program) == program.wrapper[0]
         return most([found, MatchResult.UNSURE]) if wrapped else found
 
@@ -299,6 +301,22 @@ def _may_hold(touches: Touches, holds: Callable[[str], bool]) -> MatchResult:
 def _is_checked(leaf: Leaf) -> bool:
     """Whether somebody read in the tool's own source, or declared, that a value runs nothing."""
     return leaf.source in (RoleSource.OPERATOR, RoleSource.TABLE) and leaf.role is not Role.UNKNOWN
+
+
+def _forbids_script(pattern: CommandPattern, program: Program) -> MatchResult:
+    """Whether any step of a command means what is denied."""
+    script = read_script(program.text) if program.words is None else None
+    if script is None or not script.whole:
+        return _forbids(pattern, program.words)
+    denied = _program(pattern.program)
+    found = [
+        _forbids(pattern, tuple(Word(one, one) for one in step.words)) for step in script.steps
+    ]
+    if any(step.is_open for step in script.steps) or any(
+        denied in map(_program, step.wrappers) for step in script.steps
+    ):
+        found.append(MatchResult.UNSURE)
+    return most(found)
 
 
 def _forbids(pattern: CommandPattern, words: _Words) -> MatchResult:

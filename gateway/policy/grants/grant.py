@@ -200,10 +200,18 @@ class Match(Wire):
         names = {rule.name for rule in self.rules}
         if len(names) != len(self.rules) or len(self.rules) > MAX_RULES:
             raise InvalidRequest(f"a pattern names each argument once, and at most {MAX_RULES}")
-        if (self.shape in PASSES) != (self.tool == ANY_TOOL):
-            raise InvalidRequest(f"only a pass is for every tool, written {ANY_TOOL}")
+        if self.shape in PASSES and self.tool != ANY_TOOL:
+            raise InvalidRequest(f"a pass is for every tool, written {ANY_TOOL}")
+        if self.tool == ANY_TOOL and self.shape not in PASSES and not self._is_for_any_tool():
+            raise InvalidRequest(
+                f"only a pass and a denial of a command, folder or host are for {ANY_TOOL}"
+            )
         if self.kind is Kind.QUESTION:
             raise InvalidRequest("an answer to a question is never remembered")
+
+    def _is_for_any_tool(self) -> bool:
+        kinds = {rule.kind for rule in self.rules}
+        return bool(kinds) and kinds <= {RuleKind.COMMAND, RuleKind.FOLDER, RuleKind.HOST}
 
     @property
     def scope(self) -> Scope:
@@ -293,6 +301,9 @@ class Grant(Wire):
             raise InvalidRequest("a grant with a limit may be used at least once")
         if self.match.shape in PASSES and not self._passes():
             raise InvalidRequest("a pass allows, for one session, for 8 hours at most")
+        every = self.match.tool == ANY_TOOL and self.match.shape not in PASSES
+        if every and self.effect is not Effect.DENY:
+            raise InvalidRequest(f"an approval names its tool; {ANY_TOOL} is for denials")
 
     def _passes(self) -> bool:
         ends = self.expires_at is not None and self.expires_at - self.made_at <= LONGEST_PASS_MS

@@ -10,7 +10,7 @@ from gateway.policy.calls.known_steps import Reach, reach_of, sure_folder
 from gateway.policy.calls.known_tools import find_known_tools
 from gateway.policy.calls.path_spelling import could_be_delicate, names_delicate
 from gateway.policy.calls.paths import below, delicate, is_executed, is_root, is_systems, within
-from gateway.policy.calls.roles import FREE, PATHS, looks_like, plain_name
+from gateway.policy.calls.roles import COMMANDS, FREE, PATHS, looks_like, plain_name
 from gateway.policy.calls.tool_names import Family, family_of, verbs_of_file_tool
 from gateway.policy.calls.touches import (
     DoubtKind,
@@ -22,7 +22,7 @@ from gateway.policy.calls.touches import (
     touches_of,
 )
 from gateway.policy.grants.grant import Answer
-from gateway.policy.grants.variations import command_leaf, why_fixed
+from gateway.policy.grants.variations import command_leaf, is_open, why_fixed
 from gateway.wire.roles import Role
 
 _UNDERSTOOD = PATHS | FREE | {Role.PATCH, Role.FLAG, Role.WORKING_FOLDER}
@@ -137,9 +137,24 @@ def _is_work(record: Record, touches: Touches, *, scripts: bool) -> bool:
     if touches.call.context.host is not None or touches.nested:
         return False
     if touches.programs and touches.call.kind in (Kind.COMMAND, Kind.TOOL):
-        reach = _reach(touches) if why_fixed(Answer.COMMAND, record, touches) is None else None
+        known = why_fixed(Answer.COMMAND, record, touches) is None
+        beside = (leaf for leaf in touches.leaves if leaf.role not in COMMANDS)
+        reach = _reach(touches) if known and all(map(_changes_nothing, beside)) else None
         return reach is not None and (scripts or reach is not Reach.RUN)
-    return why_fixed(Answer.TOOL, record, touches) is None or _is_look(touches)
+    harmless = why_fixed(Answer.TOOL, record, touches) is None
+    plain = all(is_open(Answer.TOOL, leaf) for leaf in touches.leaves)
+    return (harmless and plain) or _is_look(touches)
+
+
+def _changes_nothing(leaf: Leaf) -> bool:
+    """Whether a value beside a command only speaks about it, or is not given."""
+    if leaf.place != leaf.name:
+        return False
+    if leaf.role is Role.FLAG:
+        return isinstance(leaf.value, bool | int) or leaf.value is None
+    said = leaf.role in (Role.REMARK, Role.PART) and not isinstance(leaf.value, dict | list)
+    folder = leaf.role is Role.WORKING_FOLDER
+    return said or folder or leaf.value is None or leaf.value is False or leaf.value == {}
 
 
 def _reach(touches: Touches) -> Reach | None:

@@ -26,6 +26,8 @@ _DONE = frozenset(
 _LOOKS = _DONE | {"bash", "cp", "echo", "git", "ls", "mkdir", "mv", "pwd", "rg", "sh", "tee",
                   "touch", "tree", "true"}  # fmt: skip
 _OWN = frozenset({"cargo", "go", "make", "npm", "pytest", "python", "python3", "git", "node"})
+_SAID = frozenset({"requiresapproval", "securityrisk", "summary", "description", "timeout",
+                   "explanation", "justification"})  # fmt: skip
 _DOES_MORE = re.compile(r"--(?:exec|pre|output|in-place=|upload-pack)|push$|clean$|reset$|rm$")
 _GIVEN = frozenset({"sends", "is given", "looks for"})
 _FILES = frozenset({"reads", "lists", "writes", "deletes", "moves away"})
@@ -206,11 +208,16 @@ def _work(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str |
     if kind in _FILES:
         return _edits(claim, effect, before, cwd)
     if kind == "runs":
-        own = claim.shape == "scripts" and value["argv"][0] in _OWN
-        looks = value["argv"][0] in _LOOKS and not any(map(_DOES_MORE.match, value["argv"][1:]))
+        program = value["argv"][0]
+        own = claim.shape == "scripts" and (program in _OWN or program.endswith(".sh"))
+        looks = program in _LOOKS and not any(map(_DOES_MORE.match, value["argv"][1:]))
         return None if own or looks else "does more than look or change files"
-    harmless = kind == "is given" and not any(one == "runs" for one, _ in before)
-    return None if harmless or kind in ("looks for", "does") else "neither looks nor changes a file"
+    if kind == "is given":
+        named, given = value
+        plain = isinstance(given, bool | int) or given in (None, {}) or named in _SAID
+        harmless = not any(one == "runs" for one, _ in before)
+        return None if plain or harmless else "is given what nobody knows"
+    return None if kind in ("looks for", "does") else "neither looks nor changes a file"
 
 
 _RULES = {
