@@ -186,7 +186,9 @@ async def test_a_new_pass_takes_the_place_of_the_earlier(world: World) -> None:
     assert (await world.core.requests.get(first.id)).status is Status.PENDING
     await give(world, first, max_uses=1)
     assert (await world.core.requests.get(second.id)).status is Status.APPROVED
-    await give(world, await world.submit(session="s", arguments={"command": "ls c"}), lifetime="15m")
+    await give(
+        world, await world.submit(session="s", arguments={"command": "ls c"}), lifetime="15m"
+    )
     (wide,) = [one for one in await passes(world) if one.match.shape is Shape.WORK]
     assert wide.max_uses is None
     assert len(await passes(world)) == 2

@@ -213,12 +213,13 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway grant pass AGENT SESSION --edits --hours 2": Line(
         "creating, changing and moving files .*not deleting", then=FORGET
     ),
-    "gateway grant pass AGENT SESSION [--edits] [--hours 2] [--next 5]": [
-        Line("everything but high risk", typed="gateway grant pass AGENT SESSION"),
+    "gateway grant pass AGENT SESSION [--edits | --scripts] [--hours 2] [--next 5]": [
+        Line("reading and searching", typed="gateway grant pass AGENT SESSION"),
+        Line("project's own tests", typed="gateway grant pass AGENT SESSION --scripts"),
         Line(
             "in 119 min.*moving files", typed="gateway grant pass AGENT SESSION --edits --hours 2"
         ),
-        Line("of 5 .*everything", typed="gateway grant pass AGENT SESSION --next 5", then=FORGET),
+        Line("of 5 .*reading", typed="gateway grant pass AGENT SESSION --next 5", then=FORGET),
     ],
     "gateway sessions": Line("local +default", first=ASKED),
     "gateway sessions [--agent AGENT]": [

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import PolicyRule, RuleEffect
+from gateway.errors import InvalidRequest
 from gateway.models import Context, Kind
 from gateway.policy.allow_deny_rules import fits
 from gateway.policy.grants.coverage import covers
@@ -282,6 +283,21 @@ def test_every_offer_of_a_denial_says_and_covers_the_call_it_was_made_from() -> 
     )
     folder = "anything in /ws/src, by its name and by any tool; links are not followed here"
     assert folder in written
+
+
+def test_a_denied_command_is_denied_by_any_tool() -> None:
+    """Another tool that runs it is no way around, nor is a command among others; an approval is
+    never for any tool."""
+    match = dict(denial_matches(command("rm -r x")))["rm, whatever follows, by any tool"]
+    grant = granted(match, Effect.DENY)
+    for tool, arguments in (
+        ("exec_command", {"cmd": "rm y"}), ("Bash", {"command": "ls && rm y"}),
+        ("mcp__box__shell", {"command": "sh -c 'rm y'"}),
+    ):  # fmt: skip
+        assert covers(grant, asked(tool, kind=Kind.COMMAND, arguments=arguments)) is YES, tool
+    assert covers(grant, asked("Bash", kind=Kind.COMMAND, arguments={"command": "ls; cd x"})) is NO
+    with pytest.raises(InvalidRequest):
+        granted(match, Effect.ALLOW)
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,30 @@ def test_what_only_sounds_so_shows_no_sign(text: str) -> None:
     assert findings(command(text)) == ()
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["git commit -m 'never rm -rf /'", 'echo "sudo make me a sandwich"',
+     'grep -rn "DROP TABLE" migrations', "git commit -am 'Drop rm -rf from .env docs'",
+     "printf 'shutdown now\\n'", "rg 'git reset --hard' docs", "git log --grep='push --force'",
+     "gh pr create --title 'Stop sudo' --body 'no rm -rf'", "cat > notes.md <<'EOF'\nrm -rf /\nEOF",
+     "echo 'rm -rf /' | grep rm"],
+)  # fmt: skip
+def test_words_that_are_only_kept_show_no_sign(text: str) -> None:
+    """A message, a pattern and what is only printed run nothing."""
+    assert findings(command(text)) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["cd /etc && echo x > hosts", "cd .. && echo x > b", "cd /srv/shop && sed -i s/a/b/ c",
+     "builtin cd / && touch b", "command cd /srv; touch b", "(cd /srv && touch b)",
+     "cd sub && cd ../.. && touch b", "bash -lc 'cd /srv && touch b'", "pushd /srv; touch b"],
+)  # fmt: skip
+def test_a_change_behind_cd_lies_where_it_leads(text: str) -> None:
+    """Each path counts from the folder to which the script went before."""
+    assert any("outside" in one or "system" in one for one in findings(command(text)))
+
+
 def test_files_are_judged_by_their_path_not_by_their_text() -> None:
     """A document about `rm -rf` is none, a key is one wherever it lies."""
     text = {"path": "/ws/docs/shell.md", "text": "Never type rm -rf / as root."}

@@ -411,7 +411,7 @@ async def test_a_pass_is_given_at_the_terminal(world: World) -> None:
     async with seated(world, size=(100, 60)) as seat:
         await seat.sees("Approval needed")
         await seat.press("r")
-        await seat.sees("a pass, 8 hours at most: everything but high risk")
+        await seat.sees("a pass, 8 hours at most: running the project")
         asking = seat.screen.screen
         assert isinstance(asking, RememberScreen)
         await seat.press(*["down"] * (len(asking.what.values) - 1), "space")
@@ -420,7 +420,7 @@ async def test_a_pass_is_given_at_the_terminal(world: World) -> None:
         await seat.press("ctrl+s")
         assert (await seat.ended(record)).status is Status.APPROVED
         await world.until(lambda events: "grant_made" in {event.type for event in events})
-        again = await world.submit(tool="anything", arguments={"x": 1})
+        again = await world.submit(tool="bash", arguments={"command": "ls"})
         assert again.status is Status.APPROVED
         await seat.press("g")
         await seat.sees("Session let through", "until ", "used 1 of 5 times")

@@ -493,7 +493,7 @@ async def test_a_pass_is_given_in_the_inbox(box: Inbox, page: Page) -> None:
     await page.press("Approve and remember")
     await page.until(f"{card(record)}.classList.contains('approved')")
     await box.remembered()
-    assert (await box.ask(tool="anything", arguments={"x": 1})).status is Status.APPROVED
+    assert (await box.ask(tool="bash", arguments={"command": "ls"})).status is Status.APPROVED
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
     shown = "document.querySelector('.grants').textContent"
     await page.until(f"{shown}.includes('used 1 of 5 times')")
@@ -502,7 +502,7 @@ async def test_a_pass_is_given_in_the_inbox(box: Inbox, page: Page) -> None:
     await page.until(
         "document.querySelector('.grant.ended').textContent.includes('revoked by ann')"
     )
-    assert (await box.ask(tool="anything", arguments={"x": 1})).status is Status.PENDING
+    assert (await box.ask(tool="bash", arguments={"command": "ls"})).status is Status.PENDING
 
 
 async def test_a_denial_is_remembered_everywhere(box: Inbox, page: Page) -> None:

@@ -153,8 +153,8 @@ def _changes_nothing(leaf: Leaf) -> bool:
     if leaf.role is Role.FLAG:
         return isinstance(leaf.value, bool | int) or leaf.value is None
     said = leaf.role in (Role.REMARK, Role.PART) and not isinstance(leaf.value, dict | list)
-    folder = leaf.role is Role.WORKING_FOLDER
-    return said or folder or leaf.value is None or leaf.value is False or leaf.value == {}
+    known = leaf.role is Role.WORKING_FOLDER or plain_name(leaf.name) == "shell"  # a POSIX one
+    return said or known or leaf.value is None or leaf.value is False or leaf.value == {}
 
 
 def _reach(touches: Touches) -> Reach | None:
