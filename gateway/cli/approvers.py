@@ -13,7 +13,7 @@ from gateway.stores.credentials import APPROVER
 
 async def add(options: argparse.Namespace) -> int:
     """Create an approver and print the token."""
-    async with connect_backend() as found:
+    async with connect_backend(acting=True) as found:
         new = await found.credentials.add_approver(options.name, admin=options.admin)
         print_once(new, options.json)
     if not options.json:
@@ -24,7 +24,7 @@ async def add(options: argparse.Namespace) -> int:
 
 async def revoke(options: argparse.Namespace) -> int:
     """Remove an approver."""
-    async with connect_backend() as found:
+    async with connect_backend(acting=True) as found:
         await found.credentials.revoke_approver(options.name)
     print_revoked(options, f"{options.name} may not decide any more")
     return 0

@@ -28,7 +28,7 @@ async def apply(options: argparse.Namespace) -> int:
     """Put a policy file in force, or print what that would change."""
     document = read_policy_file(Path(options.file))
     refuse_unknown(document)
-    async with connect_backend() as found:
+    async with connect_backend(acting=not options.check) as found:
         now = await found.store.policy()
         changes = differences(now, document)
         taken_back, lost = declared_since(now, document), [*lost_logins(now, document)]

@@ -66,7 +66,7 @@ from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
 from gateway.stores.scripts import At, ignore_step
 from gateway.stores.seals import Sealer
-from gateway.wire.local_discovery import announce
+from gateway.wire.local_discovery import announce, name_data
 from gateway.wire.signatures import Signer
 
 log = logging.getLogger("gateway.app")
@@ -139,7 +139,11 @@ def _announce(
 ) -> AbstractContextManager[None]:
     """Say in the data folder where this gateway is, for agents of the same user."""
     return announce(
-        settings.data_dir, url=url, enroll=enrolling.secret, public_key=signer.public_key
+        settings.data_dir,
+        url=url,
+        enroll=enrolling.secret,
+        public_key=signer.public_key,
+        data=name_data(settings.own_redis, settings.namespace),
     )
 
 

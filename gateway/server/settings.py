@@ -190,6 +190,11 @@ class Settings(BaseSettings):
         return self.env == "production"
 
     @property
+    def own_redis(self) -> str | None:
+        """The URL of the configured Redis, with its login; None for the embedded server."""
+        return None if self.redis_url is None else self.redis_url.get_secret_value()
+
+    @property
     def secure(self) -> bool:
         """Whether browsers reach us over TLS."""
         return self.trusted_proxy or self.tls_cert is not None
