@@ -38,9 +38,11 @@ async def add(options: argparse.Namespace) -> int:
 
 
 async def rotate(options: argparse.Namespace) -> int:
-    """Replace an agent's secrets."""
+    """Replace an agent's secrets; the old ones are valid for the overlap."""
+    overlap_ms = 0 if options.now else options.overlap
     async with connect_backend(acting=True) as found:
-        print_once(await found.credentials.rotate_agent(options.name), options.json)
+        new = await found.credentials.rotate_agent(options.name, overlap_ms=overlap_ms)
+    print_once(new, options.json)
     return 0
 
 
@@ -92,7 +94,9 @@ async def lift(options: argparse.Namespace) -> int:
 
 
 def _format_agent(row: dict[str, Any]) -> str:
-    return f"{row['name']:24} {row['owner'] or ''}"
+    old = row["old_until"]
+    note = f"  the old token ends {until(old)}" if old is not None else ""
+    return f"{row['name']:24} {row['owner'] or ''}{note}".rstrip()
 
 
 def _format_pause(one: dict[str, Any]) -> str:

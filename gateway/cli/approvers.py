@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from gateway.cli.credentials import print_once, print_revoked
 from gateway.cli.formatting import print_rows
 from gateway.cli.redis_access import connect_backend
+from gateway.server.settings import Settings
 from gateway.stores.credentials import APPROVER
+from gateway.wire.local_discovery import OWNER_FILE, read_private, write_private
 
 
 async def add(options: argparse.Namespace) -> int:
@@ -19,6 +22,21 @@ async def add(options: argparse.Namespace) -> int:
     if not options.json:
         print(f"For the inbox: gateway login {new.name} prints a link that works once.")
         print("For the command line and the terminal: set GATEWAY_APPROVER_TOKEN to the token.")
+    return 0
+
+
+async def rotate(options: argparse.Namespace) -> int:
+    """Replace an approver's token; the old one is valid for the overlap."""
+    overlap_ms = 0 if options.now else options.overlap
+    kept = Settings().data_dir / OWNER_FILE
+    async with connect_backend(acting=True) as found:
+        credentials = found.credentials
+        own = (read_private(kept) or {}).get("token", "")
+        who = await credentials.authenticate(own)
+        new = await credentials.rotate_approver(options.name, overlap_ms=overlap_ms)
+    if who is not None and (who.kind, who.name) == (APPROVER, new.name):
+        write_private(kept, json.dumps({"name": new.name, "token": new.token}))
+    print_once(new, options.json)
     return 0
 
 

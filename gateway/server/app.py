@@ -110,6 +110,7 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, core, store))
+        await stack.enter_async_context(run_in_background("old tokens", backend.credentials.run))
         push = PushParts(settings, core, backend)
         desks = {name: _desk(name, settings, core, store, push) for name in settings.adapters}
         adapters = await stack.enter_async_context(_running_adapters(desks, core))

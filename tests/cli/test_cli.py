@@ -134,7 +134,11 @@ def test_agents_are_made_rotated_and_revoked(up: Shell) -> None:
     env = {"GATEWAY_URL": url, "GATEWAY_TOKEN": made["token"], "GATEWAY_AGENT": "ci"}
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
     assert made["token"] not in up.run("agent", "list")
-    rotated = json.loads(up.run("agent", "rotate", "ci", "--json"))
+    overlapping = up.run("agent", "rotate", "ci", "--overlap", "1h")
+    assert "the old one is valid until" in overlapping
+    up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
+    assert "the old token ends" in up.run("agent", "list")
+    rotated = json.loads(up.run("agent", "rotate", "ci", "--now", "--json"))
     until_refused(up, env)
     env["GATEWAY_TOKEN"] = rotated["token"]
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
