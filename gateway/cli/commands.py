@@ -320,7 +320,7 @@ def _add_operator_commands(verbs: Verbs) -> None:
     applying.add_argument("file", help="a TOML file, see docs/routes.md")
     applying.add_argument("--check", action="store_true", help="only print what would change")
     applying.add_argument(
-        "--yes", action="store_true", help="also a policy after which nobody could approve"
+        "--yes", action="store_true", help="also a policy that leaves no approver, or no admin"
     )
     applying.add_argument("--by", default="operator", help="your name, for the audit")
     _command(verbs, "policy", "policy.show", "print people, routes and risk rules in force")

@@ -12,6 +12,7 @@ from gateway.cli.formatting import say
 from gateway.cli.redis_access import connect_backend
 from gateway.policy.lockout import (
     find_lockout,
+    find_no_admin,
     lost_logins,
     unanswerable_levels,
     unprovable_levels,
@@ -37,9 +38,10 @@ async def apply(options: argparse.Namespace) -> int:
         closed += unprovable_levels(document, _explain_no_passkeys(Settings()))
         if not options.json:
             _print_changes(changes, taken_back, [*lost, *closed])
-        if changes and not options.yes and (lockout := find_lockout(document, tokens)):
+        missing = find_lockout(document, tokens) or find_no_admin(document, tokens)
+        if changes and not options.yes and missing:
             raise BadPolicy(
-                f"nothing was changed: {lockout}; or add --yes to apply it all the same"
+                f"nothing was changed: {missing}; or add --yes to apply it all the same"
             )
         applied = bool(changes) and not options.check
         if applied:

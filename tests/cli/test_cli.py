@@ -259,6 +259,7 @@ def test_the_demo_answers_its_own_requests_without_a_terminal(shell: Shell) -> N
 POLICY = """
 [[people]]
 name = "owner"
+admin = true
 [[routes]]
 approvers = ["owner"]
 [[risks]]
@@ -288,7 +289,7 @@ def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) ->
     assert "gateway approver add dana" in told
     listed = up.run("approver", "list").splitlines()
     assert [(line.split()[0], line.split(maxsplit=1)[1]) for line in listed] == [
-        ("dana", "no token"),
+        ("dana", "admin  no token"),
         ("owner", "may do nothing: no person of the policy in force"),
     ]
 
