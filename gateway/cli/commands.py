@@ -29,7 +29,12 @@ _EPILOG = """Begin with:
   gateway demo                 try it: a real agent asks, you answer in the browser
   gateway up                   run the gateway with its own server and the inbox
   gateway ask shell -- rm x    ask from a shell; the exit code is the answer
-Adapters add commands, such as manifest or invite; gateway NAME lists those of the adapter NAME.
+Adapters add commands; gateway NAME lists those of the adapter NAME:
+  gateway manifest slack       print the manifest to make the Slack app from
+  gateway invite discord       print the link that adds the bot to a server
+  gateway check discord        check the bot's permissions in channels
+  gateway convert saiki        write a Saiki agent's toolConfirmation as a route
+
 Settings are environment variables, see .env.example."""
 
 
@@ -37,7 +42,7 @@ def run(words: Sequence[str]) -> int:
     """Parse and run one command; return its exit code."""
     parser, verbs = _parser()
     try:
-        if words and words[0] not in verbs.choices:
+        if words and not words[0].startswith("-") and words[0] not in verbs.choices:
             from gateway.cli.adapter_commands import adapter_parser  # noqa: PLC0415 (see `_later`)
 
             parser, words = adapter_parser(words) or (parser, words)
@@ -317,7 +322,7 @@ def _add_operator_commands(verbs: Verbs) -> None:
     applying = _command(
         verbs, "apply", "policy.apply", "put people, routes and risk rules in force"
     )
-    applying.add_argument("file", help="a TOML file, see docs/routes.md")
+    applying.add_argument("file", help="a TOML file, see docs/routes.md; - is standard input")
     applying.add_argument("--check", action="store_true", help="only print what would change")
     applying.add_argument(
         "--yes", action="store_true", help="also a policy that leaves no approver, or no admin"

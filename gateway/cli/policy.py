@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from gateway.cli.formatting import say
 from gateway.cli.redis_access import connect_backend
+from gateway.domain.policy_document import PolicyDocument
 from gateway.policy.lockout import (
     find_lockout,
     find_no_admin,
@@ -17,7 +19,13 @@ from gateway.policy.lockout import (
     unanswerable_levels,
     unprovable_levels,
 )
-from gateway.policy.policy_file import BadPolicy, declared_since, differences, read_policy_file
+from gateway.policy.policy_file import (
+    BadPolicy,
+    declared_since,
+    differences,
+    read_policy,
+    read_policy_file,
+)
 from gateway.server.plugins import refuse_unknown
 from gateway.server.settings import Settings
 from gateway.sign_in.passkey_checks import find_site
@@ -27,7 +35,7 @@ from gateway.wire.codec import plain
 
 async def apply(options: argparse.Namespace) -> int:
     """Put a policy file in force, or print what that would change."""
-    document = read_policy_file(Path(options.file))
+    document = _read(options.file)
     refuse_unknown(document)
     async with connect_backend(acting=not options.check) as found:
         now = await found.store.policy()
@@ -57,6 +65,16 @@ async def apply(options: argparse.Namespace) -> int:
     else:
         print("this file is in force already")
     return 0
+
+
+def _read(file: str) -> PolicyDocument:
+    """Return the document of a file, `-` is standard input; raises BadPolicy."""
+    if file != "-":
+        return read_policy_file(Path(file))
+    try:
+        return read_policy(sys.stdin.read())
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadPolicy(f"cannot read standard input: {error}") from None
 
 
 def _explain_no_passkeys(settings: Settings) -> str:

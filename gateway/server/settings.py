@@ -184,6 +184,17 @@ class Settings(BaseSettings):
             raise ValueError("write an http or https URL, for example https://approvals.example")
         return value
 
+    @field_validator("public_url")
+    @classmethod
+    def _no_path(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "")
+        if parts.path.strip("/") or parts.query or parts.fragment:
+            raise ValueError(
+                "write no path: the inbox is served at /inbox of a host of its own, for example "
+                "https://approvals.example"
+            )
+        return value
+
     @property
     def production(self) -> bool:
         """Whether unsafe settings must be refused."""

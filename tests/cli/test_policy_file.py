@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -223,3 +225,10 @@ def test_every_sample_keeps_an_admin(sample: str) -> None:
     """Who follows a page, and gives its people tokens, can explain, declare and stop."""
     policy = read_policy(sample)
     assert find_no_admin(policy, [person.name for person in policy.people]) == ""
+
+
+def test_a_policy_is_read_from_standard_input(up: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`gateway apply -`, as a script that makes the file uses it."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(GOOD.format(63)))
+    assert "in force" in up.run("apply", "-")
+    assert '"timeout": 63' in up.run("policy")
