@@ -22,6 +22,7 @@ from gateway.doctor import gateway_url
 from gateway.errors import GatewayError, NotFound
 from gateway.server.settings import Settings
 from gateway.stores.credentials import AGENT
+from gateway.wire.local_discovery import name_data
 
 
 async def add(options: argparse.Namespace) -> int:
@@ -34,6 +35,9 @@ async def add(options: argparse.Namespace) -> int:
         print("and GATEWAY_URL to where it reaches the gateway;")
         with suppress(GatewayError):  # not known here: the agent is made all the same
             print(f"from this machine that is {gateway_url(Settings())}.")
+        if (redis := Settings().own_redis) is not None:
+            address = name_data(redis, "").partition(",")[0]
+            print(f"Over Redis (docs/redis.md) it logs in as its Redis user at {address}.")
     return 0
 
 

@@ -222,3 +222,11 @@ def test_production_takes_no_port_of_a_development_gateway(
         settings = Settings(data_dir=tmp_path, port=port, env="production")
         with pytest.raises(NotFound, match="GATEWAY_PUBLIC_URL"):
             gateway_url(settings)
+
+
+def test_a_new_agent_is_told_where_redis_is(shell: Shell, server_url: str, namespace: str) -> None:
+    """Without the login of the gateway itself."""
+    env = {"REDIS_URL": server_url, "GATEWAY_NAMESPACE": namespace}
+    said = shell.run("agent", "add", "bot", env=env)
+    assert f"at {server_url}." in said
+    assert name_data("redis://me:secret@db:6379/1", "gw") == "redis://db:6379/1, namespace gw"

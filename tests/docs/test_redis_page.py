@@ -45,7 +45,7 @@ def test_the_commands_ask_over_redis(environment: dict[str, str]) -> None:
     gateway(environment, "agent", "revoke", "ci")
     assert reader.returncode == 0, said
     assert "error" not in said
-    states = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    states = [json.loads(line) for line in said.splitlines() if line.startswith('{"')]
     mine = [one for one in states if one.get("id") == found]
     assert [one["status"] for one in mine][:2] == ["pending", "approved"]
     decision = mine[1]["decision"]
