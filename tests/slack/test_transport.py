@@ -416,6 +416,6 @@ async def test_all_of_slack_goes_through_the_proxy(monkeypatch: pytest.MonkeyPat
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
-        async with open_session() as session, session.get("http://files.example/up") as answer:
+        async with open_session() as session, session.get("http://slack.test/up") as answer:
             assert answer.status == 502
-    assert heard == ["GET http://files.example/up HTTP/1.1\r\n"]
+    assert heard == ["GET http://slack.test/up HTTP/1.1\r\n"]
