@@ -50,6 +50,7 @@ class Bot(discord.Client):
             max_messages=None,
             member_cache_flags=discord.MemberCacheFlags.none(),
             max_ratelimit_timeout=30.0,
+            proxy=library.find_proxy(),
         )
         self._arrived = arrived
         self._losses = losses
@@ -288,7 +289,7 @@ async def _watch_connection(client: Bot) -> None:
 
 async def log_in(settings: DiscordSettings) -> discord.Client:
     """Return a logged-in client, for a command. Raises GatewayError."""
-    client = discord.Client(intents=discord.Intents.none())
+    client = discord.Client(intents=discord.Intents.none(), proxy=library.find_proxy())
     try:
         await client.login(settings.token.get_secret_value())
     except Exception as error:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import discord
 import yarl
@@ -48,6 +49,12 @@ def prepare(settings: DiscordSettings) -> None:
         discord.http.Route.BASE = settings.api_base
     if settings.gateway_url is not None:
         discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(settings.gateway_url)
+
+
+def find_proxy() -> str | None:
+    """Return the proxy that the environment names for Discord (HTTPS_PROXY, NO_PROXY)."""
+    host = yarl.URL(discord.http.Route.BASE).host or ""
+    return None if proxy_bypass(host) else getproxies().get("https")
 
 
 class _Quiet(logging.Filter):

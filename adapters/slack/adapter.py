@@ -42,12 +42,12 @@ from adapters.slack.submissions import Submissions
 from adapters.slack.uploads import Uploads
 from adapters.slack.users_and_rights import Rights, UserDirectory
 from adapters.slack.workspaces_and_web_api import (
-    CALL_SECONDS,
     TOKEN_SECONDS,
     Patience,
     Workspace,
     Workspaces,
     build_client,
+    open_session,
 )
 from gateway.errors import InvalidRequest
 from gateway.ports import (
@@ -100,10 +100,7 @@ class SlackAdapter:
         """
         settings = SlackSettings()
         settings.refuse_incomplete()
-        timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
-        # One session serves all workspaces, so it must not keep cookies.
-        jar = aiohttp.DummyCookieJar()
-        async with aiohttp.ClientSession(timeout=timeout, cookie_jar=jar) as session:
+        async with open_session() as session:
             self._workspaces = workspaces = Workspaces(settings, desk.notes, session)
             await workspaces.start()
             uploads = Uploads(desk, session)

@@ -16,7 +16,6 @@ from adapters.slack.payloads import Json, Malformed, SlackPlace, read_place
 from adapters.slack.settings import SlackSettings
 from adapters.slack.shared_channels import explain_shared
 from adapters.slack.workspaces_and_web_api import (
-    CALL_SECONDS,
     NEEDED_SCOPES,
     NotInstalled,
     SlackRefused,
@@ -25,6 +24,7 @@ from adapters.slack.workspaces_and_web_api import (
     build_client,
     call_for_response,
     call_repeatable,
+    open_session,
     read_scopes,
 )
 from gateway.errors import GatewayError
@@ -56,8 +56,7 @@ async def run_checks(
         settings.refuse_incomplete()
     except GatewayError as error:
         return [("slack settings", report_failure(str(error), "see docs/slack.md"))]
-    timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    async with open_session() as session:
         checks = _Checks(settings, notes, clock, session)
         await checks.check_tokens(sorted({place.team for place in _read_places(targets)}))
         if checks.clients:

@@ -19,6 +19,7 @@ from typing import Any
 
 import aiohttp
 from slack_sdk.errors import SlackApiError
+from slack_sdk.proxy_env_variable_loader import load_http_proxy_from_env
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.payloads import Json
@@ -101,6 +102,16 @@ class Patience:
             self._failures = 0
         finally:
             self._trying = self._trying and not alone
+
+
+def open_session() -> aiohttp.ClientSession:
+    """Return a session for all workspaces: it keeps no cookies, limits the duration of each call,
+    and takes the proxy that the SDK takes for its own calls."""
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        proxy=load_http_proxy_from_env(library_logger()),
+    )
 
 
 def build_client(token: str | None, api_url: str, session: aiohttp.ClientSession) -> AsyncWebClient:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
@@ -18,33 +19,40 @@ from gateway.cli.formatting import print_rows, say, until
 from gateway.cli.http_access import connect_as_approver
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.doctor import gateway_url
-from gateway.errors import NotFound
+from gateway.errors import GatewayError, NotFound
 from gateway.server.settings import Settings
 from gateway.stores.credentials import AGENT
+from gateway.wire.local_discovery import name_data
 
 
 async def add(options: argparse.Namespace) -> int:
     """Create an agent and print its credential."""
-    async with connect_backend() as found:
+    async with connect_backend(acting=True) as found:
         new = await found.credentials.add_agent(options.name, options.owner)
     print_once(new, options.json)
     if not options.json:
         print(f"Start the agent with GATEWAY_AGENT={new.name} and GATEWAY_TOKEN set to the token,")
         print("and GATEWAY_URL to where it reaches the gateway;")
-        print(f"from this machine that is {gateway_url(Settings())}.")
+        with suppress(GatewayError):  # not known here: the agent is made all the same
+            print(f"from this machine that is {gateway_url(Settings())}.")
+        if (redis := Settings().own_redis) is not None:
+            address = name_data(redis, "").partition(",")[0]
+            print(f"Over Redis (docs/redis.md) it logs in as its Redis user at {address}.")
     return 0
 
 
 async def rotate(options: argparse.Namespace) -> int:
-    """Replace an agent's secrets."""
-    async with connect_backend() as found:
-        print_once(await found.credentials.rotate_agent(options.name), options.json)
+    """Replace an agent's secrets; the old ones are valid for the overlap."""
+    overlap_ms = 0 if options.now else options.overlap
+    async with connect_backend(acting=True) as found:
+        new = await found.credentials.rotate_agent(options.name, overlap_ms=overlap_ms)
+    print_once(new, options.json)
     return 0
 
 
 async def revoke(options: argparse.Namespace) -> int:
     """Remove an agent."""
-    async with connect_backend() as found:
+    async with connect_backend(acting=True) as found:
         try:
             await found.credentials.revoke_agent(options.name)
         finally:
@@ -79,7 +87,7 @@ async def show_paused(options: argparse.Namespace) -> int:
 async def lift(options: argparse.Namespace) -> int:
     """End an agent's pause."""
     path = f"/v1/agents/{quote(options.name, safe='')}/lift"
-    with connect_as_approver() as http:
+    with connect_as_approver(acting=True) as http:
         try:
             done = await asyncio.to_thread(http.call, "POST", path, {})
         except NotFound:
@@ -90,7 +98,9 @@ async def lift(options: argparse.Namespace) -> int:
 
 
 def _format_agent(row: dict[str, Any]) -> str:
-    return f"{row['name']:24} {row['owner'] or ''}"
+    old = row["old_until"]
+    note = f"  the old token ends {until(old)}" if old is not None else ""
+    return f"{row['name']:24} {row['owner'] or ''}{note}".rstrip()
 
 
 def _format_pause(one: dict[str, Any]) -> str:

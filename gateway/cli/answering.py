@@ -106,7 +106,7 @@ def _check_fits(record: dict[str, Any]) -> None:
 
 def _decide(options: argparse.Namespace, body: dict[str, Any]) -> int:
     [wanted] = options.ids
-    with connect_as_approver() as http:
+    with connect_as_approver(acting=True) as http:
         record, revision = _find_for_answer(http, wanted, Action(body["action"]))
         risk = record.get("risk") or {}
         if body.get("confirmed") is False:
@@ -124,7 +124,7 @@ def _decide_all(options: argparse.Namespace, body: dict[str, Any]) -> int:
     """Decide several requests in one call: all of them or none."""
     if options.remember is not None:
         raise InvalidRequest("what is decided together is not remembered: answer it alone")
-    with connect_as_approver() as http:
+    with connect_as_approver(acting=True) as http:
         found = [_find_for_answer(http, wanted, Action(body["action"])) for wanted in options.ids]
         if Action(body["action"]) is Action.APPROVE and not options.yes:
             for record, _ in found:

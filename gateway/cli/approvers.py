@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from gateway.cli.credentials import print_once, print_revoked
 from gateway.cli.formatting import print_rows
 from gateway.cli.redis_access import connect_backend
+from gateway.server.settings import Settings
 from gateway.stores.credentials import APPROVER
+from gateway.wire.local_discovery import OWNER_FILE, read_private, write_private
 
 
 async def add(options: argparse.Namespace) -> int:
     """Create an approver and print the token."""
-    async with connect_backend() as found:
+    async with connect_backend(acting=True) as found:
         new = await found.credentials.add_approver(options.name, admin=options.admin)
         print_once(new, options.json)
     if not options.json:
@@ -22,9 +25,24 @@ async def add(options: argparse.Namespace) -> int:
     return 0
 
 
+async def rotate(options: argparse.Namespace) -> int:
+    """Replace an approver's token; the old one is valid for the overlap."""
+    overlap_ms = 0 if options.now else options.overlap
+    kept = Settings().data_dir / OWNER_FILE
+    async with connect_backend(acting=True) as found:
+        credentials = found.credentials
+        own = (read_private(kept) or {}).get("token", "")
+        who = await credentials.authenticate(own)
+        new = await credentials.rotate_approver(options.name, overlap_ms=overlap_ms)
+    if who is not None and (who.kind, who.name) == (APPROVER, new.name):
+        write_private(kept, json.dumps({"name": new.name, "token": new.token}))
+    print_once(new, options.json)
+    return 0
+
+
 async def revoke(options: argparse.Namespace) -> int:
     """Remove an approver."""
-    async with connect_backend() as found:
+    async with connect_backend(acting=True) as found:
         await found.credentials.revoke_approver(options.name)
     print_revoked(options, f"{options.name} may not decide any more")
     return 0

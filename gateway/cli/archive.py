@@ -18,7 +18,7 @@ _MOST_NAME = 60
 
 async def give_up(options: argparse.Namespace) -> int:
     """Print which segments are lost; with --yes, go on without them. Returns 1 without it."""
-    async with connect_backend() as found:
+    async with connect_backend(acting=options.yes) as found:
         store = found.store
         archive, mark = archive_of(store), await read_mark(store)
         lost = await asyncio.to_thread(archive.find_lost, mark.segments)

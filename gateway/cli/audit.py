@@ -105,7 +105,7 @@ def _verify(path: Path) -> Verification:
 
 async def erase(options: argparse.Namespace) -> int:
     """Remove the content of a request that has ended, and of its answer."""
-    async with connect_backend() as found:
+    async with connect_backend(acting=True) as found:
         await operator_core(found).approvals.erase(options.id, by=options.by)
     say(
         {"id": options.id, "erased": True},

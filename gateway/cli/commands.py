@@ -16,6 +16,9 @@ from gateway.models import Kind
 
 _INTERRUPTED = 130
 _SHOWN = 200
+_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MOST_MS = 7 * _UNITS_MS["d"]
+_MOST_DIGITS = 6
 _PRINT_NO_DATA = ("completion", "serve")
 _KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
 
@@ -26,7 +29,12 @@ _EPILOG = """Begin with:
   gateway demo                 try it: a real agent asks, you answer in the browser
   gateway up                   run the gateway with its own server and the inbox
   gateway ask shell -- rm x    ask from a shell; the exit code is the answer
-Adapters add commands, such as manifest or invite; gateway NAME lists those of the adapter NAME.
+Adapters add commands; gateway NAME lists those of the adapter NAME:
+  gateway manifest slack       print the manifest to make the Slack app from
+  gateway invite discord       print the link that adds the bot to a server
+  gateway check discord        check the bot's permissions in channels
+  gateway convert saiki        write a Saiki agent's toolConfirmation as a route
+
 Settings are environment variables, see .env.example."""
 
 
@@ -34,7 +42,7 @@ def run(words: Sequence[str]) -> int:
     """Parse and run one command; return its exit code."""
     parser, verbs = _parser()
     try:
-        if words and words[0] not in verbs.choices:
+        if words and not words[0].startswith("-") and words[0] not in verbs.choices:
             from gateway.cli.adapter_commands import adapter_parser  # noqa: PLC0415 (see `_later`)
 
             parser, words = adapter_parser(words) or (parser, words)
@@ -109,6 +117,17 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
     return int(text)
+
+
+def _span(text: str) -> int:
+    """Return a time such as 15m in ms; argparse says why a text is refused."""
+    number, unit = text[:-1], _UNITS_MS.get(text[-1:], 0)
+    if not (number.isascii() and number.isdecimal() and unit and len(number) <= _MOST_DIGITS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 15m or 1h")
+    span = int(number) * unit
+    if not 0 < span <= _MOST_MS:
+        raise argparse.ArgumentTypeError(f"{text} is not between 1s and 7d")
+    return span
 
 
 def _later(run: str) -> Command:
@@ -282,24 +301,35 @@ def _add_credential_commands(verbs: Verbs) -> None:
     kinds = approver.add_subparsers(metavar="ACTION", required=True)
     join = _command(kinds, "add", "approvers.add", "create an approver; the token is shown once")
     join.add_argument("--admin", action="store_true", help="may also use the kill switch")
+    renew = _command(kinds, "rotate", "approvers.rotate", "replace an approver's token")
     leave = _command(kinds, "revoke", "approvers.revoke", "remove an approver")
     _command(kinds, "list", "approvers.show_all", "list approvers")
     login = _command(verbs, "login", "login_links.login", "print a one-time link to the inbox")
     devices = _command(verbs, "devices", "devices.run", "list where somebody is signed in")
     devices.add_argument("--end", metavar="ID", help="sign out the device that begins so")
     devices.add_argument("--end-all", action="store_true", help="sign out all of them")
-    for one in (add, rotate, revoke, lift, join, leave, login, devices):
+    for one in (add, rotate, revoke, lift, join, renew, leave, login, devices):
         one.add_argument("name")
+    for one in (rotate, renew):
+        end = one.add_mutually_exclusive_group()
+        end.add_argument(
+            "--overlap",
+            type=_span,
+            default="15m",
+            metavar="TIME",
+            help="how long the old token stays valid: 90s, 15m (the default), 1h, 7d at most",
+        )
+        end.add_argument("--now", action="store_true", help="end the old token at once")
 
 
 def _add_operator_commands(verbs: Verbs) -> None:
     applying = _command(
         verbs, "apply", "policy.apply", "put people, routes and risk rules in force"
     )
-    applying.add_argument("file", help="a TOML file, see docs/routes.md")
+    applying.add_argument("file", help="a TOML file, see docs/routes.md; - is standard input")
     applying.add_argument("--check", action="store_true", help="only print what would change")
     applying.add_argument(
-        "--yes", action="store_true", help="also a policy after which nobody could approve"
+        "--yes", action="store_true", help="also a policy that leaves no approver, or no admin"
     )
     applying.add_argument("--by", default="operator", help="your name, for the audit")
     _command(verbs, "policy", "policy.show", "print people, routes and risk rules in force")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
+from datetime import datetime
 
 from gateway.stores.credentials import NewCredential
 
@@ -17,6 +18,11 @@ def print_once(new: NewCredential, as_json: bool) -> None:
     print(f"name           {new.name}\ntoken          {new.token}")
     if new.redis_user:
         print(f"redis user     {new.redis_user}\nredis password {new.redis_password}")
+    if new.old_until is not None:
+        until = datetime.fromtimestamp(new.old_until / 1000).astimezone()
+        print(
+            f"the old one is valid until {until:%Y-%m-%d %H:%M:%S %z}; --now would end it at once"
+        )
     if not new.kept:
         print("warning: the server has no ACL file, so this user is gone when it restarts")
     for server, why in new.silent.items():

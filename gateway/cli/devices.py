@@ -17,7 +17,7 @@ _SHORT = 12  # characters of an id, as the audit has them
 async def run(options: argparse.Namespace) -> int:
     """List a person's devices, or end one or all of their sessions."""
     name = options.name
-    async with connect_backend() as found:
+    async with connect_backend(acting=options.end is not None or options.end_all) as found:
         listed = await found.logins.list_devices_of(name)
         if options.end is None and not options.end_all:
             head = f"{'DEVICE':{_SHORT}}  {'WHAT':28}  {'WITH':8}  LAST USED"

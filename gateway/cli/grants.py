@@ -70,7 +70,7 @@ def _add_pass(options: argparse.Namespace) -> int:
     if options.next is not None:
         body["max_uses"] = options.next
     path = f"/v1/sessions/{quote(options.session, safe='')}/pass?agent={quote(options.agent)}"
-    with connect_as_approver() as http:
+    with connect_as_approver(acting=True) as http:
         _print_grant(http, http.call("POST", path, body), options)
     return 0
 
@@ -85,7 +85,7 @@ async def add(options: argparse.Namespace) -> int:
 
 
 def _add(options: argparse.Namespace) -> int:
-    with connect_as_approver() as http:
+    with connect_as_approver(acting=options.offer is not None) as http:
         effect = "deny" if options.deny else "allow"
         body = {"agent": options.agent, "effect": effect, "example": _read_example(http, options)}
         if options.offer is None:
@@ -145,7 +145,7 @@ def _offers(options: argparse.Namespace) -> int:
 
 
 def _revoke(options: argparse.Namespace) -> int:
-    with connect_as_approver() as http:
+    with connect_as_approver(acting=True) as http:
         if options.id is not None:
             grant = _find(http, options.id)
             http.call("POST", f"/v1/grants/{grant['id']}/revoke", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,18 +12,37 @@ from urllib.parse import quote
 
 from gateway.client.http_pool import HttpPool
 from gateway.errors import InvalidRequest, NotFound, Unauthorized, Unreachable
-from gateway.wire.local_discovery import FILE_NAME, OWNER_FILE, read_private, secret, state_folder
+from gateway.wire.local_discovery import (
+    FILE_NAME,
+    OWNER_FILE,
+    choose_url,
+    is_same_address,
+    read_private,
+    secret,
+    state_folder,
+)
 
 ID_LENGTH = 32
 _PAGE = 200  # requests at a time
 
 
-def connect_as_approver() -> HttpPool:
-    """Return a connection with the caller's approver token, else the local owner's."""
+def connect_as_approver(*, acting: bool = False) -> HttpPool:
+    """Return a connection with the caller's approver token, else the local owner's, which only the
+    gateway gets that announced itself. With `acting` standard error says which gateway it is."""
     folder = Path(state_folder())
-    url = os.environ.get("GATEWAY_URL") or (read_private(folder / FILE_NAME) or {}).get("url")
-    owner = folder / OWNER_FILE
-    token = secret("GATEWAY_APPROVER_TOKEN") or (read_private(owner) or {}).get("token")
+    url = choose_url(
+        folder,
+        os.environ.get("GATEWAY_URL"),
+        os.environ.get("GATEWAY_PUBLIC_URL"),
+        redis_url=secret("REDIS_URL"),
+        namespace=os.environ.get("GATEWAY_NAMESPACE") or None,
+        production=os.environ.get("GATEWAY_ENV") == "production",
+    )
+    token = secret("GATEWAY_APPROVER_TOKEN")
+    if not token and url:
+        announced = (read_private(folder / FILE_NAME) or {}).get("url")
+        if announced and is_same_address(url, announced):
+            token = (read_private(folder / OWNER_FILE) or {}).get("token")
     if not url:
         raise Unreachable(
             f"no gateway of yours runs on {folder}: start `gateway up`, or name the folder of the "
@@ -30,7 +50,14 @@ def connect_as_approver() -> HttpPool:
         )
     if not token:
         raise Unauthorized("set GATEWAY_APPROVER_TOKEN to the token of `gateway approver add NAME`")
+    if acting:
+        say_where(url)
     return HttpPool(url, token)
+
+
+def say_where(address: str) -> None:
+    """Say on standard error at which address a command changes something."""
+    print(f"gateway: acting on {address}", file=sys.stderr)
 
 
 def find_request(http: HttpPool, wanted: str) -> dict[str, Any]:

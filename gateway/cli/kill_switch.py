@@ -11,7 +11,7 @@ from gateway.ports.words import LIFT, KillSwitch
 
 async def stop_all(options: argparse.Namespace) -> int:
     """Turn the kill switch on."""
-    async with connect_backend() as found:
+    async with connect_backend(acting=True) as found:
         waiting = await found.store.count_pending()
         await found.store.set_stopped(True, by=options.by)
     sentence = KillSwitch(on=True, waiting=waiting).stopped
@@ -22,7 +22,7 @@ async def stop_all(options: argparse.Namespace) -> int:
 
 async def resume(options: argparse.Namespace) -> int:
     """Turn the kill switch off."""
-    async with connect_backend() as found:
+    async with connect_backend(acting=True) as found:
         await found.store.set_stopped(False, by=options.by)
     say({"stopped": False}, LIFT, options)
     return 0

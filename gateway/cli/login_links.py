@@ -14,7 +14,7 @@ async def login(options: argparse.Namespace) -> int:
     """Print a one-time link to the inbox."""
     settings = Settings()
     url = gateway_url(settings)
-    async with connect_backend() as found:
+    async with connect_backend(acting=True) as found:
         code = await found.logins.invite(options.name)
     link = f"{url}/inbox/login#code={code}"
     say({"name": options.name, "url": link}, link, options)

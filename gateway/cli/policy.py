@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from gateway.cli.formatting import say
 from gateway.cli.redis_access import connect_backend
+from gateway.domain.policy_document import PolicyDocument
 from gateway.policy.lockout import (
     find_lockout,
+    find_no_admin,
     lost_logins,
     unanswerable_levels,
     unprovable_levels,
 )
-from gateway.policy.policy_file import BadPolicy, declared_since, differences, read_policy_file
+from gateway.policy.policy_file import (
+    BadPolicy,
+    declared_since,
+    differences,
+    read_policy,
+    read_policy_file,
+)
 from gateway.server.plugins import refuse_unknown
 from gateway.server.settings import Settings
 from gateway.sign_in.passkey_checks import find_site
@@ -26,9 +35,9 @@ from gateway.wire.codec import plain
 
 async def apply(options: argparse.Namespace) -> int:
     """Put a policy file in force, or print what that would change."""
-    document = read_policy_file(Path(options.file))
+    document = _read(options.file)
     refuse_unknown(document)
-    async with connect_backend() as found:
+    async with connect_backend(acting=not options.check) as found:
         now = await found.store.policy()
         changes = differences(now, document)
         taken_back, lost = declared_since(now, document), [*lost_logins(now, document)]
@@ -37,9 +46,10 @@ async def apply(options: argparse.Namespace) -> int:
         closed += unprovable_levels(document, _explain_no_passkeys(Settings()))
         if not options.json:
             _print_changes(changes, taken_back, [*lost, *closed])
-        if changes and not options.yes and (lockout := find_lockout(document, tokens)):
+        missing = find_lockout(document, tokens) or find_no_admin(document, tokens)
+        if changes and not options.yes and missing:
             raise BadPolicy(
-                f"nothing was changed: {lockout}; or add --yes to apply it all the same"
+                f"nothing was changed: {missing}; or add --yes to apply it all the same"
             )
         applied = bool(changes) and not options.check
         if applied:
@@ -55,6 +65,16 @@ async def apply(options: argparse.Namespace) -> int:
     else:
         print("this file is in force already")
     return 0
+
+
+def _read(file: str) -> PolicyDocument:
+    """Return the document of a file, `-` is standard input; raises BadPolicy."""
+    if file != "-":
+        return read_policy_file(Path(file))
+    try:
+        return read_policy(sys.stdin.read())
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadPolicy(f"cannot read standard input: {error}") from None
 
 
 def _explain_no_passkeys(settings: Settings) -> str:

@@ -5,22 +5,48 @@ Whoever can reach Redis as the gateway does may run them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gateway.approvals.core import Core
+from gateway.cli.http_access import say_where
+from gateway.errors import InvalidRequest
 from gateway.policy.hooks.host import HookHost, host_hooks
 from gateway.server.connections import Backend, build_core, open_backend, url_of
 from gateway.server.settings import Settings
 from gateway.stores.event_feed import RedisFeed
+from gateway.wire.local_discovery import FILE_NAME, is_same_address, name_data, read_private
 
 
 @asynccontextmanager
-async def connect_backend() -> AsyncIterator[Backend]:
-    """Connect to the configured Redis, or to the running embedded server of the data folder."""
+async def connect_backend(*, acting: bool = False) -> AsyncIterator[Backend]:
+    """Connect to the configured Redis, or to the running embedded server of the data folder.
+
+    With `acting` standard error says which it is. Raises InvalidRequest where settings name the
+    address of another gateway than that server's, and no Redis.
+    """
     settings = Settings()
-    async with open_backend(settings, url_of(settings)) as found:
+    if settings.redis_url is None:
+        _refuse_another(settings)
+    url = url_of(settings)
+    if acting:
+        place = f", in {settings.data_dir}" if settings.own_redis is None else ""
+        say_where(name_data(settings.own_redis, settings.namespace) + place)
+    async with open_backend(settings, url) as found:
         yield found
+
+
+def _refuse_another(settings: Settings) -> None:
+    """Refuse to act on the embedded server when the settings name another gateway's address."""
+    url = os.environ.get("GATEWAY_URL")
+    announced = (read_private(settings.data_dir / FILE_NAME) or {}).get("url")
+    own = [announced] if announced else [settings.local_url(settings.port), settings.public_url]
+    if url and not any(one and is_same_address(url, one) for one in own):
+        raise InvalidRequest(
+            f"GATEWAY_URL names {url}, but this command would work on another gateway, the one in "
+            f"{settings.data_dir}: set REDIS_URL to the Redis of the gateway that you mean"
+        )
 
 
 def operator_core(found: Backend, hooks: HookHost | None = None) -> Core:

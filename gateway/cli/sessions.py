@@ -21,7 +21,7 @@ def _list_or_end(options: argparse.Namespace) -> int:
     if name is not None and agent is None:
         raise InvalidRequest("a session belongs to an agent: name it with --agent")
     query = "" if agent is None else f"?agent={quote(agent, safe='')}"
-    with connect_as_approver() as http:
+    with connect_as_approver(acting=name is not None) as http:
         rows = http.call("GET", f"/v1/sessions{query}")["items"]
         if name is None:
             form, head = "{agent:24} {name}".format_map, f"{'AGENT':24} SESSION"

@@ -31,7 +31,7 @@ def _declare(options: argparse.Namespace) -> int:
     if options.agents is not None:
         body["agents"] = [one for one in options.agents.split(",") if one]
     body["confirmed"] = options.yes
-    with connect_as_approver() as http:
+    with connect_as_approver(acting=True) as http:
         rows = http.call("POST", "/v1/tools", body)["items"]
     row = next(row for row in rows if row["name"] == options.name)
     told = f"in force on every replica:\n{format_row(row)}\n"

@@ -130,13 +130,22 @@ def is_installed(module: str) -> bool:
 
 
 def _load_local(name: str, check: bool) -> AgentConfig:
-    """Return the configuration of the local gateway, with the kept credential or a new one."""
+    """Return the configuration of the local gateway: with the credential that is set, the kept one,
+    or a new one for a name that nobody else has."""
     folder = state_folder()
     announced = read_private(os.path.join(folder, FILE_NAME))
     kept = os.path.join(folder, "agents", f"{name}.json")
     if announced is None or not {"url", "enroll"} <= announced.keys():
         kind = Unreachable if os.path.exists(kept) else NoneFound
         raise kind(_NOT_FOUND.format(folder=folder))
+    if token := secret("GATEWAY_TOKEN"):
+        return AgentConfig(
+            agent=name,
+            url=announced["url"],
+            token=token,
+            public_key=os.environ.get("GATEWAY_PUBLIC_KEY"),
+            connect_timeout=connect_timeout(),
+        )
     known = _read_usable(kept, announced["url"], check)
     if known is None:
         os.makedirs(os.path.dirname(kept), mode=0o700, exist_ok=True)

@@ -12,6 +12,7 @@ from gateway.domain.policy_document import Mode, adapters_of
 from gateway.domain.records import REVIEWS, SCHEMA_VERSION
 from gateway.domain.store import REROUTING
 from gateway.policy.grant_deciders import every
+from gateway.policy.lockout import find_no_admin
 from gateway.ports.checks import Finding, report_doubt, report_failure, report_ok
 from gateway.server.connections import Backend
 from gateway.stores.credentials import AGENT, APPROVER
@@ -43,6 +44,10 @@ async def _approvers(backend: Backend) -> Finding:
     if empty or not policy.routes:
         says = f"nobody may approve on: {', '.join(empty) or 'default'}"
         return report_failure(says, "gateway approver add NAME")
+    tokens = [row.name for row in await backend.credentials.list_all(APPROVER)]
+    if find_no_admin(policy, tokens):
+        says = "nobody can act as an admin: `explain`, `tool declare` and the like are refused"
+        return report_doubt(says, "set admin = true for somebody in the policy file who can log in")
     return report_ok("1 person" if len(policy.people) == 1 else f"{len(policy.people)} people")
 
 

@@ -15,7 +15,13 @@ from urllib.parse import urlsplit
 from gateway.errors import GatewayError, InvalidRequest, NotFound
 from gateway.ports.checks import Finding, report_doubt, report_failure, report_ok
 from gateway.server.settings import Settings
-from gateway.wire.local_discovery import FILE_NAME, OWNER_FILE, read_private
+from gateway.wire.local_discovery import (
+    FILE_NAME,
+    OWNER_FILE,
+    choose_url,
+    is_same_address,
+    read_private,
+)
 
 _SECONDS = 4.0
 _START = "start `gateway up`, or set GATEWAY_HOST, GATEWAY_PORT or GATEWAY_PUBLIC_URL"
@@ -25,20 +31,29 @@ _PORTS = {"http": 80, "https": 443}
 def gateway_url(settings: Settings) -> str:
     """Return the URL at which people and agents reach the gateway with these settings.
 
-    Raises NotFound when it is unknown, InvalidRequest when another user could have written it.
+    Raises NotFound when it is unknown, InvalidRequest when another user could have written it, or
+    the settings name other data than that of the gateway found, and no address.
     """
-    if settings.public_url:
-        return settings.public_url.rstrip("/")
-    if not settings.production:
-        announced = read_private(settings.data_dir / FILE_NAME) or {}
-        if url := announced.get("url"):
-            return str(url)
+    url = choose_url(
+        settings.data_dir,
+        settings.public_url or os.environ.get("GATEWAY_URL"),
+        redis_url=settings.own_redis,
+        namespace=settings.namespace if "namespace" in settings.model_fields_set else None,
+        production=settings.production,
+    )
+    if url is not None:
+        return url
     if not settings.port:
         raise NotFound(
             f"no gateway has announced itself in {settings.data_dir}, and GATEWAY_PORT is 0: start "
             "`gateway up`, or set GATEWAY_PUBLIC_URL"
         )
-    return settings.local_url(settings.port)
+    url = settings.local_url(settings.port)
+    if settings.production:
+        found = (read_private(settings.data_dir / FILE_NAME) or {}).get("url")
+        if found and is_same_address(found, url):
+            raise NotFound(f"at {url} there is a gateway for development: set GATEWAY_PUBLIC_URL")
+    return url
 
 
 async def _port(settings: Settings) -> Finding:

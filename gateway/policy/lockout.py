@@ -1,10 +1,11 @@
-"""Whether anybody could approve after a policy is put in force."""
+"""Whether anybody could approve, or act as an admin, after a policy is put in force."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.records import Person
 from gateway.domain.step_up import StepUp
 from gateway.models import RiskLevel
 from gateway.policy.policy_file import LOGIN
@@ -25,6 +26,23 @@ def find_lockout(policy: PolicyDocument, tokens: Collection[str]) -> str:
     else:
         remedy = "add [[people]], and approvers to [[routes]], as in docs/routes.md"
     return f"after this nobody could approve anything; {remedy}"
+
+
+def find_no_admin(policy: PolicyDocument, tokens: Collection[str]) -> str:
+    """Say that nobody would be an admin who can log in, and what to do; empty when somebody is."""
+    admins = {person.name: person for person in policy.people if person.admin}
+    if any(_can_log_in(person, tokens) for person in admins.values()):
+        return ""
+    if admins:
+        remedy = "give one of them a token first: " + "; ".join(
+            f"gateway approver add {name}" for name in sorted(admins)
+        )
+    else:
+        remedy = "add `admin = true` to somebody in [[people]]"
+    return (
+        "after this nobody could act as an admin (`explain`, `tool declare`, the kill switch in a "
+        f"chat); {remedy}"
+    )
 
 
 def unanswerable_levels(policy: PolicyDocument, tokens: Collection[str]) -> list[str]:
@@ -83,6 +101,12 @@ def _is_answerable(policy: PolicyDocument, route: Route, tokens: Collection[str]
                 return True
             if who in tokens:
                 able.add(who)
-        elif name in tokens or any(one != f"{LOGIN}:{name}" for one in person.identities):
+        elif _can_log_in(person, tokens):
             able.add(name)
     return len(able) >= route.quorum
+
+
+def _can_log_in(person: Person, tokens: Collection[str]) -> bool:
+    """Whether a person has a token, or an identity somewhere else."""
+    own = f"{LOGIN}:{person.name}"
+    return person.name in tokens or any(one != own for one in person.identities)

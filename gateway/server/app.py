@@ -66,7 +66,7 @@ from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
 from gateway.stores.scripts import At, ignore_step
 from gateway.stores.seals import Sealer
-from gateway.wire.local_discovery import announce
+from gateway.wire.local_discovery import announce, name_data
 from gateway.wire.signatures import Signer
 
 log = logging.getLogger("gateway.app")
@@ -110,6 +110,7 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, core, store))
+        await stack.enter_async_context(run_in_background("old tokens", backend.credentials.run))
         push = PushParts(settings, core, backend)
         desks = {name: _desk(name, settings, core, store, push) for name in settings.adapters}
         adapters = await stack.enter_async_context(_running_adapters(desks, core))
@@ -139,7 +140,11 @@ def _announce(
 ) -> AbstractContextManager[None]:
     """Say in the data folder where this gateway is, for agents of the same user."""
     return announce(
-        settings.data_dir, url=url, enroll=enrolling.secret, public_key=signer.public_key
+        settings.data_dir,
+        url=url,
+        enroll=enrolling.secret,
+        public_key=signer.public_key,
+        data=name_data(settings.own_redis, settings.namespace),
     )
 
 

@@ -28,6 +28,7 @@ from gateway.ports.devices import DeviceCalls
 from gateway.ports.outgoing import Posts, PostsGrants
 from gateway.sign_in.chat_links import ChatLinks
 from gateway.stores.browser_sessions import RedisLogins
+from gateway.stores.connect import AWAY
 from gateway.stores.ingress import Duty
 from gateway.stores.outbox import RedisNotes
 from gateway.stores.requests import RedisStore
@@ -35,6 +36,7 @@ from gateway.stores.requests import RedisStore
 log = logging.getLogger("gateway.serving")
 
 _RESTART_SECONDS = 1.0
+_LOST: tuple[type[BaseException], ...] = (Unreachable, *AWAY)
 _SELDOM = Timings(idle=6.0)  # of a queue that only a new policy fills, with an event that rings
 
 
@@ -157,6 +159,12 @@ async def run_in_background(name: str, work: Callable[[], Awaitable[None]]) -> A
         while True:
             try:
                 await work()
+            except _LOST as error:
+                # A lost connection is no fault of ours: one line, and again.
+                lost = type(error).__name__
+                log.warning(
+                    "%s lost its connection: %s", name, error or lost, extra={"event": "task_lost"}
+                )
             except Exception:
                 # The gateway must not go on without this work, whatever the error.
                 log.exception("%s failed", name, extra={"event": "task_failed"})

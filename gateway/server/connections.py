@@ -126,8 +126,8 @@ def url_of(settings: Settings) -> str:
 
     Raises Unreachable when there is neither.
     """
-    if settings.redis_url is not None:
-        return settings.redis_url.get_secret_value()
+    if settings.own_redis is not None:
+        return settings.own_redis
     if (found := engine_url(settings.data_dir)) is not None:
         return found
     raise Unreachable(

@@ -54,11 +54,7 @@ def enrolment(backend: Backend, public_key: str) -> Enrolment:
     """Return the enrolment: agents that know the discovery file's secret get a credential."""
 
     async def enroll(name: str) -> JsonObject:
-        credentials = backend.credentials
-        try:
-            new = await credentials.add_agent(name)
-        except Conflict:
-            new = await credentials.rotate_agent(name)
+        new = await backend.credentials.enrol_agent(name)
         user = f"{quote(new.redis_user or '')}:{quote(new.redis_password or '')}@"
         parts = urlsplit(backend.url)
         place = parts.netloc.rpartition("@")[2]

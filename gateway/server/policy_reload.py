@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway.domain.policy_document import PolicyDocument
 from gateway.errors import Conflict, GatewayError
-from gateway.policy.lockout import find_lockout
+from gateway.policy.lockout import find_lockout, find_no_admin
 from gateway.policy.policy_file import BadPolicy, differences, read_policy
 from gateway.server.connections import Backend
 from gateway.server.plugins import refuse_unknown
@@ -78,11 +78,11 @@ async def apply_file(backend: Backend, path: Path) -> None:
 
 
 async def _refuse_lockout(backend: Backend, now: PolicyDocument, written: PolicyDocument) -> None:
-    """Raise BadPolicy when people can approve now, and nobody could then."""
+    """Raise BadPolicy when people can approve now, and nobody could then; the same with admins."""
     tokens = {row.name for row in await backend.credentials.list_all(APPROVER)}
-    lockout = find_lockout(written, tokens)
-    if lockout and not find_lockout(now, tokens):
-        raise BadPolicy(f"{lockout}; or confirm it with: gateway apply FILE --yes")
+    for find in (find_lockout, find_no_admin):
+        if (missing := find(written, tokens)) and not find(now, tokens):
+            raise BadPolicy(f"{missing}; or confirm it with: gateway apply FILE --yes")
 
 
 def _read(path: Path) -> tuple[str, str]:

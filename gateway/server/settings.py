@@ -184,10 +184,26 @@ class Settings(BaseSettings):
             raise ValueError("write an http or https URL, for example https://approvals.example")
         return value
 
+    @field_validator("public_url")
+    @classmethod
+    def _no_path(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "")
+        if parts.path.strip("/") or parts.query or parts.fragment:
+            raise ValueError(
+                "write no path: the inbox is served at /inbox of a host of its own, for example "
+                "https://approvals.example"
+            )
+        return value
+
     @property
     def production(self) -> bool:
         """Whether unsafe settings must be refused."""
         return self.env == "production"
+
+    @property
+    def own_redis(self) -> str | None:
+        """The URL of the configured Redis, with its login; None for the embedded server."""
+        return None if self.redis_url is None else self.redis_url.get_secret_value()
 
     @property
     def secure(self) -> bool:

@@ -7,9 +7,10 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -20,7 +21,7 @@ from gateway.domain.records import Identity, Person
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.ports import Credential
-from gateway.stores.redis_users import RedisUser, grant, remove
+from gateway.stores.redis_users import RedisUser, grant, put, remove
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
 from gateway.wire.canonical_json import sha256_hex
@@ -34,6 +35,7 @@ _TRIES = 10
 CHANGE_MS = 6_000
 _TURN_SECONDS = 15.0
 _PAUSE_SECONDS = 0.05
+_SWEEP_SECONDS = 5.0
 AGENT, APPROVER = "agent", "approver"
 
 
@@ -42,11 +44,13 @@ class NewCredential:
     """A credential at the one moment when its token is known. `redis` is an agent's user.
 
     `kept` is false when that user is gone after a restart of the server; `silent` are the servers
-    that know nothing of it, and why.
+    that know nothing of it, and why. Until `old_until` (ms since the epoch) those that it replaces
+    are good, too.
     """
 
     name: str
     token: str = field(repr=False)
+    old_until: int | None = None
     redis_user: str | None = None
     redis_password: str | None = field(default=None, repr=False)
     kept: bool = True
@@ -55,13 +59,15 @@ class NewCredential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedCredential:
-    """One credential as it is listed; `created` is in ms since the epoch."""
+    """One credential as it is listed; `created` is in ms since the epoch, and so is `old_until`,
+    when the last of those that it replaced ends."""
 
     kind: str
     name: str
     key_id: str
     owner: str | None
     created: int
+    old_until: int | None = None
 
 
 class RedisCredentials:
@@ -92,6 +98,8 @@ class RedisCredentials:
         known = entry["sha256"] if entry else "0" * 64
         if not hmac.compare_digest(known, sha256_hex(token.encode())) or entry is None or not match:
             return None
+        if self._is_over(entry):
+            return None
         if entry["kind"] == APPROVER and not await self._is_known(entry["name"]):
             return None
         return _credential(match[1], entry)
@@ -121,6 +129,12 @@ class RedisCredentials:
 
     async def list_all(self, kind: str) -> list[ListedCredential]:
         """Return all credentials of a kind by name."""
+        entries = (await self._entries(fresh=True)).items()
+        ours = [(key_id, entry) for key_id, entry in entries if entry["kind"] == kind]
+        old: dict[str, int] = {}
+        for _, entry in ours:
+            if "until" in entry and not self._is_over(entry):
+                old[entry["name"]] = max(entry["until"], old.get(entry["name"], 0))
         rows = [
             ListedCredential(
                 kind=kind,
@@ -128,14 +142,24 @@ class RedisCredentials:
                 key_id=key_id,
                 owner=entry.get("owner"),
                 created=entry["created"],
+                old_until=old.get(entry["name"]),
             )
-            for key_id, entry in (await self._entries(fresh=True)).items()
-            if entry["kind"] == kind
+            for key_id, entry in ours
+            if "until" not in entry
         ]
         return sorted(rows, key=lambda row: row.name)
 
+    def _is_over(self, entry: JsonObject) -> bool:
+        """Whether a token was replaced, and its time beside the new one is over."""
+        return "until" in entry and entry["until"] <= self._clock.now_ms()
+
     async def add_agent(
-        self, name: str, owner: str | None = None, *, token: str | None = None
+        self,
+        name: str,
+        owner: str | None = None,
+        *,
+        token: str | None = None,
+        enrolled: bool = False,
     ) -> NewCredential:
         """Make an agent's token, or keep the given one, and its Redis user. Raises InvalidRequest,
         also for an owner who is no person of the policy, or Conflict when it exists."""
@@ -149,7 +173,8 @@ class RedisCredentials:
             # The user first: when it cannot be made there is no token either.
             user = await grant(self._redis, self._keys, name)
             since = await self._store.register_agent(name)
-            new = await self._make(AGENT, name, owner, since=since, token=token)
+            row = {"owner": owner, "since": since, "redis": user.sha256, "enrolled": enrolled}
+            new = await self._make(AGENT, name, row, token=token)
         await self._store.note("agent_added", agent=name, data={"owner": owner})
         return _with_user(new, user)
 
@@ -162,15 +187,107 @@ class RedisCredentials:
                 f"the owner {owner!r} is no person of the policy; it knows {known}"
             )
 
-    async def rotate_agent(self, name: str) -> NewCredential:
-        """Replace an agent's token and Redis password; the old ones stop working at once."""
+    async def enrol_agent(self, name: str) -> NewCredential:
+        """Make an agent whose token its machine keeps, or replace a token that enrolment made.
+
+        Raises Conflict for any other agent: naming it does not take its token.
+        """
+        try:
+            return await self.add_agent(name, enrolled=True)
+        except Conflict:
+            return await self.rotate_agent(name, enrolled=True)
+
+    async def rotate_agent(
+        self, name: str, *, overlap_ms: int = 0, enrolled: bool = False
+    ) -> NewCredential:
+        """Replace an agent's token and Redis password; the old ones stop working after the overlap.
+
+        Raises Conflict for `enrolled` where another way made the agent.
+        """
         async with self._alone(AGENT, name):
             entry = await self._get(AGENT, name)
-            user = await grant(self._redis, self._keys, name)
-            new = await self._make(AGENT, name, entry.get("owner"), since=entry.get("since", 0))
-            await self._forget(AGENT, name, but=new.token.split("_")[1])
-        await self._store.note("agent_rotated", agent=name, data={"silent": [*user.silent]})
+            if enrolled and not entry.get("enrolled"):
+                raise Conflict(
+                    f"the agent {name} has a token that was not made here: set GATEWAY_TOKEN to "
+                    f"it, choose another name, or `gateway agent revoke {name}` first"
+                )
+            beside = await self._redis_hashes(name) if overlap_ms else []
+            user = await grant(self._redis, self._keys, name, beside=beside)
+            row = {"owner": entry.get("owner"), "since": entry.get("since", 0)}
+            row |= {"redis": user.sha256, "enrolled": enrolled}
+            new = await self._replace(AGENT, name, row, overlap_ms)
+        data = {"silent": [*user.silent], "old_until": new.old_until}
+        await self._store.note("agent_rotated", agent=name, data=data)
         return _with_user(new, user)
+
+    async def rotate_approver(self, name: str, *, overlap_ms: int = 0) -> NewCredential:
+        """Replace a person's token; the old one stops working after the overlap."""
+        async with self._alone(APPROVER, name):
+            await self._get(APPROVER, name)
+            new = await self._replace(APPROVER, name, {"owner": None}, overlap_ms)
+        data = {"name": name, "old_until": new.old_until}
+        await self._store.note("approver_rotated", data=data)
+        return new
+
+    async def _replace(
+        self, kind: str, name: str, row: JsonObject, overlap_ms: int
+    ) -> NewCredential:
+        """Make a token, and end the others of the name, or say when they end."""
+        until = self._clock.now_ms() + overlap_ms
+        ending = {
+            key_id: json.dumps({**one, "until": min(until, one.get("until", until))})
+            for key_id, one in (await self._entries(fresh=True)).items()
+            if (one["kind"], one["name"]) == (kind, name)
+        }
+        # In one step: a gateway that is killed here leaves no old token that does not end.
+        new = await self._make(kind, name, row, ending=ending)
+        if overlap_ms:
+            return replace(new, old_until=until)
+        await self._forget(kind, name, but=new.token.split("_")[1])
+        return new
+
+    async def _redis_hashes(self, agent: str) -> list[str]:
+        """Return the hashes of an agent's passwords that are good now."""
+        return [
+            one["redis"]
+            for one in (await self._entries(fresh=True)).values()
+            if (one["kind"], one["name"]) == (AGENT, agent)
+            and "redis" in one
+            and not self._is_over(one)
+        ]
+
+    async def end_replaced(self) -> None:
+        """Forget tokens whose overlap is over, with their Redis passwords and connections."""
+        over = {
+            (one["kind"], one["name"])
+            for one in (await self._entries()).values()
+            if self._is_over(one)
+        }
+        for kind, name in over:
+            async with self._alone(kind, name):
+                rows = (await self._entries(fresh=True)).items()
+                gone = [
+                    key_id
+                    for key_id, one in rows
+                    if (one["kind"], one["name"]) == (kind, name) and self._is_over(one)
+                ]
+                if not gone:
+                    continue
+                silent: list[str] = []
+                if kind == AGENT:
+                    good = await self._redis_hashes(name)
+                    silent = [*(await put(self._redis, self._keys, name, good, cut=True)).silent]
+                await self._redis.hdel(self._keys.credentials, *gone)
+                self._read_at = float("-inf")
+            who = {"agent": name} if kind == AGENT else {}
+            data = {"name": name, "tokens": len(gone), "silent": silent}
+            await self._store.note("old_token_ended", **who, data=data)
+
+    async def run(self) -> None:
+        """End what was replaced, until cancelled."""
+        while True:
+            await self.end_replaced()
+            await asyncio.sleep(_SWEEP_SECONDS)
 
     async def revoke_agent(self, name: str) -> None:
         """Remove an agent: its token, its Redis user, and what it wrote that nobody has read.
@@ -207,7 +324,7 @@ class RedisCredentials:
                 raise Conflict(f"the approver {name} exists; revoke them first")
             person = Person(name=name, identities=identities, admin=admin)
             await self._edit_policy(lambda policy: _with_person(policy, person), by=name)
-            return await self._make(APPROVER, name, None)
+            return await self._make(APPROVER, name, {"owner": None})
 
     async def revoke_approver(self, name: str) -> None:
         """Remove a person from the policy, and their token. Raises NotFound.
@@ -257,19 +374,25 @@ class RedisCredentials:
         raise Conflict("the policy keeps changing")
 
     async def _make(
-        self, kind: str, name: str, owner: str | None, *, since: int = 0, token: str | None = None
+        self,
+        kind: str,
+        name: str,
+        row: JsonObject,
+        *,
+        token: str | None = None,
+        ending: Mapping[str, str] = MappingProxyType({}),
     ) -> NewCredential:
         token = token or f"agw_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
         key_id = token.split("_")[1]
         entry = {
             "kind": kind,
             "name": name,
-            "owner": owner,
             "sha256": sha256_hex(token.encode()),
             "created": self._clock.now_ms(),
-            "since": since,
+            **row,
         }
-        await self._redis.hset(self._keys.credentials, key_id, json.dumps(entry))
+        rows = {**ending, key_id: json.dumps(entry)}
+        await self._redis.hset(self._keys.credentials, mapping=rows)
         self._read_at = float("-inf")
         return NewCredential(name=name, token=token)
 
@@ -279,7 +402,8 @@ class RedisCredentials:
             if fresh or now - self._read_at > _FRESH_SECONDS:
                 rows = await self._redis.hgetall(self._keys.credentials)
                 self._read = {key_id: json.loads(row) for key_id, row in rows.items()}
-                self._named = {(row["kind"], row["name"]): row for row in self._read.values()}
+                current = (row for row in self._read.values() if "until" not in row)
+                self._named = {(row["kind"], row["name"]): row for row in current}
                 self._read_at = now
             return self._read
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ class RedisUser:
 
     name: str
     password: str = field(repr=False)
+    sha256: str
     kept: bool
     silent: dict[str, str]
 
@@ -37,15 +39,32 @@ def user_name(keys: Keys, agent: str) -> str:
     return f"{keys.namespace}.agent-{agent}"
 
 
-async def grant(client: Any, keys: Keys, agent: str) -> RedisUser:
+async def grant(client: Any, keys: Keys, agent: str, *, beside: Collection[str] = ()) -> RedisUser:
     """Give an agent a user that can write its own stream, read its replies, nothing else.
 
-    A user of that name is replaced, and its open connections are cut.
+    A user of that name is replaced, and its open connections are cut; not so with the hashes of
+    passwords that it keeps `beside` the new one.
     """
-    name, password = user_name(keys, agent), secrets.token_urlsafe(32)
+    password = secrets.token_urlsafe(32)
+    sha256 = sha256_hex(password.encode())
+    heard = await put(client, keys, agent, [sha256, *beside], cut=not beside)
+    return RedisUser(
+        name=user_name(keys, agent),
+        password=password,
+        sha256=sha256,
+        kept=all(heard.answers.values()),
+        silent=heard.silent,
+    )
+
+
+async def put(
+    client: Any, keys: Keys, agent: str, passwords: Collection[str], *, cut: bool
+) -> Heard[bool]:
+    """Give an agent's user these passwords alone, as SHA-256; return who writes its users down."""
+    name = user_name(keys, agent)
     rule = [
         "on",
-        f"#{sha256_hex(password.encode())}",
+        *(f"#{one}" for one in passwords),
         "resetkeys",
         f"%W~{keys.ingress(agent)}",
         f"%R~{keys.replies(agent, '*')}",
@@ -57,7 +76,8 @@ async def grant(client: Any, keys: Keys, agent: str) -> RedisUser:
     ]
 
     async def replace(node: Any) -> bool:
-        await node.execute_command("ACL", "DELUSER", name)
+        if cut:
+            await node.execute_command("ACL", "DELUSER", name)
         try:
             await node.execute_command("ACL", "SETUSER", name, "reset", *rule, "+client|setinfo")
         except ResponseError:
@@ -66,10 +86,7 @@ async def grant(client: Any, keys: Keys, agent: str) -> RedisUser:
             await node.execute_command("ACL", "SETUSER", name, "reset", *rule)
         return await _save(node)
 
-    heard = await each(client, replace)
-    return RedisUser(
-        name=name, password=password, kept=all(heard.answers.values()), silent=heard.silent
-    )
+    return await each(client, replace)
 
 
 async def remove(client: Any, keys: Keys, agent: str) -> Heard[int]:

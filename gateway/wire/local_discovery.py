@@ -34,12 +34,12 @@ def state_folder() -> str:
 
 @contextmanager
 def announce(
-    folder: str | os.PathLike[str], *, url: str, enroll: str, public_key: str
+    folder: str | os.PathLike[str], *, url: str, enroll: str, public_key: str, data: str = ""
 ) -> Iterator[None]:
-    """Keep `gateway.json` (0600) in the folder inside the block: the URL, and the secret to enrol
-    with."""
+    """Keep `gateway.json` (0600) in the folder inside the block: the URL, the secret to enrol
+    with, and which `data` the gateway works on, see `name_data`."""
     path = os.path.join(folder, FILE_NAME)
-    text = json.dumps({"url": url, "enroll": enroll, "public_key": public_key})
+    text = json.dumps({"url": url, "enroll": enroll, "public_key": public_key, "data": data})
     write_private(path, text)
     try:
         yield
@@ -47,6 +47,69 @@ def announce(
         with suppress(OSError), open(path, encoding="utf-8") as file:
             if file.read() == text:  # it may be another gateway's by now
                 os.unlink(path)
+
+
+def name_data(redis_url: str | None, namespace: str) -> str:
+    """Return which data a gateway works on, without the login of its Redis."""
+    from urllib.parse import parse_qs, urlsplit  # noqa: PLC0415 (agents do not need it)
+
+    if redis_url is None:
+        return f"the embedded server, namespace {namespace}"
+    parts = urlsplit(redis_url)
+    numbers = parse_qs(parts.query).get("db")
+    number = f"?db={numbers[0]}" if numbers else ""
+    place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{number}"
+    return f"{place}, namespace {namespace}"
+
+
+def choose_url(
+    folder: str | os.PathLike[str],
+    url: str | None,
+    public_url: str | None = None,
+    *,
+    redis_url: str | None,
+    namespace: str | None,
+    production: bool,
+) -> str | None:
+    """Return the address of the gateway that the settings mean; None when there is none.
+
+    Settings win: the gateway that announced itself in the folder is meant only where there is no
+    `url`, and none of them names other data. Then its `public_url` is taken. Raises InvalidRequest
+    where that is missing, too.
+    """
+    if url:
+        return url.rstrip("/")
+    announced = None if production else read_private(os.path.join(folder, FILE_NAME))
+    if announced is None or not announced.get("url"):
+        return public_url and public_url.rstrip("/")
+    redis, _, space = str(announced.get("data", "")).rpartition(", namespace ")
+    wanted, _, _ = name_data(redis_url, "").rpartition(", namespace ")
+    problems = []
+    if redis_url is not None and redis != wanted:
+        problems.append(f"REDIS_URL names {wanted}")
+    if namespace is not None and (space or "gw") != namespace:
+        problems.append(f"GATEWAY_NAMESPACE names {namespace}")
+    if problems and public_url:
+        return public_url.rstrip("/")
+    if problems:
+        raise InvalidRequest(
+            f"{' and '.join(problems)}, but the gateway found in {folder} works on other data: set "
+            "GATEWAY_URL to the address of the gateway that you mean"
+        )
+    return str(announced["url"])
+
+
+def is_same_address(one: str, other: str) -> bool:
+    """Whether two URLs are the same, with every name of the loopback address taken as one."""
+    return _plain_address(one) == _plain_address(other)
+
+
+def _plain_address(url: str) -> str:
+    scheme, _, place = url.rstrip("/").lower().partition("://")
+    for name in ("localhost", "[::1]"):
+        if place == name or place.startswith(f"{name}:"):
+            place = "127.0.0.1" + place.removeprefix(name)
+    return f"{scheme}://{place}"
 
 
 def secret(variable: str) -> str | None:

@@ -35,7 +35,8 @@ class Shell:
         return said
 
     def call(self, *words: str, env: dict[str, str] | None = None) -> tuple[int, str]:
-        """Run a command here, as `python -m gateway.cli` would; return its exit code and words."""
+        """Run a command here, as `python -m gateway.cli` would; return its exit code and words:
+        those of standard output alone where it ends well and prints JSON."""
         out, err = io.StringIO(), io.StringIO()
         with (
             self._environment(env or {}),
@@ -47,7 +48,8 @@ class Shell:
                 code = main(words)
             except SystemExit as ended:
                 code = ended.code if isinstance(ended.code, int) else 0
-        return code, out.getvalue() + err.getvalue()
+        alone = "--json" in words and code == 0
+        return code, out.getvalue() + ("" if alone else err.getvalue())
 
     def apart(self, *words: str, code: int = 0, env: dict[str, str] | None = None) -> str:
         """Run a command in a process of its own; as `run` otherwise."""

@@ -19,6 +19,7 @@ DECEIVING = "\u202e\u009b\u2066\u200b"
 TWO_OF_TWO = """
 [[people]]
 name = "owner"
+admin = true
 [[people]]
 name = "dana"
 [[routes]]

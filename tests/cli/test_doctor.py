@@ -91,7 +91,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     """Run a gateway in which all is well."""
     settings = Settings(data_dir=tmp_path / "data", port=0, adapters=())
     async with run_gateway(settings) as gateway:
-        await gateway.backend.credentials.add_approver("ann")
+        await gateway.backend.credentials.add_approver("ann", admin=True)
         yield Site(gateway, settings)
 
 

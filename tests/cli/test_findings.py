@@ -38,7 +38,7 @@ def test_a_finding_in_force_is_red_and_raises_the_risk(
     rule = f'[[rules]]\nname = "{UNSEEN}"\neffect = "deny"\ntools = ["*"]\nshadow = true\n'
     owner = '[[people]]\nname = "owner"\n[[routes]]\napprovers = ["owner"]\n'
     path.write_text('guardrails = "ask"\n' + rule + owner, encoding="utf-8")
-    up.run("apply", str(path))
+    up.run("apply", str(path), "--yes")  # nobody is an admin of it
     removes = {"kind": "command", "tool": "shell", "arguments": {"command": "rm -rf build"}}
     found = submit(agent, new_id(), **removes)
     listed, shown = up.run("pending"), up.run("show", found)

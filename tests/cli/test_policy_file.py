@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from gateway.policy.lockout import find_no_admin
+from gateway.policy.policy_file import read_policy
 from tests.cli.shell import Shell
 from tests.frame.tree import ROOT
 
@@ -135,6 +139,7 @@ def test_a_check_says_the_values_that_hold(up: Shell, tmp_path: Path) -> None:
 PASSKEY = """
 [[people]]
 name = "ana"
+admin = true
 identities = ["token:ana"]
 
 [[routes]]
@@ -170,3 +175,60 @@ def test_a_passkey_that_nobody_can_use_is_said(
     told = up.run("apply", str(file), "--check", env={k: v for k, v in env.items() if v})
     warned = "nobody could approve high risk on route default, which takes a passkey" in told
     assert (warned, says in told) == (bool(says), True)
+
+
+def test_a_policy_without_an_admin_is_refused(up: Shell, tmp_path: Path) -> None:
+    """It says what would be lost, also by --check; with --yes it is applied, and the doctor warns.
+    An admin who could not log in is none."""
+    path = tmp_path / "policy.toml"
+    people = '[[people]]\nname = "owner"\n{}[[routes]]\napprovers = ["owner"]\n'
+    other = '[[people]]\nname = "ben"\nadmin = true\n'
+    path.write_text(people.format(""), encoding="utf-8")
+    for words in ((), ("--check",)):
+        assert "admin = true" in up.run("apply", str(path), *words, code=2)
+    path.write_text(people.format(other), encoding="utf-8")
+    assert "gateway approver add ben" in up.run("apply", str(path), code=2)
+    assert '"ben"' not in up.run("policy")
+    assert "in force" in up.run("apply", str(path), "--yes")
+    assert "WARN approvers: nobody can act as an admin" in up.call("doctor")[1]
+    path.write_text(people.format("admin = true\n"), encoding="utf-8")
+    assert "in force" in up.run("apply", str(path))
+    assert "OK   approvers" in up.call("doctor")[1]
+
+
+def test_a_file_that_is_read_again_takes_away_no_admin(shell: Shell, tmp_path: Path) -> None:
+    """As with approvers: what is in force stays, and the log says why."""
+    path = tmp_path / "policy.toml"
+    path.write_text(GOOD.format(61), encoding="utf-8")
+    with running(shell, path) as (process, _):
+        shell.run("approver", "add", "owner")
+        path.write_text(GOOD.format(62).replace("admin = true\n", ""), encoding="utf-8")
+        assert "act as an admin" in hang_up(process, "not applied")
+        assert '"timeout": 61' in shell.run("policy")
+
+
+SAMPLES = [
+    *(path.read_text(encoding="utf-8") for path in (ROOT / "deploy" / "policies").glob("*.toml")),
+    *(
+        re.sub("^ +", "", sample, flags=re.MULTILINE)
+        for name in ("slack", "discord", "routes", "inbox", "policy")
+        for sample in re.findall(
+            r"```toml\n(.*?)```", (ROOT / f"docs/{name}.md").read_text(encoding="utf-8"), re.DOTALL
+        )
+        if "[[people]]" in sample
+    ),
+]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_every_sample_keeps_an_admin(sample: str) -> None:
+    """Who follows a page, and gives its people tokens, can explain, declare and stop."""
+    policy = read_policy(sample)
+    assert find_no_admin(policy, [person.name for person in policy.people]) == ""
+
+
+def test_a_policy_is_read_from_standard_input(up: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`gateway apply -`, as a script that makes the file uses it."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(GOOD.format(63)))
+    assert "in force" in up.run("apply", "-")
+    assert '"timeout": 63' in up.run("policy")

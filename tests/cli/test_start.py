@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import http_access, main
-from gateway.cli.commands import _parser
+from gateway.cli.commands import _parser, make_parser
+from gateway.ports import HasCommands
+from gateway.server.plugins import adapter_class
 
 _LOADED = """
 import sys, json
@@ -64,3 +66,27 @@ def test_a_fault_in_the_code_is_not_explained_away(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(http_access, "state_folder", lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         main(["pending"])
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_an_option_loads_no_adapter(option: str) -> None:
+    """Nor what adapters are made of, which takes most of a second."""
+    loaded = "import sys\nfrom gateway.cli import main\n"
+    loaded += f"try:\n main([{option!r}])\nfinally:\n print(*sorted(sys.modules), sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=False
+    )
+    assert "gateway" in done.stdout
+    assert not {"gateway.ports", "pydantic", "redis", "aiohttp"} & set(done.stdout.split())
+
+
+def test_the_help_names_every_command_of_our_adapters() -> None:
+    """As `gateway NAME` lists it."""
+    text = make_parser().format_help()
+    for name in ("slack", "discord", "saiki", "web", "terminal"):
+        adapter = adapter_class(name)()
+        if isinstance(adapter, HasCommands):
+            verbs = argparse.ArgumentParser().add_subparsers()
+            adapter.commands(verbs)
+            for verb in verbs.choices:
+                assert f"gateway {verb} {name} " in text

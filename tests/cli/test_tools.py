@@ -16,8 +16,7 @@ from tests.cli.test_cli import POLICY
 def test_a_declaration_is_printed_as_the_file_needs_it(up: Shell, tmp_path: Path) -> None:
     """Declared, listed, lost only with a warning, and kept by what `tool list` prints."""
     path = tmp_path / "policy.toml"
-    people = POLICY.replace('name = "owner"', 'name = "owner"\nadmin = true', 1)
-    path.write_text(people, encoding="utf-8")
+    path.write_text(POLICY, encoding="utf-8")
     up.run("apply", str(path))
     told = up.run("tool", "declare", "jot", "notes[].zork=data", "--agents", "bot,ci-*")
     assert '"notes[].zork" = "data"' in told
@@ -33,7 +32,7 @@ def test_a_declaration_is_printed_as_the_file_needs_it(up: Shell, tmp_path: Path
     assert "notes[].zork" in check
     assert "takes back what was declared while it ran about jot" in check
     printed = up.run("tool", "list")
-    path.write_text(f"{people}\n{printed}", encoding="utf-8")
+    path.write_text(f"{POLICY}\n{printed}", encoding="utf-8")
     assert "this file is in force" in up.run("apply", str(path))
     assert json.loads(up.run("tool", "list", "--json")) == [row]
     assert "tool_declared" in up.run("audit", "tail", "--lines", "50")

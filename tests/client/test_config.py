@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gateway.client.config import load
-from gateway.errors import InvalidRequest, Unauthorized
+from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.server.app import run_gateway
 from gateway.server.settings import Settings
 from gateway.wire.local_discovery import FILE_NAME, announce, read_private, write_private
@@ -144,3 +144,36 @@ def test_a_gateway_takes_down_its_own_announcement_alone(folder: Path) -> None:
     with announce(folder, url="http://127.0.0.1:1", enroll="x", public_key="k"):
         pass
     assert read_private(folder / FILE_NAME) is None
+
+
+async def test_naming_an_agent_never_takes_its_token(folder: Path) -> None:
+    """An agent that an operator made keeps its token; a local process that only names it is told
+    to bring it. One that enrolment made gets another when its file is lost."""
+    settings = Settings(data_dir=folder, port=0, adapters=())
+    async with run_gateway(settings) as gateway:
+        credentials = gateway.backend.credentials
+        remote = await credentials.add_agent("x")
+        with pytest.raises(Conflict, match="set GATEWAY_TOKEN"):
+            await asyncio.to_thread(load, "x")
+        assert await credentials.authenticate(remote.token)
+        first = await asyncio.to_thread(load, "ci")
+        (folder / "agents" / "ci.json").unlink()
+        second = await asyncio.to_thread(load, "ci")
+        assert second.token != first.token
+        # An operator took it over: it is no longer this machine's.
+        given = await credentials.rotate_agent("ci")
+        with pytest.raises(Conflict, match="set GATEWAY_TOKEN"):
+            await asyncio.to_thread(load, "ci")
+        assert await credentials.authenticate(given.token)
+
+
+async def test_a_given_token_is_used_with_the_address_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is enrolled, and nothing is kept."""
+    async with run_gateway(Settings(data_dir=folder, port=0, adapters=())) as gateway:
+        made = await gateway.backend.credentials.add_agent("x")
+        monkeypatch.setenv("GATEWAY_TOKEN", made.token)
+        found = await asyncio.to_thread(load, "x")
+        assert (found.url, found.token) == (gateway.url, made.token)
+        assert not (folder / "agents").exists()

@@ -372,8 +372,10 @@ async def test_a_reply_that_cannot_be_read_ends_its_own_wait_alone(
                 await asking
 
 
-async def test_thousands_of_waiters_share_one_connection(world: World, client: AsyncClient) -> None:
-    """Each gets its own decision; the agent holds two connections in all."""
+async def test_each_of_hundreds_of_waiters_gets_its_own_decision(
+    world: World, client: AsyncClient
+) -> None:
+    """They wait side by side in one process."""
     count = 300
     async with world.ingress().running():
         asking = [asyncio.create_task(client.ask("n", {"n": number})) for number in range(count)]

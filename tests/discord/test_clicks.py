@@ -47,11 +47,13 @@ async def test_a_denial_with_a_reason_is_final(stage: Stage) -> None:
     """In the form and in the command; the agent plans again only where somebody says so."""
     ann, app, channel = stage.server.ann, stage.server.app, stage.server.channel
     record, card = await stage.asked()
-    await ann.submit(await stage.click(ann, card, "Deny"), reason="no")
+    await ann.submit(await stage.click(ann, card, "Deny"), reason="use staging")
     assert (await _why(stage, record)) is Reason.PERSON
+    assert await _words(stage, record) == "use staging"
     record = await stage.ask(tool="another")
-    await ann.command(app, channel, "deny", request=record.id, reason="no")
+    await ann.command(app, channel, "deny", request=record.id, reason="not today")
     assert (await _why(stage, record)) is Reason.PERSON
+    assert await _words(stage, record) == "not today"
 
 
 async def test_another_plan_is_asked_for_in_so_many_words(stage: Stage) -> None:
@@ -75,6 +77,13 @@ async def _why(stage: Stage, record: Record) -> Reason:
     decision = (await stage.ended(record)).decision
     assert decision is not None and decision.status is Status.DENIED
     return decision.reason
+
+
+async def _words(stage: Stage, record: Record) -> str:
+    """Return what the agent is told in the person's own words."""
+    decision = (await stage.ended(record)).decision
+    assert decision is not None
+    return decision.message
 
 
 async def test_09_a_tap_is_answered_in_time_while_others_want_the_interpreter(stage: Stage) -> None:

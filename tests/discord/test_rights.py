@@ -48,13 +48,14 @@ async def test_a_missing_token_is_said_in_a_sentence(
     assert DiscordSettings().token.get_secret_value() == "from-a-file"
 
 
-async def command(server: Server, verb: str, *words: str) -> tuple[int, str]:
+async def command(server: Server, verb: str, *words: str, **env: str) -> tuple[int, str]:
     """Run `gateway VERB discord …` as an operator does."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gateway.cli", verb, "discord", *words),
         env={
             "GATEWAY_DISCORD_TOKEN": server.app.token,
             "GATEWAY_DISCORD_API_BASE": server.discord.api_base,
+            **env,
         },
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -78,6 +79,27 @@ async def test_the_invite_link_asks_for_the_least(server: Server) -> None:
         "send_messages",
         "send_messages_in_threads",
     ]
+
+
+async def test_discord_is_called_through_the_proxy_that_the_environment_names(
+    server: Server,
+) -> None:
+    """Except where NO_PROXY has its host."""
+    heard: list[bytes] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readline())
+        writer.write(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+        env = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"}
+        code, _ = await command(server, "invite", **env)
+        assert code != 0
+        assert heard[0].startswith(f"GET {server.discord.api_base}/".encode())
+        heard.clear()
+        code, said = await command(server, "invite", **env, NO_PROXY="127.0.0.1")
+        assert (code, heard) == (0, []), said
 
 
 async def test_permissions_are_checked_per_channel(server: Server) -> None:

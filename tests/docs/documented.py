@@ -268,9 +268,13 @@ COMMANDS: dict[str, Line | list[Line]] = {
     "gateway approver revoke NAME": Line(
         "may not decide any more", first=("gateway approver add NAME",)
     ),
-    "gateway approver add NAME [--admin]|list|revoke NAME": [
+    "gateway approver rotate NAME": Line(
+        "the old one is valid until", first=("gateway approver add NAME",)
+    ),
+    "gateway approver add NAME [--admin]|list|rotate NAME|revoke NAME": [
         Line("token +agw_", typed="gateway approver add NAME --admin"),
         Line("owner +admin", typed="gateway approver list"),
+        Line("the old one is valid until", typed="gateway approver rotate NAME"),
         Line("may not decide any more", typed="gateway approver revoke NAME"),
     ],
     "gateway login NAME": Line("/inbox/login#code=", first=("gateway approver add NAME",)),

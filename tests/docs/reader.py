@@ -60,7 +60,7 @@ class Reader:
             "GRANT": lambda: str(json.loads(self.type("gateway grant list --json")[1])["id"]),
             "REVISION": lambda: "1",
             "OFFER": self._offer,
-            "CODE": lambda: self.type("gateway login owner")[1].strip().partition("#code=")[2],
+            "CODE": lambda: self.type("gateway login owner")[1].split()[0].partition("#code=")[2],
             "NAME": lambda: f"n{next(self._numbers)}",
             "AGENT": lambda: "local",
             "coder": lambda: "local",

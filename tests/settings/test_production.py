@@ -148,7 +148,7 @@ async def test_the_compose_file_is_a_setting_that_passes(tmp_path: Path) -> None
             signing_key=(valkey.secrets / "signing_key").read_text().strip(),
         )
         async with open_backend(chosen, local) as backend:
-            await backend.credentials.add_approver("ann")
+            await backend.credentials.add_approver("ann", admin=True)
             made = await backend.credentials.add_agent("ci")
             assert made.kept
             async with run_gateway(chosen):

@@ -82,6 +82,14 @@ def test_links_lead_to_the_inbox_only_where_people_reach_it() -> None:
     assert Settings().inbox_url == ""
 
 
+@pytest.mark.parametrize("end", ["/approvals", "/a/b/", "?x=1", "#inbox"])
+def test_a_public_url_with_a_path_is_refused(end: str) -> None:
+    """The inbox would be dead: its pages and its Origin check know no path."""
+    with pytest.raises(ValidationError, match="write no path"):
+        Settings(public_url=f"https://example.com{end}")
+    assert Settings(public_url="https://example.com/").public_url
+
+
 def test_the_example_file_is_the_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Using it unchanged changes nothing; empty means unset."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

@@ -259,7 +259,7 @@ async def test_the_page_leads_to_a_first_approval(slack: Slack, tmp_path: Path) 
         code, out = await asking
         assert code == 0, out
         assert "released" in out
-        await slack.until(lambda: "Approved by ana" in shown(message))
+        await slack.until(lambda: "Approved by owner" in shown(message))
     finally:
         up.terminate()
         await up.wait()

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from adapters.slack import SlackAdapter
 from adapters.slack.actions_and_replies import ButtonActions
 from adapters.slack.users_and_rights import UserDirectory
+from adapters.slack.workspaces_and_web_api import open_session
 from gateway.errors import GatewayError
 from gateway.models import Status
 from gateway.server.adapter_process import run_adapter
@@ -402,3 +403,19 @@ async def test_answers_go_to_slack_alone(office: Office) -> None:
     await office.slack.deliveries.interaction(payload)
     await told(office.ann, "This is no longer available.")
     assert len(office.slack.state.called("chat.postEphemeral")) == 1
+
+
+async def test_all_of_slack_goes_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads and private replies too, which are no calls of the SDK."""
+    heard: list[str] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append((await reader.readline()).decode())
+        writer.write(b"HTTP/1.1 502 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        async with open_session() as session, session.get("http://slack.test/up") as answer:
+            assert answer.status == 502
+    assert heard == ["GET http://slack.test/up HTTP/1.1\r\n"]

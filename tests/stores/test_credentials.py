@@ -22,6 +22,7 @@ from gateway.stores.connect import connect
 from gateway.stores.credentials import AGENT, APPROVER, NewCredential, RedisCredentials
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
+from tests.clocks import StandingClock
 from tests.world import World
 
 
@@ -109,11 +110,11 @@ async def test_a_change_that_takes_long_stays_alone(
     await RedisCredentials(store, SystemClock()).add_agent("ci")
     make, steps = users.grant, []
 
-    async def slowly(*args: Any) -> Any:
+    async def slowly(*args: Any, **more: Any) -> Any:
         steps.append("begins")
         await renewed(store, store.keys.of("changing", "agent", "ci"), times=3)
         steps.append("ends")
-        return await make(*args)
+        return await make(*args, **more)
 
     monkeypatch.setattr(stores_credentials, "grant", slowly)
     both = [RedisCredentials(store, SystemClock(), change_ms=150) for _ in range(2)]
@@ -227,3 +228,93 @@ async def test_a_token_works_from_the_moment_it_is_printed(
     assert [one and one.name for one in found] == ["bot", "ann"]
     replaced = await there.rotate_agent("bot")
     assert await here.authenticate(replaced.token) is not None
+
+
+async def test_an_old_token_and_password_work_beside_the_new_ones(
+    server_url: str, store: RedisStore, namespace: str
+) -> None:
+    """For the overlap: open connections stay. Then the token is refused, the password is gone, and
+    whoever logged in with it is cut; the audit says both."""
+    clock = StandingClock(1_000_000)
+    credentials = RedisCredentials(store, clock)
+    old = await credentials.add_agent("ci")
+    with as_agent(server_url, old) as earlier:
+        assert earlier.ping()
+        new = await credentials.rotate_agent("ci", overlap_ms=60_000)
+        assert new.old_until == clock.now_ms() + 60_000
+        with as_agent(server_url, new) as later:
+            assert earlier.ping()
+            assert later.ping()
+            assert await held(credentials, old, new) == [True, True]
+            (row,) = await credentials.list_all(AGENT)
+            assert row.old_until == new.old_until
+            assert row.key_id == new.token.split("_")[1]
+            await credentials.end_replaced()
+            assert await held(credentials, old, new) == [True, True]
+            clock.now += 60_000
+            assert await held(credentials, old, new) == [False, True]
+            await credentials.end_replaced()
+    with as_agent(server_url, old) as again, pytest.raises(redis.AuthenticationError):
+        again.ping()
+    with as_agent(server_url, new) as still:
+        assert still.ping()
+    (row,) = await credentials.list_all(AGENT)
+    assert row.old_until is None
+    told = {event.type: event.data for event in await store.history("0-0", 100)}
+    assert told["agent_rotated"]["old_until"] == new.old_until
+    assert told["old_token_ended"]["tokens"] == 1
+
+
+async def test_the_end_of_an_old_token_cuts_its_connections(
+    server_url: str, store: RedisStore
+) -> None:
+    """Somebody who holds the old password and stays logged in is out, too."""
+    clock = StandingClock(1_000_000)
+    credentials = RedisCredentials(store, clock)
+    old = await credentials.add_agent("ci")
+    with as_agent(server_url, old) as client:
+        line = client.connection_pool.get_connection()
+        line.send_command("PING")
+        line.read_response()
+        await credentials.rotate_agent("ci", overlap_ms=1000)
+        clock.now += 1000
+        await credentials.end_replaced()
+        with pytest.raises(redis.ConnectionError):
+            line.send_command("PING")
+            line.read_response()
+
+
+@pytest.mark.parametrize("verb", ["rotate", "revoke"])
+async def test_an_overlap_ends_early(server_url: str, store: RedisStore, verb: str) -> None:
+    """A rotation with none, or the revocation of the agent, ends the old one at once."""
+    credentials = RedisCredentials(store, SystemClock())
+    old = await credentials.add_agent("ci")
+    new = await credentials.rotate_agent("ci", overlap_ms=60_000)
+    if verb == "rotate":
+        await credentials.rotate_agent("ci")
+    else:
+        await credentials.revoke_agent("ci")
+    assert await held(credentials, old, new) == [False, False]
+    for one in (old, new):
+        with as_agent(server_url, one) as client, pytest.raises(redis.AuthenticationError):
+            client.ping()
+
+
+async def test_an_approvers_token_is_replaced(store: RedisStore) -> None:
+    """They stay who they are, and the old one ends by its time."""
+    clock = StandingClock(1_000_000)
+    credentials = RedisCredentials(store, clock)
+    old = await credentials.add_approver("ann")
+    new = await credentials.rotate_approver("ann", overlap_ms=1000)
+    assert await held(credentials, old, new) == [True, True]
+    clock.now += 1000
+    assert await held(credentials, old, new) == [False, True]
+    await credentials.end_replaced()
+    assert [row.name for row in await credentials.list_all(APPROVER)] == ["ann"]
+    with pytest.raises(NotFound):
+        await credentials.rotate_approver("bob")
+
+
+async def held(credentials: RedisCredentials, *made: NewCredential) -> list[bool]:
+    """Return which tokens are good."""
+    return [await credentials.authenticate(one.token) is not None for one in made]
