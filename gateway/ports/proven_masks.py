@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask_of, masks_in, secrets_in
 from gateway.models import Action
-from gateway.policy.grants.grant import Effect, Shape
 from gateway.policy.calls.touches import touches_of
+from gateway.policy.grants.grant import Effect, Shape
 from gateway.policy.grants.remember_offers import Offer
 from gateway.ports.blocks import texts_of
 from gateway.wire.roles import Role
@@ -146,7 +146,7 @@ def hides_offer(record: Record, offer: Offer, effect: Effect) -> bool:
 
 def _hides_words(record: Record, words: str) -> bool:
     """Whether a mask in words about a request leaves out more than is proven data in it."""
-    found = [words[start:end] for start, end in secrets_in(words)]
+    found = [words[start:end] for start, end in record.find_secrets(words)]
     if not found and not _MASKED.search(words):
         return False
     proven = _proven_in(record)
@@ -184,7 +184,7 @@ def _shown_in(record: Record) -> set[str]:
     """Return what the texts of a card leave out."""
     found = set()
     for _, kind, text in texts_of(record):
-        for start, end in secrets_in(text):
+        for start, end in record.find_secrets(text):
             secret = text[start:end]
             found.add(_decode(secret) if kind == "json" else secret)
     return found
@@ -251,11 +251,9 @@ def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bo
         return True
     if not _TOKEN.fullmatch(secret):
         return False
-    if named and _is(_SCHEMED, text, secret):
+    if _is(_SCHEMED if named else _HEADED, text, secret) and (named or not part.name):
         return True
     if named and text == secret and (_is_credential(part) or _looks_issued(secret)):
-        return True
-    if not part.name and _is(_HEADED, text, secret):
         return True
     words = [] if taken_up else _words(text)
     places = [at for at, word in enumerate(words) if secret in word]
