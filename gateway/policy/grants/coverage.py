@@ -282,11 +282,15 @@ def why_asked(grants: Iterable[Grant], record: Record) -> str:
 def _say(found: Difference, record: Record) -> str:
     why = str(mask(found.why))  # it may name arguments
     named = quote_start(found.place, _LONGEST_SAID) if found.place else found.called
-    secret = names_secret(found.place) or any(one in str(found.now) for one in record.secrets)
-    if found.why is not _DIFFERS or secret:
+    if found.why is not _DIFFERS or names_secret(found.place):
         return f"{named} {why}".strip()
     now, before = (_show(found.place, one) for one in (found.now, found.remembered))
-    return f"{named} is {now}, remembered {before}"
+    # Of a secret that only its place tells, the remembered one is not known here.
+    return (
+        f"{named} {why}"
+        if record.find_secrets(now, named=True)
+        else (f"{named} is {now}, remembered {before}")
+    )
 
 
 def _show(place: str, value: Any) -> str:
