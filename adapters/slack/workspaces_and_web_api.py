@@ -370,7 +370,7 @@ class Workspaces:
                 lambda: client.bots_info(bot=who.get("bot_id", ""), team_id=team)
             )
         except SlackRefused as refused:
-            raise TokenRefused(f"Slack refuses the bot token: {refused.error}") from refused
+            raise TokenRefused(f"Slack refuses the bot token ({refused.error})") from refused
         except DeliveryFailed as error:
             raise Unavailable(str(error)) from error
         app_id = bot["bot"]["app_id"]

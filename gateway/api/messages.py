@@ -369,7 +369,13 @@ def masked_view(record: Record) -> JsonObject:
     """
     written = plain(view(record, whole=True))
     told = {name: mask(written.pop(name), _spell_masks) for name in ("request", "arguments")}
-    return {**mask(written), **told}
+    if record.secrets:  # the agent's own words may say them, too
+        said = told["request"]
+        words = (said, "hint"), (said.get("preview", {}), "text")
+        for values, name in words:
+            if name in values:
+                values[name] = record.hide(values[name])
+    return {**record.hide_in(written), **told}
 
 
 def _spell_masks(text: str) -> str:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from gateway.approvals.writer import Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.redaction import mask
 from gateway.domain.store import Store
 from gateway.policy.calls.touches import touches_of
 from gateway.policy.grant_deciders import GrantBook
@@ -118,7 +117,7 @@ class EarlierGrants:
         if not made:
             return self._suspend(grant, WIDER)
         return replace(
-            grant, reading=READING, words=str(mask(made[-1].words)), match=made[-1].match
+            grant, reading=READING, words=record.hide(made[-1].words), match=made[-1].match
         )
 
     async def _is_outdated(self, grant: Grant) -> bool:

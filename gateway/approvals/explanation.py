@@ -8,7 +8,6 @@ from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.service import Approvals
 from gateway.approvals.writer import Writer
 from gateway.domain.records import Identity, Record
-from gateway.domain.redaction import mask
 from gateway.domain.risk_rules import lift
 from gateway.domain.step_up import StepUp
 from gateway.domain.store import Store
@@ -127,7 +126,7 @@ class Explanations:
             deciders=tuple(opinions),
             result="denied: the kill switch is on" if stopped else result,
         )
-        return build(Explanation, mask(plain(made)))
+        return build(Explanation, record.hide_in(plain(made)))
 
 
 def _is_about(grant: Grant, record: Record) -> bool:

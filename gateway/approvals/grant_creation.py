@@ -13,7 +13,6 @@ from gateway.approvals.writer import FOLLOWUPS, TOO_LATE, Overtaken, Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument, adapters_of
 from gateway.domain.records import Click, Identity, Record, Remember, ScopeQuorum
-from gateway.domain.redaction import mask
 from gateway.domain.risk_rules import is_named
 from gateway.domain.store import Store, Transition, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
@@ -153,7 +152,7 @@ class GrantCreation:
             expires_at=min((expiry_of(one.lifetime, now) for one in wishes), key=_end_of),
             max_uses=min((one.max_uses for one in wishes), key=_end_of),
             from_request=after.id,
-            words=str(mask(offer.words)),
+            words=after.hide(offer.words),
             backers=tuple(backers) or (GrantVoter(person=who.name, via=(who.via,)),),
             queues=tuple(name for name in after.queues if name != FOLLOWUPS),
         )

@@ -13,7 +13,6 @@ from gateway.approvals.grant_creation import GrantCreation, expiry_of, queues_of
 from gateway.approvals.writer import TOMBSTONE_DIGEST, Writer
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity, Record
-from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext, Store
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.models import ApprovalRequest, new_id
@@ -80,7 +79,7 @@ class GrantsByHand:
             expires_at=expiry_of(wish.lifetime, now),
             max_uses=wish.max_uses,
             from_request=record.id if stored else None,
-            words=str(mask(offer.words)),
+            words=record.hide(offer.words),
             backers=(GrantVoter(person=name, via=(ADMIN,)),),
             queues=queues_of_grant(policy, wish.agent, offer.match),
         )

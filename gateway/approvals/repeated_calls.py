@@ -41,6 +41,6 @@ def repeated_denial(
         expires_at=until,
         from_request=after.id,
         words=words,
-        told=f"{words}: {decision.message}" if decision.message else words,
+        told=f"{words}: {after.hide(decision.message)}" if decision.message else words,
         backers=(GrantVoter(person=who.name, via=(who.via,)),),
     )

@@ -85,7 +85,7 @@ def _says(record: Record, text: str) -> bool:
     request, decision = record.request, record.decision
     own = (request.tool, request.session, request.hint, request.context.host, request.context.cwd)
     more = (record.note, decision.message if decision else "", record.id, record.digest)
-    told = (render_safe(one).text for one in (*own, *more) if one)
+    told = (record.show(one).text for one in (*own, *more) if one)
     blocks = (block.text.text for block in blocks_of(record))
     wanted = text.casefold()
     return any(

@@ -224,7 +224,7 @@ class Approvals:
             if not is_news(record.report, report):
                 return None
             after = replace(record, report=report, revision=record.revision + 1)
-            told = mask(plain(report))
+            told = record.hide_in(plain(report))
             return Transition(before=record, after=after, event="reported", data=told)
 
         record, changed = await self._writer.update(request_id, decide, origin=origin)
@@ -348,7 +348,7 @@ class Approvals:
         data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
         data |= raised_data(record) | told_edits(record) | _told_source(request)
         shadows = await self._chain.shadows(record)
-        return {**data, "shadow": mask(plain(shadows))} if shadows else data
+        return {**data, "shadow": record.hide_in(plain(shadows))} if shadows else data
 
     async def _state(self, record: Record, origin: MessageContext) -> State:
         state = record.state_for(origin.process)

@@ -16,7 +16,6 @@ from gateway.domain.clock import Clock
 from gateway.domain.figures import Tally
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route, adapters_of
 from gateway.domain.records import Record, RequestOutcome
-from gateway.domain.redaction import mask
 from gateway.domain.step_up import draw_number
 from gateway.domain.store import (
     MessageContext,
@@ -392,7 +391,7 @@ def posts(record: Record, policy: PolicyDocument) -> bool:
 
 def raised_data(record: Record) -> JsonObject:
     """Return what an event says of who raised a request's risk, secrets masked; nothing without."""
-    return {"raised": mask(plain(record.raised))} if record.raised else {}
+    return {"raised": record.hide_in(plain(record.raised))} if record.raised else {}
 
 
 def queues_of(route: Route, owner: str | None, policy: PolicyDocument) -> tuple[str, ...]:

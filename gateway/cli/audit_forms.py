@@ -99,7 +99,7 @@ class _Interchange:
             "action_digest": _digest(action),
             "risk": {
                 "level": str(record.risk.level),
-                "reasons": [_text(one) for one in record.risk.reasons][:20]
+                "reasons": [_text(record.hide(one)) for one in record.risk.reasons][:20]
                 or ["no rule and no finding raised it"],
             },
             "choices": list(_CHOICES),
@@ -127,7 +127,7 @@ class _Interchange:
                 },
             }
             yield self._envelope("decided", event, decision=told)
-        outcome, words = _OUTCOMES[decision.status], mask(decision.sentence())
+        outcome, words = _OUTCOMES[decision.status], record.hide(decision.sentence())
         resolution = _resolution(told_id, digest, outcome, words, event.at)
         if decided:
             resolution |= {"decision_id": f"{told_id}.d", "effective_scope": "once"}
@@ -234,7 +234,7 @@ def _action(record: Record, arguments: JsonObject) -> JsonObject:
     shown = record.copy_with(edited=None) if arguments is request.arguments else record
     action: JsonObject = {
         "kind": _identifier(str(request.kind)),
-        "name": _identifier(request.tool),
+        "name": _identifier(mask(request.tool)),
         "summary": _text(plain_head(head_of(shown))),
         "arguments": told,
         "presentation": {
@@ -256,7 +256,7 @@ def _operation(record: Record, edited: JsonObject | None) -> JsonObject:
         "payload": request.payload,
     }
     return {
-        "tool": "shell" if request.kind == "command" else request.tool,
+        "tool": "shell" if request.kind == "command" else mask(request.tool),
         "operation": "run" if request.kind == "command" else "call",
         "parameters": mask(parameters),
     }

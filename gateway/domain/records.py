@@ -10,8 +10,10 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from gateway.domain.redaction import mask, start_of
+from gateway.domain.known_secrets import find_known, hide_in, hide_known, list_known
+from gateway.domain.redaction import mask, render_safe, start_of
 from gateway.domain.risk_rules import GUARDRAILS, RaisedRisk
+from gateway.domain.safe_text import Span, Visible
 from gateway.domain.step_up import StepUp, StepUpDone
 from gateway.models import (
     Action,
@@ -38,6 +40,7 @@ SCHEMA_VERSION = 2
 
 
 _MOST_PLACE = 60
+_KEPT = "_secrets"
 
 NOBODY = "-"
 """The last consumer of an approval that was given up; no process has such a token."""
@@ -262,6 +265,38 @@ class Record(Wire):
         """All that would run now, for whoever looks for danger: the arguments, then any payload."""
         payload = self.request.payload
         return (self.arguments,) if payload is None else (self.arguments, payload)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The secrets of the request, for every text that is made from it. They stay beside the
+        record, with the very objects that they rest on."""
+        request, context, ended = self.request, self.request.context, self.decision
+        given = (ended.arguments, ended.answers, ended.result) if ended else (None, None, None)
+        rests_on = (request, self.edited, *given)
+        known, found = self.__dict__.get(_KEPT, ((), ()))
+        if known and all(one is two for one, two in zip(known, rests_on, strict=True)):
+            return found  # type: ignore[no-any-return]
+        values = [request.tool, request.arguments, request.payload, self.edited, *given]
+        values += [context.cwd, context.host, context.env, context.files]
+        found = list_known(values, (request.agent, request.session))
+        self.__dict__[_KEPT] = rests_on, found
+        return found
+
+    def find_secrets(self, text: str, *, named: bool = False) -> list[Span]:
+        """Return where secrets are in a text that is made from the request."""
+        return find_known(text, self.secrets, named=named)
+
+    def hide(self, text: str) -> str:
+        """Return a text that is made from the request, with its secrets masked."""
+        return hide_known(text, self.secrets)
+
+    def hide_in(self, value: Any) -> Any:
+        """Return a JSON value that is made from the request, with its secrets masked."""
+        return hide_in(value, self.secrets)
+
+    def show(self, text: str, *, reveal: bool = False) -> Visible:
+        """Return a text that is made from the request as people get it."""
+        return render_safe(text, reveal=reveal, found=self.find_secrets(text))
 
     @property
     def for_people(self) -> bool:
@@ -517,9 +552,10 @@ def summary(decision: JsonObject, record: Record) -> JsonObject:
     for name in _TOLD_ELSEWHERE:
         values.pop(name, None)
     if record.note:
-        values["note"] = mask(record.note)
+        values["note"] = record.hide(record.note)
     if "message" in values:
-        values["message"] = mask(values["message"])
+        hide = mask if values.get("reason") in _OWN_WORDS else record.hide
+        values["message"] = hide(values["message"])
     if names := approved_by(record):
         values["approved_by"] = list(names)
     if record.stepped:
@@ -529,7 +565,7 @@ def summary(decision: JsonObject, record: Record) -> JsonObject:
 
 def told_edits(record: Record) -> JsonObject:
     """Return what events say of who changed what would run; nothing where nobody did."""
-    return {"edits": mask(plain(record.edits))} if record.edits else {}
+    return {"edits": record.hide_in(plain(record.edits))} if record.edits else {}
 
 
 _LIKENESS_LENGTH = 16

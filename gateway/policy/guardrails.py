@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 
 from gateway.domain.policy_document import Guardrails, PolicyDocument
 from gateway.domain.records import Record
@@ -42,6 +42,8 @@ _CHANGING = frozenset({PathEffect.DELETE, PathEffect.WRITE})
 _SEEING = frozenset({PathEffect.READ, PathEffect.LIST})
 _OUTSIDE = "changes what is outside its working folder"
 _SYSTEMS = "it is the system's"
+_NAMES = "names "
+_SECRET = "[secret]"
 _ROOT = frozenset({"root", "0"})
 _ALARM = RaisedRisk(decider=GUARDRAILS, by="the guardrails", level=RiskLevel.HIGH)
 
@@ -97,7 +99,10 @@ def find_signs(record: Record) -> tuple[Sign, ...]:
     found: dict[str, Sign] = {}
     for call in chain.from_iterable(one.everything() for one in touches_of(record)):
         looks = (_in_texts, _in_paths, _in_commands, _in_arguments, _in_surroundings)
-        for sign in chain.from_iterable(look(call) for look in looks):
+        for shown in chain.from_iterable(look(call) for look in looks):
+            sign = _hide_secrets(record, shown)
+            if sign is None:
+                continue
             found.setdefault(sign.words, sign)
             if len(found) == _MOST_FOUND:
                 return tuple(found.values())
@@ -194,7 +199,28 @@ def _in_surroundings(call: Touches) -> Iterator[Sign]:
 def _secret(path: str, place: str) -> Iterator[Sign]:
     why = delicate_word(path, written=False)
     if why is not None:
-        yield Sign(f"names {_quote_path(path)}: {why}", place)
+        yield Sign(f"{_NAMES}{_quote_path(path)}: {why}", place)
+
+
+def _hide_secrets(record: Record, sign: Sign) -> Sign | None:
+    """Return a sign without the secrets of the request in what it quotes; None where it says of a
+    secret alone that it may hold secrets: that is no path."""
+    if '"' not in sign.words:
+        return sign
+    before, quoted, behind = _split_at_quotes(sign.words)
+    spans = record.find_secrets(quoted)
+    if not spans:
+        return sign
+    left = [quoted[end:start] for end, start in pairwise((0, *chain(*spans), len(quoted)))][::2]
+    whole = before == _NAMES and not behind.startswith("…")
+    if whole and delicate_word("".join(left).strip('"'), written=False) is None:
+        return None
+    return replace(sign, words=before + _SECRET.join(left) + behind)
+
+
+def _split_at_quotes(words: str) -> tuple[str, str, str]:
+    begin, end = words.index('"'), words.rindex('"') + 1
+    return words[:begin], words[begin:end], words[end:]
 
 
 def _quote_path(path: str) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from gateway.domain.known_secrets import find_known, list_known
 from gateway.domain.reading_order import part_long_members, put_short_first, weigh
 from gateway.domain.records import Record
 from gateway.domain.redaction import render_safe, start_of
@@ -56,7 +57,7 @@ def blocks_of(record: Record, *, reveal: bool = False) -> list[Block]:
     environment, bound files, and what names tool, host and folder where that is long."""
     texts = [*_list_names(record), *texts_of(record)]
     texts.sort(key=lambda one: weigh(one[2]))
-    return [_block(label, kind, text, reveal) for label, kind, text in texts]
+    return [_block(record, label, kind, text, reveal) for label, kind, text in texts]
 
 
 def quote_name(name: str, *, reveal: bool = False) -> Visible:
@@ -88,13 +89,13 @@ def _long(name: str, most: int = _NAME_CHARS) -> bool:
 
 def warnings(record: Record) -> tuple[Visible, ...]:
     """Return what the guardrails found, each with its place; paths stand quoted in them."""
-    return tuple(render_safe(f"Guardrail: {finding}") for finding in record.signs)
+    return tuple(record.show(f"Guardrail: {finding}") for finding in record.signs)
 
 
 def why_asked(record: Record) -> Visible | None:
     """Return what kept a remembered approval from covering a request that waits, as a sentence."""
     said = "" if record.final else record.asks_because
-    return render_safe(said[:1].upper() + said[1:]) if said else None
+    return record.show(said[:1].upper() + said[1:]) if said else None
 
 
 def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
@@ -115,7 +116,9 @@ def changes(before: Any, after: Any) -> tuple[Change, ...]:
 
     Each is made safe as a whole: what tells that a word is a secret may stand a line above it.
     """
-    old, new = (render_safe(pretty(one)).lines() for one in (before, after))
+    known = [*list_known([before]), *list_known([after])]
+    texts = map(pretty, (before, after))
+    old, new = (render_safe(one, found=find_known(one, known)).lines() for one in texts)
     rows: list[Change] = []
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=True)
     for number, group in enumerate(matcher.get_grouped_opcodes(DIFF_CONTEXT)):
@@ -133,13 +136,13 @@ def changes(before: Any, after: Any) -> tuple[Change, ...]:
 def headline(record: Record, chars: int) -> Visible:
     """Return the start of what would run, in one line."""
     if record.request.questions:
-        return render_safe(_one_line(record.request.questions[0].text, chars))
+        return record.show(_one_line(record.request.questions[0].text, chars))
     spoken = (record.arguments.get(name) for name in _FORMATS)
     command = next((one for one in spoken if isinstance(one, str) and one), None)
     if command is not None:
-        return render_safe(_one_line(command, chars))
+        return record.show(_one_line(command, chars))
     arguments = put_short_first(record.arguments)
-    return render_safe(_one_line(json.dumps(arguments, ensure_ascii=False), chars))
+    return record.show(_one_line(json.dumps(arguments, ensure_ascii=False), chars))
 
 
 def pretty(value: Any) -> str:
@@ -172,8 +175,8 @@ def texts_of(record: Record) -> list[tuple[str, str, str]]:
     return found
 
 
-def _block(label: str, kind: str, text: str, reveal: bool) -> Block:
-    seen = render_safe(text, reveal=reveal)
+def _block(record: Record, label: str, kind: str, text: str, reveal: bool) -> Block:
+    seen = record.show(text, reveal=reveal)
     return Block(
         render_safe(label, reveal=reveal).text, kind, seen, seen.count_lines(), len(seen.text)
     )

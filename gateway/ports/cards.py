@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from gateway.domain.records import Edit, Record, told_outcome
-from gateway.domain.redaction import holds_secrets, render_safe, start_of
+from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.risk_rules import finding_sign
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
 from gateway.domain.step_up import StepUp
@@ -369,8 +369,8 @@ def card_of(
         headline=headline(record, HEADLINE_CHARS),
         facts=_facts(record, reveal=reveal),
         risk=record.risk.level,
-        reasons=tuple(render_safe(reason) for reason in record.risk.reasons),
-        says=render_safe(record.request.hint) if record.request.hint else None,
+        reasons=tuple(record.show(reason) for reason in record.risk.reasons),
+        says=record.show(record.request.hint) if record.request.hint else None,
         blocks=tuple(blocks),
         complete=complete,
         hides=hidden,
@@ -391,7 +391,7 @@ def card_of(
         short_ending=_say_ending(record, answers=False),
         answers=_list_answers(record, max(chars, _MOST_ANSWERS)),
         decided_at=record.decision.decided_at if record.decision else None,
-        note=render_safe(record.note) if record.note else None,
+        note=record.show(record.note) if record.note else None,
         result=_result(record),
         editable=_editable(record, reveal=reveal),
         controls=_controls(record, head, standing, seen=complete and not hidden),
@@ -547,7 +547,7 @@ def _preview(record: Record, lines: int, chars: int) -> Block | None:
     preview = record.request.preview
     if preview is None:
         return None
-    text = render_safe(preview.text)
+    text = record.show(preview.text)
     whole = Block("the agent's preview", preview.format, text, text.count_lines(), len(text.text))
     return cut([whole], lines=lines, chars=chars)[0]
 
@@ -575,7 +575,7 @@ def _say_changed_by(record: Record) -> Visible | None:
         return None
     if not record.editors:
         return render_safe("Changed since it was asked")
-    return render_safe(f"Changed by {', then by '.join(map(_name_editor, record.editors))}")
+    return record.show(f"Changed by {', then by '.join(map(_name_editor, record.editors))}")
 
 
 def _changed_alone(record: Record) -> bool:
@@ -609,7 +609,7 @@ def _outcome(record: Record, *, answers: bool = True) -> Visible | None:
     told = told_outcome(record)
     if _responded(record):
         told = f"{_NOT_RUN_BUT} {told.removeprefix(record.status.value).strip()}{_response(record)}"
-    return render_safe(f"{told}{_answers(record) if answers else ''}{kept}")
+    return record.show(f"{told}{_answers(record) if answers else ''}{kept}")
 
 
 def _say_ending(record: Record, *, answers: bool = True) -> Visible | None:
@@ -658,18 +658,18 @@ def _list_answers(record: Record, most: int) -> tuple[FieldAnswer, ...]:
     given = record.decision.answers if record.decision else None
     if given is None:
         return ()
-    return tuple(_answer(one, given, most) for one in record.request.questions)
+    return tuple(_answer(record, one, given, most) for one in record.request.questions)
 
 
-def _answer(question: Question, given: JsonObject, most: int) -> FieldAnswer:
-    asked = render_safe(question.text)
+def _answer(record: Record, question: Question, given: JsonObject, most: int) -> FieldAnswer:
+    asked = record.show(question.text)
     if question.id not in given:
         return FieldAnswer(asked, None, "Not answered")
     if question.secret:
         return FieldAnswer(asked, None, "A secret was given; only the agent has it")
     said = _say_answer(question, given[question.id])
     begun = start_of(said, most)
-    return FieldAnswer(asked, render_safe(begun if begun == said else f"{begun}…"))
+    return FieldAnswer(asked, record.show(begun if begun == said else f"{begun}…"))
 
 
 def _say_answer(question: Question, value: Any) -> str:
@@ -700,14 +700,14 @@ def _result(record: Record) -> Visible | None:
     if report.duration_ms is not None and (timed := _TIMED.get(report.execution)):
         said = f"The agent says: {timed} {report.duration_ms / 1000:.1f} s"
     detail = f": {report.detail}" if report.detail else ""
-    return render_safe(f"{said}{detail}")
+    return record.show(f"{said}{detail}")
 
 
 def _editable(record: Record, *, reveal: bool) -> str | None:
     text = pretty(record.arguments)
     if len(text) > _MOST_EDITABLE:
         return None
-    return ascii_escaped(text) if reveal or not holds_secrets(text) else None
+    return ascii_escaped(text) if reveal or not record.find_secrets(text) else None
 
 
 def _controls(record: Record, head: Head, standing: Standing, *, seen: bool) -> tuple[Control, ...]:

@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -113,6 +113,25 @@ _Draft = Callable[[Room], list[HeadPart]]
 def head_of(record: Record) -> Head:
     """Return the head of a request, at most MOST_WORDS words, and where that can be, so few that
     what was found first has room beside it. Secrets in it are always masked."""
+    return tuple(_hide_secrets(record, part) for part in _fit_head(record))
+
+
+def _hide_secrets(record: Record, part: HeadPart) -> HeadPart:
+    """Return a part without the secrets that only their place in the request tells."""
+    if not part.named or not record.secrets:
+        return part
+    kept: list[Segment] = []
+    for text, escape in part.text.segments:
+        done = 0
+        for start, end in () if escape else record.find_secrets(text, named=True):
+            kept += [(text[done:start], False), (SECRET_NAMED, True)]
+            done = end
+        kept.append((text[done:], escape))
+    segments = tuple(one for one in kept if one[0])
+    return HeadPart(replace(part.text, segments=segments), named=True)
+
+
+def _fit_head(record: Record) -> Head:
     draft = _draft(record)
     for most in dict.fromkeys((_leave_room(record), MOST_WORDS)):
         for room in _ROOMS:

@@ -3,8 +3,10 @@
 A mask hides bytes that run. Where it covers a secret's value and no more, whoever reads the rest
 has read what happens; where it covers a program, a path or a host, they have not. So a masked value
 counts as shown only where its place proves it to be data: all of a member that is named as a
-secret, or one word that is a flag, an assignment, a header or an address with a value in it, of
-nothing but the characters of a token. All else may be approved only where it is revealed.
+password, a header, a variable, or one word that is a flag, an assignment, a header or an address
+with a value in it, of nothing but the characters of a token. A name such as `token` proves nothing
+alone, as the action may be about a token: the value must look issued, too. All else may be approved
+only where it is revealed.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from typing import Any, NamedTuple
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask_of, masks_in, secrets_in
 from gateway.models import Action
+from gateway.policy.calls.touches import touches_of
 from gateway.policy.grants.grant import Effect, Shape
 from gateway.policy.grants.remember_offers import Offer
 from gateway.ports.blocks import texts_of
+from gateway.wire.roles import Role
 
 NEEDS_ALL_SEEN = (Action.APPROVE, Action.EDIT, Action.RESPOND)
 COULD_ACT = "What is masked could do something: it can be approved only once it is revealed"
@@ -31,14 +35,22 @@ _MOST_MASKS = 100  # in one request that are looked at
 _MASKED = re.compile("⟨secret (?:number )?of [0-9]+ characters")  # also where the rest was cut off
 _MOST_CHARS = 20_000  # of a text that is taken apart into words
 _NAME = r"(?:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|token|authorization)"
+# No action is about these: they only open something.
+_SURE = r"(?:password|passwd|passphrase|client[_-]?secret|private[_-]?key)"
 _SCHEMES = r"(?:bearer|basic|token) "
 _HEADER = (
     rf"(?:(?:proxy-)?authorization: ?{_SCHEMES}"
     r"|(?:x-(?:[a-z0-9]{1,20}-){0,4}(?:token|key)|private-token): ?)"
 )
 _NAMED = re.compile(rf"{_NAME}\Z", re.I)
+_SURELY_NAMED = re.compile(rf"{_SURE}\Z", re.I)
 _SCHEMED = re.compile(_SCHEMES, re.I)
 _HEADED = re.compile(_HEADER, re.I)
+_HEADER_NAME = re.compile(r"x-(?:[a-z0-9]{1,20}-){0,4}(?:token|key)|private-token", re.I)
+_HEADERS = frozenset({"header", "headers"})
+_VARIABLES = frozenset({"env", "environ", "environment"})
+_WORKS_IN = (Role.REMARK, Role.WORKING_FOLDER)
+_IDENTIFIER = re.compile(r"[\w.-]*")
 # What a value may be made of: no blank, quote or operator, no path, and no host. Only the three
 # parts of a signed token have dots, and no host ends in so long a part.
 _TOKEN = re.compile(
@@ -50,12 +62,17 @@ _KEY_BLOCK = re.compile(
     r"-----END [A-Z ]{0,20}PRIVATE KEY-----\n?"
 )
 # The whole of a word that holds a value: what stands before it, and what behind it.
+_QUERY = r"(?:[a-z][a-z0-9+.-]*://[^\s?#\\@]+\?)?(?:[\w.-]+=[^&\s]*&)*[\w.-]*"
 _WORDS = (
-    (rf"--?[a-z0-9_-]*{_NAME}=", ""),
+    (rf"--?[a-z0-9_-]*{_SURE}=", ""),
     (rf"(?:-H|--header=)?{_HEADER}", ""),
     (r"[a-z][a-z0-9+.-]*://[^\s/:@\"'?#\\]*:", r"@[^\s@\\]+"),
-    (rf"(?:[a-z][a-z0-9+.-]*://[^\s?#\\@]+\?)?(?:[\w.-]+=[^&\s]*&)*[\w.-]*{_NAME}=", r"(?:&\S*)?"),
+    (rf"{_QUERY}(?:{_SURE}|api[_-]?key)=", r"(?:&\S*)?"),
 )
+# As those, where the value looks issued.
+_WORDS_OF_ISSUED = ((rf"--?[a-z0-9_-]*{_NAME}=", ""), (rf"{_QUERY}{_NAME}=", r"(?:&\S*)?"))
+_ASSIGNED = re.compile(rf"\w*{_NAME}=", re.I)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.S)
 # Programs of which a flag holds a value: the words before it, as one text, and what stands before
 # the value in its own word. A flag that may itself be the value of another one is not certain.
 _FLAGS = (
@@ -66,7 +83,7 @@ _FLAGS = (
 # With these, what stands as a value in one place may be taken from there and run.
 _TAKES_UP = re.compile(
     r"[`$]|<<|[<>]\(|\|(?![ \t]*(?:jq|head|tail|wc|less|grep)\b)|%\w+%|(?:\A|[\s;&|()])#"
-    r"|\b(?:eval|source|xargs|alias|exec|environ|getenv|printenv)\b"
+    r"|\b(?:eval|xargs|alias|exec|environ|getenv|printenv)\b|(?<![\w./-])source(?![\w./-])"
     r"|(?<![\w.-])(?:ba|da|z|k|c|tc|fi|a)?sh\b|(?:\A|[\n;&|])[ \t]*\.[ \t]"
     # A file takes it, or a program that is written in the command itself.
     r"|>(?![ \t]*/dev/null(?![\w./-])|&[0-9-])|\btee\b"
@@ -80,12 +97,14 @@ _TAKES_UP = re.compile(
 
 class _Part(NamedTuple):
     """A text of a request: a member's, an item's where it has no name, or one of which nothing can
-    be data."""
+    be data. `runs` is False where nothing could take up a value from it: a remark, a folder."""
 
     text: str
     name: str = ""
     data: bool = True
     environment: bool = False
+    header: bool = False
+    runs: bool = True
 
 
 class MaskProofs:
@@ -127,7 +146,7 @@ def hides_offer(record: Record, offer: Offer, effect: Effect) -> bool:
 
 def _hides_words(record: Record, words: str) -> bool:
     """Whether a mask in words about a request leaves out more than is proven data in it."""
-    found = [words[start:end] for start, end in secrets_in(words)]
+    found = [words[start:end] for start, end in record.find_secrets(words)]
     if not found and not _MASKED.search(words):
         return False
     proven = _proven_in(record)
@@ -148,8 +167,9 @@ def _proven_in(record: Record) -> frozenset[str] | None:
         return frozenset()
     if sum(len(spans) for _, spans in found) > _MOST_MASKS:
         return None
-    everything = "\n".join(part.text for part in parts)
-    taken_up = _TAKES_UP.search(everything) is not None
+    everything = "\n".join(part.text for part in parts if part.runs)
+    taking = (part.text for part in parts if part.runs and not _is_plain_name(part))
+    taken_up = _TAKES_UP.search("\n".join(taking)) is not None
     proven: set[str] = set()
     for part, spans in found:
         for secret in {part.text[start:end] for start, end in spans}:
@@ -164,7 +184,7 @@ def _shown_in(record: Record) -> set[str]:
     """Return what the texts of a card leave out."""
     found = set()
     for _, kind, text in texts_of(record):
-        for start, end in secrets_in(text):
+        for start, end in record.find_secrets(text):
             secret = text[start:end]
             found.add(_decode(secret) if kind == "json" else secret)
     return found
@@ -180,24 +200,37 @@ def _decode(secret: str) -> str:
 def _parts(record: Record) -> Iterator[_Part]:
     request, context = record.request, record.request.context
     for text in (request.tool, context.cwd, context.host):
-        yield _Part(text or "", data=False)
-    for value in (*record.parts, context.files):
-        yield from _within(value)
-    yield from _within(context.env, environment=True)
+        yield _Part(text or "", data=False, runs=False)
+    leaves = touches_of(record)[0].leaves if record.arguments else ()
+    idle = {one.place for one in leaves if one.role in _WORKS_IN}
+    for name, value in record.arguments.items():
+        parts = _within({name: value})
+        yield from (one._replace(runs=False) for one in parts) if name in idle else parts
+    for other in (request.payload, context.files):
+        yield from _within(other)
+    yield from _within(context.env, "env")
 
 
-def _within(value: Any, name: str = "", *, environment: bool = False) -> Iterator[_Part]:
+def _within(value: Any, name: str = "", kept: str = "") -> Iterator[_Part]:
+    """Yield the texts in a value; `kept` is the name of what it is kept in."""
     if isinstance(value, dict):
         called = str(value.get("name", "value"))
+        place = name.lower() if name.lower() in _HEADERS | _VARIABLES else kept
         for member, item in value.items():
             yield _Part(member, data=False)
-            known = called if member == "value" else member
-            yield from _within(item, known, environment=environment)
+            yield from _within(item, called if member == "value" else member, place)
     elif isinstance(value, list | tuple):
+        place = name.lower() if name.lower() in _HEADERS | _VARIABLES else kept
         for item in value:
-            yield from _within(item, environment=environment)
+            yield from _within(item, "", place)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
-        yield _Part(str(value), name, environment=environment)
+        in_headers, in_variables = kept in _HEADERS, kept in _VARIABLES
+        yield _Part(str(value), name, environment=in_variables, header=in_headers)
+
+
+def _is_plain_name(part: _Part) -> bool:
+    """Whether a text is the name of a member, in which nothing could be run."""
+    return not part.data and _IDENTIFIER.fullmatch(part.text) is not None
 
 
 def _spans(part: _Part) -> Iterator[tuple[int, int]]:
@@ -211,23 +244,34 @@ def _spans(part: _Part) -> Iterator[tuple[int, int]]:
 
 
 def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bool:
-    text, named = part.text, bool(_NAMED.search(part.name))
+    text, named = part.text, bool(_NAMED.search(part.name) or _SURELY_NAMED.search(part.name))
     if not part.data or (part.environment and taken_up):
         return False
     if named and _KEY_BLOCK.fullmatch(text):
         return True
     if not _TOKEN.fullmatch(secret):
         return False
-    if named and (text == secret or _is(_SCHEMED, text, secret)):
+    if _is(_SCHEMED if named else _HEADED, text, secret) and (named or not part.name):
         return True
-    if not part.name and _is(_HEADED, text, secret):
+    if named and text == secret and (_is_credential(part) or _looks_issued(secret)):
         return True
     words = [] if taken_up else _words(text)
     places = [at for at, word in enumerate(words) if secret in word]
     return bool(places) and all(
-        _word_is_data(words[at], secret, everything) or _is_of_flag(words, at, secret)
+        _word_is_data(words, at, secret, everything) or _is_of_flag(words, at, secret)
         for at in places
     )
+
+
+def _is_credential(part: _Part) -> bool:
+    """Whether nothing but a credential has this name in this place."""
+    named = _SURELY_NAMED.search(part.name) or _HEADER_NAME.fullmatch(part.name)
+    return part.environment or part.header or named is not None
+
+
+def _looks_issued(secret: str) -> bool:
+    """Whether a value is known as a secret by its own shape, whatever name stands before it."""
+    return list(secrets_in(secret)) == [(0, len(secret))]
 
 
 def _is_of_flag(words: list[str], at: int, secret: str) -> bool:
@@ -255,12 +299,14 @@ def _words(text: str) -> list[str]:
         return [f"\n{text}"]
 
 
-def _word_is_data(word: str, secret: str, everything: str) -> bool:
-    value = re.escape(secret)
-    if any(re.fullmatch(f"(?i:{one}){value}{behind}", word) for one, behind in _WORDS):
-        name = word.removesuffix(f"={secret}")
-        return not name.isidentifier() or _once(name, everything)
-    return False
+def _word_is_data(words: list[str], at: int, secret: str, everything: str) -> bool:
+    word, value = words[at], re.escape(secret)
+    places = (*_WORDS, *_WORDS_OF_ISSUED) if _looks_issued(secret) else _WORDS
+    known = any(re.fullmatch(f"(?i:{one}){value}{behind}", word) for one, behind in places)
+    # A variable that is set for the program behind it.
+    assigned = _is(_ASSIGNED, word, secret) and all(map(_ASSIGNMENT.fullmatch, words[:at]))
+    name = word.removesuffix(f"={secret}")
+    return (known or assigned) and (not name.isidentifier() or _once(name, everything))
 
 
 def _once(name: str, everything: str) -> bool:

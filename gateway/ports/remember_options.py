@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from gateway.domain.records import Record, Remember, Vote
-from gateway.domain.redaction import render_safe
 from gateway.domain.safe_text import Visible
 from gateway.models import Action
 from gateway.policy.authorization import count_needed
@@ -81,7 +80,7 @@ def scopes_of(
     ours = tuple(
         RememberOption(
             offer.id,
-            render_safe(_say(record, offer, effect), reveal=reveal),
+            record.show(_say(record, offer, effect), reveal=reveal),
             offer.match.shape in PASSES,
             offer.match.answer is Answer.TOOL,
         )
@@ -91,7 +90,7 @@ def scopes_of(
     if not ours or effect is Effect.DENY:
         return ours
     rules = tuple(
-        RememberOption(offer_id, render_safe(host_rule_words(record, rule)), by_host=True)
+        RememberOption(offer_id, record.show(host_rule_words(record, rule)), by_host=True)
         for offer_id, rule in host_rules_of(record).items()
     )
     narrow = tuple(one for one in ours if not one.session_pass)
@@ -150,6 +149,6 @@ def _votes(record: Record, match: Match, effect: Effect) -> str:
 
 def _words(record: Record, offer_id: str) -> str:
     if (rule := find_host_rule(record, offer_id)) is not None:
-        return render_safe(host_rule_words(record, rule)).text
+        return record.show(host_rule_words(record, rule)).text
     offer = find_offer(record, offer_id) or find_pass(record, offer_id)
-    return render_safe(offer.words).text if offer is not None else "what is not offered any more"
+    return record.show(offer.words).text if offer is not None else "what is not offered any more"

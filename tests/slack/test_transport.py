@@ -235,7 +235,7 @@ async def test_40_a_token_refused_in_the_quiet_is_seen(slack: Slack, world: Worl
         for _ in range(2):
             slack.sockets.refuses = "invalid_auth"
             await until(adapter, red=True)
-            assert adapter.problems() == ["Slack: Slack refuses the app token: invalid_auth"]
+            assert adapter.problems() == ["Slack: Slack refuses the app token (invalid_auth)"]
             slack.sockets.refuses = ""
             await until(adapter, red=False)
 
@@ -254,7 +254,7 @@ async def test_36_a_revoked_bot_token_turns_readiness_red(
         assert not adapter.problems()
         slack.workspace().error = "token_revoked"
         await until(adapter, red=True)
-        assert adapter.problems() == ["Slack: Slack refuses the bot token: token_revoked"]
+        assert adapter.problems() == ["Slack: Slack refuses the bot token (token_revoked)"]
         slack.workspace().error = None
         await until(adapter, red=False)
 
@@ -362,7 +362,7 @@ async def test_36_the_gateway_is_degraded_while_slack_is_refused(
                 while "problems" not in (said := await (await readiness()).json()):
                     await moment()
             assert said["status"] == "degraded"
-            assert said["problems"] == ["Slack: Slack refuses the app token: invalid_auth"]
+            assert said["problems"] == ["Slack: Slack refuses the app token (invalid_auth)"]
             assert (await readiness()).status == 200
             assert 'gateway_adapter_up{adapter="slack"} 0.0' in await metrics()
 

@@ -269,7 +269,7 @@ def what_differs(grant: Grant, record: Record) -> str | None:
     Secrets in values are masked.
     """
     found = next(differences(grant.match, record), None)
-    return None if found is None else _say(found)
+    return None if found is None else _say(found, record)
 
 
 def why_asked(grants: Iterable[Grant], record: Record) -> str:
@@ -280,17 +280,22 @@ def why_asked(grants: Iterable[Grant], record: Record) -> str:
             continue
         found = list(islice(differences(grant.match, record), _MOST_NEAR))
         if found and (near is None or len(found) < near[0]):
-            near = len(found), _say(found[0])
+            near = len(found), _say(found[0], record)
     return near[1] if near is not None else ""
 
 
-def _say(found: Difference) -> str:
+def _say(found: Difference, record: Record) -> str:
     why = str(mask(found.why))  # it may name arguments
     named = quote_start(found.place, _LONGEST_SAID) if found.place else found.called
     if found.why is not _DIFFERS or names_secret(found.place):
         return f"{named} {why}".strip()
     now, before = (_show(found.place, one) for one in (found.now, found.remembered))
-    return f"{named} is {now}, remembered {before}"
+    # Of a secret that only its place tells, the remembered one is not known here.
+    return (
+        f"{named} {why}"
+        if record.find_secrets(now, named=True)
+        else (f"{named} is {now}, remembered {before}")
+    )
 
 
 def _show(place: str, value: Any) -> str:
