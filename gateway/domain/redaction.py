@@ -116,7 +116,7 @@ def _by_first(expressions: Iterable[str]) -> str:
     return "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in groups.items())
 
 
-_WHERE = ("name", "file", "path", "field")
+_WHERE = ("name", "file", "path", "field", "ref")
 _FLAG = (
     r"(?<![A-Za-z0-9_-])--?(?i:(?!(?:no|ask|get|print|show|prompt|skip)[_-])"
     r"(?:[a-z0-9]{1,20}[_-]){0,4}(?:password|passwd|passphrase|pass|pwd"
@@ -133,6 +133,9 @@ _SHAPES = (
     r"|\d{8,10}:AA[A-Za-z0-9_-]{30,})",
     r"\b(?P<s>[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,})",
     r"(?<![A-Za-z0-9_-])(?P<s>eyJ[A-Za-z0-9_-]{4,4000}\.[A-Za-z0-9_-]{4,4000}\.[A-Za-z0-9_-]*)",
+    # Docker's file of registries.
+    r"\bauth\\{0,7}\"[ \t]{0,3}:[ \t]{0,3}\\{0,7}\"(?=[A-Za-z+/]{0,60}[0-9=])"
+    r"(?P<s>[A-Za-z0-9+/]{16,}={0,2})(?=\\{0,7}\")",
     r"#code=(?P<s>[A-Za-z0-9_-]{8,})",  # a login link
     r"\b(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[A-Za-z0-9]{1,30}/"
     r"(?P<s>[A-Za-z0-9_/-]{8,})",
@@ -142,13 +145,13 @@ _SHAPES = (
     rf"(?!{_OTHER}|{_PLAIN})(?P<s>[A-Za-z0-9_\-.+=~/]{{6,}})",
     rf"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?!{_PROSE})(?P<s>[A-Za-z0-9_\-.+=~/]{{12,}})",
     r"(?i:accountkey|sharedaccesskey|[?&]sig)=(?P<s>[A-Za-z0-9+/=%_-]{8,})",
-    r"(?i:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key"
+    r"(?i:password|passwd|passphrase|secret(?!ar[iy])|api[_-]?key|access[_-]?key|private[_-]?key"
     rf"|account[_-]?key|auth[_-]?token|access[_-]?token)[A-Za-z0-9_]{{0,20}}"
     rf"{_NOT_WHERE}{_IS}(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}})",
     # A folder is called so, too, but in no database's address.
     rf"(?i:\b[A-Za-z0-9_]{{0,20}}pwd){_IS}(?P<s>(?!{_OTHER}|(?:(?<!;[pP]wd=)(?<!;PWD=)[\w.-]+/)){_TOKEN}{{6,}})",
     rf"(?i:\bx-(?:[a-z0-9]{{1,20}}-){{0,4}}(?:token|key)"
-    rf"|(?:\b|_)(?:private-)?token){_IS}"
+    rf"|(?:\b|_)(?:private-)?token)(?<!page_token)(?<!PAGE_TOKEN){_IS}"
     # People are named so where they have a token: no name is long.
     rf"(?<!\btoken:(?=[\w-]{{1,19}}(?![\w-])))(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}})",
     rf"{_SCHEME}[^\s/:@\"']{{0,99}}:(?P<s>[^\s/@\"'$`;|&<>()]{{3,255}})@",
@@ -166,7 +169,7 @@ _WORDS: dict[str, Iterable[int]] = {
     **{"accountkey": (0,), "sharedaccesskey": (0,), "sig=": (1,), "pwd": range(21)},
 }
 _SIGNS: dict[str, Iterable[int]] = {
-    **dict.fromkeys(("eyJ", "#code=", "hooks.slack.com/", "discord", "-----BEGIN "), (0,)),
+    **dict.fromkeys(("eyJ", "#code=", "hooks.slack.com/", "discord", "-----BEGIN ", "auth"), (0,)),
     **{".atlasv1.": (14,), ":AA": (8, 9, 10)},
 }
 _FLAG_WORDS = ("pass", "pwd", "secret", "token", "key")
@@ -211,6 +214,16 @@ _STRETCHES = (
         re.compile(rf"(?<![\w-])-p(?!\d{{1,5}}:\d{{1,5}}\b)(?P<s>{_VALUE}+)"),
     ),
     (
+        re.compile(r"\bredis-cli(?=[\s\\\"'])"),
+        _GOES,
+        re.compile(rf"(?<![\w-])(?:-a|--pass){_THEN}(?P<s>{_VALUE}+)"),
+    ),
+    (
+        re.compile(r"\b(?:docker|podman)[\s\\\"',]{1,8}login(?=[\s\\\"'])"),
+        _GOES,
+        re.compile(rf"(?<![\w-])-p{_THEN}(?P<s>{_VALUE}+)"),
+    ),
+    (
         re.compile(r"\bsshpass(?=[\s\\\"'])"),
         re.compile(
             rf"(?:{_NEXT}{_QUOTE}-(?:v|P(?:{_NEXT})?{_QUOTE}[^\s\"'-]{{1,99}}{_QUOTE})){{0,4}}"
@@ -224,7 +237,15 @@ _STRETCHES = (
         re.compile(rf"{_PAIR}(?P<s>{_VALUE}{{4,}})"),
     ),
 )
-_STRETCH_SIGNS = (("curl",), ("http", "xh"), ("mysql", "mariadb"), ("sshpass",), ("cookie",))
+_STRETCH_SIGNS = (
+    ("curl",),
+    ("http", "xh"),
+    ("mysql", "mariadb"),
+    ("redis-cli",),
+    ("login",),
+    ("sshpass",),
+    ("cookie",),
+)
 # More than a shape needs behind its secret's first character until it is known as one; and those
 # shapes that may need very much, by their beginnings.
 _REACH, _LONG_REACH = 400, 10_100

@@ -31,7 +31,9 @@ _PARTS = [
 _TEXTS = st.lists(
     st.one_of(
         st.sampled_from(_PARTS),
-        st.sampled_from(["=", ": ", '": "', " ", "-", "_", "\n", "/", ".", "@", "x" * 20, "\u00e9"]),
+        st.sampled_from(
+            ["=", ": ", '": "', " ", "-", "_", "\n", "/", ".", "@", "x" * 20, "\u00e9"]
+        ),
         st.text(max_size=12),
         st.from_regex(r"[A-Za-z0-9_-]{1,40}", fullmatch=True),
     ),
