@@ -48,25 +48,75 @@ _PROSE = r"(?:[A-Za-z][a-z]{11,19}|--?[a-z][a-z-]{10,30})(?![A-Za-z0-9_\-.+=~/])
 _ISSUED = (
     r"agw_[0-9a-f]{8}_[A-Za-z0-9_-]{20,}|whsec_[A-Za-z0-9+/=_-]{16,}",  # our own
     r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}",
-    r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|imt|oas)-[A-Za-z0-9_.-]{16,}",
+    r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|imt|oas|ffct)-[A-Za-z0-9_.-]{16,}",
     r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}",
-    r"sk-(?!(?:[a-z]{1,20}-){1,9}[a-z]{1,20}(?![\w-]))[A-Za-z0-9_-]{20,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}",
-    r"(?:AKIA|ASIA)[A-Z0-9]{16}\b|AIza[A-Za-z0-9_-]{35}|GOCSPX-[A-Za-z0-9_-]{20,}",
+    r"sk-(?!(?:[a-z]{1,20}-){1,9}[a-z]{1,20}(?![\w-]))[A-Za-z0-9_-]{20,}",
+    r"sk_(?:live|test|prod)_[A-Za-z0-9]{10,}|rk_(?:live|test|prod)_[A-Za-z0-9]{10,}",
+    r"pk_(?:live|test)_[A-Za-z0-9]{16,}",
+    r"A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}\b|AIza[A-Za-z0-9_-]{35}|GOCSPX-[A-Za-z0-9_-]{20,}",
     r"ya29\.[A-Za-z0-9_-]{16,}|1//0[A-Za-z0-9_-]{20,}|hv[sbr]\.[A-Za-z0-9_-]{16,}",
     r"hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-(?=[A-Za-z-]{0,60}[0-9_])[A-Za-z0-9_-]{16,}",
-    r"SG\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}|SK[0-9a-f]{32}\b|key-[0-9a-f]{32}\b",
-    r"dckr_[po]at_[A-Za-z0-9_-]{16,}|tskey-[a-z]{2,12}-[A-Za-z0-9-]{10,}",
+    r"SG\.[A-Za-z0-9_-]{10,99}\.[A-Za-z0-9_.-]{10,}|SK[0-9a-fA-F]{32}\b|key-[0-9a-f]{32}\b",
+    r"dckr_[po]at_[A-Za-z0-9_-]{16,}|tskey-[a-z]{2,12}-[A-Za-z0-9_-]{10,}",
     r"do[opr]_v1_[0-9a-f]{32,}|dapi[0-9a-f]{32}(?:-\d)?|shp(?:at|ss|ca|pa|tka)_[A-Za-z0-9]{16,}",
     r"gl(?:sa|c)_[A-Za-z0-9_=+/]{20,}|lin_(?:api|oauth)_[A-Za-z0-9]{16,}",
-    r"AGE-SECRET-KEY-[A-Z0-9]{20,}|sq0[a-z]{3}-[A-Za-z0-9_-]{20,}|\d{8,10}:AA[A-Za-z0-9_-]{30,}",
-    r"ATATT[A-Za-z0-9_=-]{20,}|figd_[A-Za-z0-9_-]{20,}|ntn_[A-Za-z0-9]{20,}|NRAK-[A-Z0-9]{20,}",
-    r"gsk_[A-Za-z0-9]{20,}|r8_[A-Za-z0-9]{30,}|xai-[A-Za-z0-9]{20,}|pplx-[A-Za-z0-9]{20,}",
-    r"sbp_[0-9a-f]{30,}|sb_secret_[A-Za-z0-9_-]{16,}|nfp_[A-Za-z0-9]{20,}|pul-[0-9a-f]{32,}",
-    r"pscale_[a-z]{2,5}_[A-Za-z0-9_.-]{20,}|PMAK-[0-9a-f-]{20,}|rubygems_[0-9a-f]{32,}",
+    r"AGE-SECRET-KEY-[A-Z0-9]{20,}|sq0[a-z]{3}-[A-Za-z0-9_-]{20,}",
+    r"ATATT[A-Za-z0-9_=-]{20,}|figd_[A-Za-z0-9_-]{20,}|ntn_[A-Za-z0-9]{20,}",
+    r"gsk_[A-Za-z0-9]{20,}|r8_[A-Za-z0-9]{30,}|xai-[A-Za-z0-9_-]{20,}|pplx-[A-Za-z0-9]{20,}",
+    r"sb_secret_[A-Za-z0-9_-]{16,}|nfp_[A-Za-z0-9]{20,}|pul-[0-9a-f]{32,}",
+    r"pscale_[a-z]{2,5}_[A-Za-z0-9_.=-]{20,}|rubygems_[0-9a-f]{32,}",
     r"sntry[su]_[A-Za-z0-9_=+/]{20,}|dp\.[a-z]{2,5}\.[A-Za-z0-9_-]{20,}",
-    r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{20,}|fm2_[A-Za-z0-9+/=_-]{20,}",
+    r"fm2_[A-Za-z0-9+/=_-]{20,}",
+    r"A3-[A-Z0-9]{6}-[A-Z0-9-]{20,}|ATCTT3[A-Za-z0-9_=-]{20,}|ABSK[A-Za-z0-9+/]{40,}=*",
+    r"pat[A-Za-z0-9]{14}\.[0-9a-f]{32,}|pat-(?:na|eu)\d-[0-9a-f-]{36}|pat\.[A-Za-z0-9_.-]{40,}",
+    r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}|key_[0-9a-f]{28,}|sk_[0-9a-f]{8}[0-9a-f-]{24,}",
+    r"ops_eyJ[A-Za-z0-9+/=]{40,}|ey(?:JrIjoi|JtaXJv)[A-Za-z0-9+/=_-]{30,}|sat\.[\w.-]{40,}",
+    r"bedrock-api-key-[A-Za-z0-9+/=]{20,}|AQ\.Ab8[A-Za-z0-9_-]{20,}|sha256~[A-Za-z0-9_-]{40,}",
+    r"dt0c01\.[A-Za-z0-9]{20,99}\.[A-Za-z0-9]{20,}|mlsn\.[A-Za-z0-9]{30,}|v1\.0-[0-9a-f-]{80,}",
+    r"pa-(?=[A-Za-z_-]{0,40}\d)[\w-]{43}(?![\w-])|al-(?=[A-Za-z_-]{0,40}\d)[\w-]{43}(?![\w-])",
+    r"BSA(?=[A-Za-z_-]{0,20}\d)[A-Za-z0-9_-]{24,}|EXO(?=[A-Za-z]{0,20}\d)[A-Za-z0-9]{24,30}\b",
+    r"cmVmd[A-Za-z0-9]{59}|4b1d[A-Za-z0-9]{38}\b|api_org_[A-Za-z]{34}|API-[A-Z0-9]{26}\b",
+    r"EAA[ACM](?=[A-Za-z_-]{0,20}\d)[\w-]{22,}|LTAI[A-Za-z0-9]{16,}|STS\.[A-Za-z0-9]{16,}",
+    r"api_live(?:_us|_ca)?\.[A-Za-z0-9_-]{20,}|FlyV1[ \t][A-Za-z0-9=_,/+-]{80,}",
+    r"cs_[0-9a-f]{40}|ck_[0-9a-f]{40}|pk_\d{8,9}_[a-z0-9]{32}|cio[A-Za-z0-9]{32}\b",
+    r"apk_[A-Za-z0-9+/]{60,}=*|tfp_[A-Za-z0-9_.=-]{40,}|endr\+[A-Za-z0-9-]{16,}",
+    r"BBDC-[A-Za-z0-9+/=]{30,}|SWMKEY-1-[A-Za-z0-9+/]{40,}|AQVN[A-Za-z0-9_-]{35,38}(?![\w-])",
+    r"pk\.[a-z0-9]{60}\.[a-z0-9]{20,}|configcat-sdk-1/[\w-]{22}/[\w-]{22}",
+    r"t1\.[\w-]{1,400}={0,2}\.[\w-]{86}|1000\.[0-9a-f]{32}\.[0-9a-f]{32}|1001\.[0-9a-f]{32}\.[0-9a-f]{32}",
+    *(
+        rf"{prefix}(?=[A-Za-z_-]{{0,40}}\d)[A-Za-z0-9_-]{{12,}}"
+        for prefix in (
+            "AIK_CI_ AIK_SECRET_ AIK_CLIENT_ AKCp AstraCS: CCDB1_ CCIPAT_ CCIPRJ_ CLOJARS_ EZAK EZTK"
+            " FLWSECK FLWPUBK GR1348941 HRKU- Mid-server- NRAK- NRII- NRJS- PMAK- PMAT- SWMTKN-1-"
+            " apify_api_ bkaa_ bkaj_ bkar_ bkct_ bkpat_ bkps_ bkpt_ bkua_ cfat_ cfut_ cnvca cog_ csa_"
+            " csk- db- ddo_ ddp_ dnkey- duffel_live_ duffel_test_ dvc_client_ dvc_mobile_ dvc_server_"
+            " essu_ fio-u- ico- ion_ lip_ llx- lsv2_pt_ lsv2_sk_ m0- mdb_sa_sk_ mercury_production_"
+            " mergify_application_key_ napi_ nvapi- nyk_ p8e- pcsk_ pdl_live_apikey_"
+            " persona_production_ phc_ phx_ pina_ pnu_ polar_at_ polar_oat_ polar_pat_ prf_"
+            " packagist_ack_ packagist_acs_ packagist_ort_ packagist_out_ pk-lf- ramp_sec_ rdme_"
+            " rnd_ rootly_ rpa_ rzp_live_ rzp_test_ s-s4t2af- s-s4t2ud- samsara_api_ sbp_ sgp_"
+            " shippo_live_ shippo_test_ sk_car_ sm_aat_ sm_pat_ sm_sat_ tgp_v1_ tk-us- tss_ ucat_"
+            " unkey_ vca_ vci_ vck_ vcp_ vcr_ vtwn_ waka_ wandb_v1_ xkeysib- xnd_development_"
+            " xnd_production_ zpka_"
+        ).split()
+    ),
 )
-_WHERE = ("name", "file", "path", "field")
+
+
+def _by_first(expressions: Iterable[str]) -> str:
+    """Return one expression for all, in which a place is compared with one letter's alone."""
+    groups: dict[str, list[str]] = {}
+    whole = "|".join(expressions)
+    depth = begun = 0
+    for at, sign in enumerate(f"{whole}|"):
+        depth += (sign == "(") - (sign == ")")
+        if sign == "|" and not depth:
+            groups.setdefault(whole[begun], []).append(whole[begun + 1 : at])
+            begun = at + 1
+    return "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in groups.items())
+
+
+_WHERE = ("name", "file", "path", "field", "ref")
 _FLAG = (
     r"(?<![A-Za-z0-9_-])--?(?i:(?!(?:no|ask|get|print|show|prompt|skip)[_-])"
     r"(?:[a-z0-9]{1,20}[_-]){0,4}(?:password|passwd|passphrase|pass|pwd"
@@ -79,9 +129,13 @@ _NOT_WHERE = "".join(
 # Each pattern's group `s` is the secret. Repeats before the secret's end are bounded: what an agent
 # sends must not make the search slow.
 _SHAPES = (
-    rf"(?<![A-Za-z0-9])(?P<s>{'|'.join(_ISSUED)})",
+    rf"(?<![A-Za-z0-9])(?P<s>{_by_first(_ISSUED)}|[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_-]{{20,}}"
+    r"|\d{8,10}:AA[A-Za-z0-9_-]{30,})",
     r"\b(?P<s>[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,})",
     r"(?<![A-Za-z0-9_-])(?P<s>eyJ[A-Za-z0-9_-]{4,4000}\.[A-Za-z0-9_-]{4,4000}\.[A-Za-z0-9_-]*)",
+    # Docker's file of registries.
+    r"\bauth\\{0,7}\"[ \t]{0,3}:[ \t]{0,3}\\{0,7}\"(?=[A-Za-z+/]{0,60}[0-9=])"
+    r"(?P<s>[A-Za-z0-9+/]{16,}={0,2})(?=\\{0,7}\")",
     r"#code=(?P<s>[A-Za-z0-9_-]{8,})",  # a login link
     r"\b(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[A-Za-z0-9]{1,30}/"
     r"(?P<s>[A-Za-z0-9_/-]{8,})",
@@ -91,22 +145,42 @@ _SHAPES = (
     rf"(?!{_OTHER}|{_PLAIN})(?P<s>[A-Za-z0-9_\-.+=~/]{{6,}})",
     rf"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?!{_PROSE})(?P<s>[A-Za-z0-9_\-.+=~/]{{12,}})",
     r"(?i:accountkey|sharedaccesskey|[?&]sig)=(?P<s>[A-Za-z0-9+/=%_-]{8,})",
-    r"(?i:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key"
+    r"(?i:password|passwd|passphrase|secret(?!ar[iy])|api[_-]?key|access[_-]?key|private[_-]?key"
     rf"|account[_-]?key|auth[_-]?token|access[_-]?token)[A-Za-z0-9_]{{0,20}}"
     rf"{_NOT_WHERE}{_IS}(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}})",
     # A folder is called so, too, but in no database's address.
     rf"(?i:\b[A-Za-z0-9_]{{0,20}}pwd){_IS}(?P<s>(?!{_OTHER}|(?:(?<!;[pP]wd=)(?<!;PWD=)[\w.-]+/)){_TOKEN}{{6,}})",
     rf"(?i:\bx-(?:[a-z0-9]{{1,20}}-){{0,4}}(?:token|key)"
-    rf"|(?:\b|_)(?:private-)?token){_IS}"
+    rf"|(?:\b|_)(?:private-)?token)(?<!page_token)(?<!PAGE_TOKEN){_IS}"
     # People are named so where they have a token: no name is long.
     rf"(?<!\btoken:(?=[\w-]{{1,19}}(?![\w-])))(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}})",
     rf"{_SCHEME}[^\s/:@\"']{{0,99}}:(?P<s>[^\s/@\"'$`;|&<>()]{{3,255}})@",
-    r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----"
+    r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY(?: BLOCK)?-----"
     r"(?P<s>[A-Za-z0-9+/=\\n\s]{1,9999}?)(?:-----END|\Z)",
 )
 _SECRET = re.compile(
     "|".join(shape.replace("(?P<s>", f"(?P<s{at}>") for at, shape in enumerate(_SHAPES))
 )
+# Where a shape can begin: so many characters before a word, however it is written, or before a sign.
+_WORDS: dict[str, Iterable[int]] = {
+    **dict.fromkeys(("pass", "secret", "authorization", "bearer", "basic", "x-"), (0,)),
+    "token": (0, 1, 4, 5, 6, 7, 8, 9),
+    "key": (3, 4, 6, 7, 8, 12),
+    **{"accountkey": (0,), "sharedaccesskey": (0,), "sig=": (1,), "pwd": range(21)},
+}
+_SIGNS: dict[str, Iterable[int]] = {
+    **dict.fromkeys(("eyJ", "#code=", "hooks.slack.com/", "discord", "-----BEGIN ", "auth"), (0,)),
+    **{".atlasv1.": (14,), ":AA": (8, 9, 10)},
+}
+_FLAG_WORDS = ("pass", "pwd", "secret", "token", "key")
+_FLAGS = re.compile(
+    rf"-(?<![A-Za-z0-9_-]-)(?=-?(?i:[a-z0-9_-]{{0,100}}?(?:{'|'.join(_FLAG_WORDS)})))"
+)
+# Only to where each is known as one: the rest of a long one would be read again and again.
+_BEGUN = re.sub(r"{(\d+),}", r"{\1}", _by_first(_ISSUED))
+_PREFIXED = re.compile(rf"(?={_BEGUN})(?<![A-Za-z0-9])")
+_PARTED = re.compile(r"\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}")
+_SIGNED_IN = re.compile(r"://[^\s/:@\"']{0,99}:[^\s/@\"'$`;|&<>()]{3,255}@")
 # The flag's shape alone, for words of a list.
 _FLAGGED = re.compile(next(one for one in _SHAPES if one.startswith(_FLAG)))
 # What begins a stretch of text, how far it goes, and the secrets in it: flags that are secret with
@@ -140,6 +214,16 @@ _STRETCHES = (
         re.compile(rf"(?<![\w-])-p(?!\d{{1,5}}:\d{{1,5}}\b)(?P<s>{_VALUE}+)"),
     ),
     (
+        re.compile(r"\bredis-cli(?=[\s\\\"'])"),
+        _GOES,
+        re.compile(rf"(?<![\w-])(?:-a|--pass){_THEN}(?P<s>{_VALUE}+)"),
+    ),
+    (
+        re.compile(r"\b(?:docker|podman)[\s\\\"',]{1,8}login(?=[\s\\\"'])"),
+        _GOES,
+        re.compile(rf"(?<![\w-])-p{_THEN}(?P<s>{_VALUE}+)"),
+    ),
+    (
         re.compile(r"\bsshpass(?=[\s\\\"'])"),
         re.compile(
             rf"(?:{_NEXT}{_QUOTE}-(?:v|P(?:{_NEXT})?{_QUOTE}[^\s\"'-]{{1,99}}{_QUOTE})){{0,4}}"
@@ -152,6 +236,15 @@ _STRETCHES = (
         re.compile(r"[^\"'\n]*+"),
         re.compile(rf"{_PAIR}(?P<s>{_VALUE}{{4,}})"),
     ),
+)
+_STRETCH_SIGNS = (
+    ("curl",),
+    ("http", "xh"),
+    ("mysql", "mariadb"),
+    ("redis-cli",),
+    ("login",),
+    ("sshpass",),
+    ("cookie",),
 )
 # More than a shape needs behind its secret's first character until it is known as one; and those
 # shapes that may need very much, by their beginnings.
@@ -336,13 +429,56 @@ def _secrets_in_long(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _find_secrets(text: str, end: int, span: _SpanOf) -> Iterator[tuple[int, int]]:
-    shaped = (span(match) for match in _SECRET.finditer(text, 0, end))
-    return heapq.merge(shaped, _find_stretched(text[:end]))
+    within = text[:end]
+    return heapq.merge(map(span, _find_shaped(within)), _find_stretched(within))
+
+
+def _find_shaped(text: str) -> Iterator[re.Match[str]]:
+    """Return what `_SECRET.finditer` would, without a look at places where nothing can begin."""
+    done = 0
+    for at in sorted(_list_starts(text)):
+        if at >= done and (match := _SECRET.match(text, at)):
+            done = match.end()
+            yield match
+
+
+def _fold(text: str) -> str:
+    """Return text in small letters, each in its place, as an expression without case reads it."""
+    if text.isascii():
+        return text.lower()
+    return text.replace("\u0130", "i").lower().replace("\u0131", "i").replace("\u017f", "s")
+
+
+def _list_starts(text: str) -> set[int]:
+    """Return every place where a shape can begin, and some more."""
+    folded = _fold(text)
+    starts = {match.start() for match in _PREFIXED.finditer(text)}
+    for signs, searched in ((_WORDS, folded), (_SIGNS, text)):
+        for sign, before in signs.items():
+            at = searched.find(sign)
+            while at >= 0:
+                starts.update(at - back for back in before if at >= back)
+                at = searched.find(sign, at + 1)
+    if any(word in folded for word in _FLAG_WORDS):
+        starts.update(match.start() for match in _FLAGS.finditer(text))
+    for match in _PARTED.finditer(text) if "." in text else ():
+        starts.update(range(max(match.start() - 28, 0), match.start()))
+    if "@" in text:
+        for match in _SIGNED_IN.finditer(text):
+            starts.update(range(max(match.start() - 16, 0), match.start()))
+    return starts
 
 
 def _find_stretched(text: str) -> Iterator[tuple[int, int]]:
     """Return the secrets that only a word further before them tells, in order."""
-    return heapq.merge(*(_in_stretches(text, *one) for one in _STRETCHES))
+    folded = _fold(text)
+    return heapq.merge(
+        *(
+            _in_stretches(text, *one)
+            for signs, one in zip(_STRETCH_SIGNS, _STRETCHES, strict=True)
+            if any(sign in folded for sign in signs)
+        )
+    )
 
 
 def _in_stretches(

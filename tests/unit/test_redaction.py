@@ -95,6 +95,12 @@ def test_a_word_of_a_list_is_secret_when_an_earlier_one_says_so() -> None:
         "--password-file /run/x",
         "max_tokens: 100000",
         "git log --author=ann",
+        "secretary: Johanna",
+        "page_token=CAUQAA",
+        "next_page_token: CAUQAA",
+        "secretKeyRef: my-secret",
+        "monkey: banana99",
+        "re_authenticate_user_session_2",
     ],
 )
 def test_what_is_no_secret_is_shown(text: str) -> None:

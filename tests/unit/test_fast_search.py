@@ -1,0 +1,66 @@
+"""The search that looks only where a secret can begin finds what the whole expression finds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gateway.domain import redaction
+from tests.fake_secrets import fake_secrets
+
+_PARTS = [
+    *(one.text for one in fake_secrets("parts")),
+    *"-- - -- x- x-a- pass pwd PWD token Token_ key api_key apiKey access-key secret".split(" "),
+    *"\u017fecret \u212aey pa\u017f\u017fword tok\u212an \u0130d \u0131d authorization: bearer".split(
+        " "
+    ),
+    *"private_token _private-token: account_key= AccountKey= &sig= ?sig= eyJ ghp_ xoxb- sk-".split(
+        " "
+    ),
+    *":// @ a:b@ https:// .atlasv1. :AA 12345678:AA curl http mysql sshpass cookie:".split(" "),
+    *"hooks.slack.com/services/T/ discord.com/api/webhooks/1/ -----BEGIN #code= =\" ': \\ \n".split(
+        " "
+    ),
+    *"MTAxMjM0NTY3ODkwMTIzNDU2 .abcdef. aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 0123456789abcdef".split(" "),
+    *(redaction._SIGNS.keys()),
+    *(redaction._WORDS.keys()),
+]
+_TEXTS = st.lists(
+    st.one_of(
+        st.sampled_from(_PARTS),
+        st.sampled_from(
+            ["=", ": ", '": "', " ", "-", "_", "\n", "/", ".", "@", "x" * 20, "\u00e9"]
+        ),
+        st.text(max_size=12),
+        st.from_regex(r"[A-Za-z0-9_-]{1,40}", fullmatch=True),
+    ),
+    max_size=14,
+).map("".join)
+
+
+def _plainly(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in redaction._SECRET.finditer(text)]
+
+
+@given(text=_TEXTS)
+@settings(max_examples=600, deadline=None)
+@example("\u0130" * 9 + "pa\u017f\u017fword: hunter2hunter2")
+@example("-\u017fecret hunter2hunter2 \u212aeep")
+def test_the_quick_search_finds_what_the_whole_expression_finds(text: str) -> None:
+    """In texts that mix shapes, beginnings of shapes and noise."""
+    assert [match.span() for match in redaction._find_shaped(text)] == _plainly(text)
+    stretched = [redaction._in_stretches(text, *one) for one in redaction._STRETCHES]
+    assert sorted(redaction._find_stretched(text)) == sorted(x for one in stretched for x in one)
+
+
+@pytest.mark.parametrize("form", ["{}", "x{}", "-{}", '"{}"', "a_{}", "{}{}", "password={}"])
+def test_the_quick_search_finds_every_kind(form: str) -> None:
+    """Each kind of secret bare, in JSON, and behind signs that could hide where it begins."""
+    for one in fake_secrets("quick"):
+        text = form.replace("{}", one.text)
+        for said in (text, json.dumps([text, text]), text.upper()):
+            found = [match.span() for match in redaction._find_shaped(said)]
+            assert found == _plainly(said), said
