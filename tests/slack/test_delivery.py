@@ -8,13 +8,14 @@ from functools import partial
 import pytest
 
 from adapters.slack.payloads import Act
-from gateway.domain.policy_document import Escalation, Route
+from adapters.slack.posting import POSTS
+from gateway.domain.policy_document import Budget, Escalation, Route
 from gateway.models import Reason, Status
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
 from tests.slack.office import ROUTE, Office, at_work, form, labels, put_in_force, shown, use_up
-from tests.world import World, click, identity
+from tests.world import World, click, identity, over_http
 
 LONG = {"command": "echo start\n" + "".join(f"line {n}\n" for n in range(2000)) + "rm -rf /"}
 
@@ -143,6 +144,27 @@ async def test_04_a_limit_is_waited_out_and_starves_nobody(slack: Slack, world: 
         assert not slack.messages("C1")
         await slack.until(lambda: slack.messages("C1"), seconds=15)
         assert len(slack.messages("C1")) == 1
+
+
+async def test_04_withdrawn_requests_keep_nobody_waiting(slack: Slack, world: World) -> None:
+    """Of thirty requests most are taken back before they have a card: the card of one that waited
+    behind them, and that of a later one, take the channel's next turns."""
+    async with at_work(slack, world) as office:
+        await put_in_force(world, ROUTE, budgets=(Budget(cards=1000),))
+        records = [await office.ask(arguments={"n": n}) for n in range(30)]
+        await office.ask(tool="one_behind")
+        await slack.until(lambda: len(slack.messages("C1")) == POSTS.most + 1)
+        for record in records:
+            by_agent = Reason.CANCELLED_BY_AGENT
+            await world.approvals.cancel(record.id, over_http(), reason=by_agent)
+        await office.ask(tool="one_later")
+        # In the line that the others left, both would wait for more than twenty seconds.
+        for tool in ("one_behind", "one_later"):
+            await slack.until(partial(_has_card, slack, tool), seconds=3 * POSTS.seconds)
+
+
+def _has_card(slack: Slack, tool: str) -> bool:
+    return any(tool in shown(message) for message in slack.messages("C1"))
 
 
 async def test_04_a_decision_is_shown_before_other_edits(office: Office) -> None:
