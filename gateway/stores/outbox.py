@@ -123,12 +123,12 @@ class RedisNotes:
         about: str = "",
     ) -> float:
         """Take a turn of a budget that all replicas share, or return the seconds to wait first."""
-        told = [name, rank, most, _ms(seconds) or 0, leave, about]
+        told: list[str | int] = [name, rank, most, _ms(seconds) or 0, leave, about]
         return float(await self._turn.run(self._redis, self._line(budget), told)) / 1000
 
     async def leave_line(self, budget: str, name: str, *, most: int, seconds: float) -> None:
         """Give up a place in the line of a budget; whoever is first then is looked at again."""
-        told = [name, "", most, _ms(seconds) or 0, 0, ""]
+        told: list[str | int] = [name, "", most, _ms(seconds) or 0, 0, ""]
         await self._turn.run(self._redis, self._line(budget), told)
 
     def _line(self, budget: str) -> list[str]:
