@@ -206,6 +206,8 @@ class Posting:
         outcome = card.outcome.text if card.outcome else ""
         said = escape_with_mentions(outcome, 1200, card.people)
         text = f"{card.icon} **{card.word}** · {escape_line(card.tool.text, 250)}\n{said}"
+        if notice.discreet:
+            text = escape_line(card.summary, 250)
         channel = await self._channel(place)
         await channel.send(text, nonce=notice.nonce, suppress_embeds=True)
 
@@ -215,9 +217,8 @@ class Posting:
         channel = self._client().get_partial_messageable(int(ref.channel))
         message = channel.get_partial_message(int(ref.message))
         called, allowed = _build_mentions(notice.mentions, place.guild)
-        text = (
-            f"⏰ Still waiting: {escape_line(card.tool.text, 250)}, <t:{card.deadline // 1000}:R>."
-        )
+        what = escape_line(card.summary if notice.discreet else card.tool.text, 250)
+        text = f"⏰ Still waiting: {what}, <t:{card.deadline // 1000}:R>."
         await message.reply(
             f"{called} {text}".strip(),
             allowed_mentions=allowed,

@@ -193,7 +193,8 @@ class CardPosting:
                 said = f"{lead} This still waits for an answer.".strip()
                 await self._reply(workspace, notice.ref, said, [section(ours(said))])
                 return
-            said = fit(one_line(f"{card.title}: {_describe_outcome(card)}"), 900)
+            full = f"{card.title}: {_describe_outcome(card)}"
+            said = fit(one_line(card.summary if notice.discreet else full), 900)
             note = blocks.build_thread_note(said)
             await post_message(workspace, place.channel, escape(said), note, thread=place.thread)
 

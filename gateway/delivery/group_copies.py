@@ -295,7 +295,8 @@ class GroupCopies:
                 return
             group = await card()
             first = replace(group.waiting[0], tool=group.title)
-            await adapter.tell(self._copies.reminder(copy, called), first)
+            reminder = replace(self._copies.reminder(copy, called), discreet=route.discreet)
+            await adapter.tell(reminder, replace(first, summary=group.summary))
 
         return Subject(
             id=shown.leader,

@@ -139,6 +139,7 @@ class RequestCopies:
                 await self._copies.withdraw(copy)
                 return
             reminder = self._copies.reminder(copy, mentions(policy, route, adapter.name))
+            reminder = replace(reminder, discreet=route.discreet)
             await adapter.tell(reminder, await self._card(record, discreet=route.discreet))
 
         return Subject(
@@ -184,9 +185,12 @@ class RequestCopies:
         )
         if not await self._outbox.put_copy(record.id, intent, before=known):
             return self._timings.retry
-        notice = Notice(kind=NoticeKind.OUTCOME, target=due.target, nonce=due.nonce)
+        discreet = (await self._writer.policy()).route_of(record).discreet
+        notice = Notice(
+            kind=NoticeKind.OUTCOME, target=due.target, nonce=due.nonce, discreet=discreet
+        )
         try:
-            card = await self._card(record)
+            card = await self._card(record, discreet=discreet)
             await self._copies.ask(self._adapter.tell(notice, card))
         except RetryLater as wait:
             # Nothing was sent now; what was sent before may be there all the same.

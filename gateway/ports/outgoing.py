@@ -106,7 +106,7 @@ class Notice:
     """A short message beside a card. `ref` is the copy it belongs to, None for one of its own.
 
     `target` is where it goes. `mentions` are the approvers to call, as this platform's identities
-    and groups without its name.
+    and groups without its name. A `discreet` one says only the card's summary.
     """
 
     kind: NoticeKind
@@ -114,6 +114,7 @@ class Notice:
     nonce: str
     ref: MessageRef | None = None
     mentions: tuple[str, ...] = ()
+    discreet: bool = False
 
 
 @runtime_checkable

@@ -339,6 +339,22 @@ async def test_the_requester_is_told_the_outcome(slack: Slack, world: World) -> 
         assert "<!channel>" not in told.text
 
 
+async def test_a_discreet_route_tells_outcomes_without_what_ran(slack: Slack, world: World) -> None:
+    """Whoever wants to know reads that it was approved, and neither tool nor arguments."""
+    route = replace(ROUTE, notify=("slack:T1/UBOB",), discreet=True)
+    async with at_work(slack, world, route) as office:
+        record, message = await office.asked(tool="pay_out", arguments={"to": "mallory"})
+        await office.ann.click(message, "Approve")
+        await office.ended(record)
+        await slack.until(lambda: slack.workspace().channels.get("DBOB") and slack.messages("DBOB"))
+        (told,) = slack.messages("DBOB")
+        said = shown(told).lower()
+        assert '"bot"' in said
+        assert "approved" in said
+        assert "pay_out" not in said
+        assert "mallory" not in said
+
+
 async def test_a_new_policy_needs_no_restart(office: Office) -> None:
     """The target of the next request is read from the policy in force."""
     office.slack.channel("C2", "UANN")
