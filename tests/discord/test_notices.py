@@ -106,8 +106,9 @@ async def test_a_discreet_route_tells_outcomes_without_what_ran(stage: Stage) ->
     """Whoever wants to know reads that it was denied, and not the tool."""
     target = f"discord:@{stage.server.eve.id}"
     await stage.policy(stage.route(notify=(target,), discreet=True))
-    record, _ = await stage.asked(tool="pay_out")
-    await stage.core.requests.decide(click(record, Action.DENY))
+    _, card = await stage.asked(tool="pay_out")
+    opened = await stage.click(stage.server.ann, card, "Deny")
+    await stage.server.ann.submit(opened, reason="no")
     inbox = stage.server.eve.inbox(stage.server.app)
     told = await stage.seen(lambda: next(iter(inbox.messages.values()), None))
     assert "denied" in told["content"]
