@@ -111,7 +111,7 @@ async def test_a_discreet_route_tells_outcomes_without_what_ran(stage: Stage) ->
     await stage.server.ann.submit(opened, reason="no")
     inbox = stage.server.eve.inbox(stage.server.app)
     told = await stage.seen(lambda: next(iter(inbox.messages.values()), None))
-    assert "denied" in told["content"]
+    assert "Denied" in told["content"]
     assert "pay" not in told["content"]
 
 
