@@ -114,7 +114,13 @@ class BatchRefused(Conflict):
 
     def __str__(self) -> str:
         """Name the requests that stopped the batch."""
-        problems = (f"{name[:8]}: {why}" for name, why in self.reasons.items())
+        alike: dict[str, list[str]] = {}
+        for name, why in self.reasons.items():
+            alike.setdefault(why, []).append(name[:8])
+        problems = (
+            f"{names[0] if len(names) == 1 else f'{len(names)} requests'}: {why}"
+            for why, names in alike.items()
+        )
         return f"nothing was decided; {'; '.join(problems)}"
 
 

@@ -113,6 +113,11 @@ class DiscordAdapter:
         """Post a reminder or an outcome."""
         await self._post().tell(notice, card)
 
+    async def withdraw(self, target: str, nonce: str) -> None:
+        """Leave the line of a channel."""
+        if self._posting is not None:
+            await self._posting.withdraw(target, nonce)
+
     def list_fitting(self, group: GroupCard) -> tuple[str, ...]:
         """Return the ids of the requests that find room in one message, each whole."""
         return list_fitting(group)

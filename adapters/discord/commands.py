@@ -56,13 +56,8 @@ _SHORT, _LINE = 8, 100
 
 
 def _build_option(name: str, says: str, *, required: bool, completes: bool = False) -> JsonObject:
-    return {
-        "type": _TEXT,
-        "name": name,
-        "description": says,
-        "required": required,
-        "autocomplete": completes,
-    }
+    option = {"type": _TEXT, "name": name, "description": says, "required": required}
+    return option | {"autocomplete": True} if completes else option
 
 
 _REQUEST = _build_option("request", "which request", required=True, completes=True)

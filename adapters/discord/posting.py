@@ -87,7 +87,9 @@ class Posting:
         def view(silent: bool) -> MessageContent:
             return build_card_view(card, nonce, called=called, silent=silent)
 
-        return await self._post(place, view, nonce, rank=card.created, allowed=allowed)
+        return await self._post(
+            place, view, nonce, rank=card.created, allowed=allowed, about=card.request_id
+        )
 
     async def deliver_group(self, target: str, group: GroupCard, nonce: str) -> MessageRef:
         """Post the card of a group, as `deliver` posts one."""
@@ -97,8 +99,14 @@ class Posting:
         def view(silent: bool) -> MessageContent:
             return build_group_view(group, nonce, called=called, silent=silent)
 
-        rank = group.items[0].created
-        return await self._post(place, view, nonce, rank=rank, allowed=allowed)
+        first = group.items[0]
+        return await self._post(
+            place, view, nonce, rank=first.created, allowed=allowed, about=first.request_id
+        )
+
+    async def withdraw(self, target: str, nonce: str) -> None:
+        """Leave the line of a channel."""
+        await self._pace.leave(_find_place(target).posts, POSTS, nonce)
 
     async def post(self, target: str, view: View, nonce: str) -> MessageRef:
         """Post a message without mentions; if moderation refuses it, without the agent's text."""
@@ -112,8 +120,10 @@ class Posting:
         *,
         rank: int,
         allowed: discord.AllowedMentions,
+        about: str = "",
     ) -> MessageRef:
-        async with self._turn(place.posts, POSTS, nonce, rank), _translate_errors(sending=True):
+        turn = self._turn(place.posts, nonce, rank, about)
+        async with turn, _translate_errors(sending=True):
             channel = await self._channel(place)
             try:
                 message = await channel.send(
@@ -172,7 +182,7 @@ class Posting:
         place = _find_place(notice.target)
         # Each reminder has a new revision of the card, so its nonce differs.
         said = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
-        turn = self._turn(place.posts, POSTS, said, card.created)
+        turn = self._turn(place.posts, notice.nonce, card.created, card.request_id)
         async with turn, _translate_errors(sending=True):
             if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
                 await self._remind(notice, notice.ref, card, place, nonce=said)
@@ -182,7 +192,7 @@ class Posting:
     async def answer(self, target: str, ref: MessageRef, text: str, nonce: str) -> None:
         """Reply to a posted message, without mentions."""
         posts = _find_place(target).posts
-        async with self._turn(posts, POSTS, nonce, 0), _translate_errors(sending=True):
+        async with self._turn(posts, nonce, 0), _translate_errors(sending=True):
             channel = self._client().get_partial_messageable(int(ref.channel))
             message = channel.get_partial_message(int(ref.message))
             await message.reply(
@@ -196,6 +206,8 @@ class Posting:
         outcome = card.outcome.text if card.outcome else ""
         said = escape_with_mentions(outcome, 1200, card.people)
         text = f"{card.icon} **{card.word}** · {escape_line(card.tool.text, 250)}\n{said}"
+        if notice.discreet:
+            text = escape_line(card.summary, 250)
         channel = await self._channel(place)
         await channel.send(text, nonce=notice.nonce, suppress_embeds=True)
 
@@ -205,9 +217,8 @@ class Posting:
         channel = self._client().get_partial_messageable(int(ref.channel))
         message = channel.get_partial_message(int(ref.message))
         called, allowed = _build_mentions(notice.mentions, place.guild)
-        text = (
-            f"⏰ Still waiting: {escape_line(card.tool.text, 250)}, <t:{card.deadline // 1000}:R>."
-        )
+        what = escape_line(card.summary if notice.discreet else card.tool.text, 250)
+        text = f"⏰ Still waiting: {what}, <t:{card.deadline // 1000}:R>."
         await message.reply(
             f"{called} {text}".strip(),
             allowed_mentions=allowed,
@@ -229,9 +240,11 @@ class Posting:
         return client.get_partial_messageable(number)
 
     @asynccontextmanager
-    async def _turn(self, budget: str, rate: Rate, name: str, rank: int) -> AsyncIterator[None]:
-        """Hold a turn of a rate limit, within the bot's overall limit."""
-        async with self._pace.turn(budget, rate, name, rank=rank):
+    async def _turn(
+        self, budget: str, name: str, rank: int, about: str = ""
+    ) -> AsyncIterator[None]:
+        """Hold a turn to post to a channel, within the bot's overall limit."""
+        async with self._pace.turn(budget, POSTS, name, rank=rank, about=about):
             await self._wait_for_all()
             yield
 

@@ -185,7 +185,8 @@ def build_options_view(
     lines = ["### 🧠 What should be remembered?"]
     for number, scope in enumerate(offered, 1):
         lines.append(f"**{number}.** {escape_line(scope.words.text, _COVERS)}")
-        lines.append(f"-# {escape_line(reach[scope.id], _REACH)}")
+        if reach[scope.id]:
+            lines.append(f"-# {escape_line(reach[scope.id], _REACH)}")
     if offered and Action.DENY.value in ways:
         lines.append(_DENIALS)
     row: ui.ActionRow[Any] = ui.ActionRow()

@@ -242,6 +242,11 @@ class SlackAdapter:
         """Post a notice."""
         await self._run_patiently(lambda posts: posts.tell(notice, card))
 
+    async def withdraw(self, target: str, nonce: str) -> None:
+        """Leave the line of a channel."""
+        if self._posts is not None:
+            await self._posts.withdraw(target, nonce)
+
     def list_fitting(self, group: GroupCard) -> tuple[str, ...]:
         """Return the ids of the requests that find room in one message, each whole."""
         return list_fitting(group)

@@ -16,7 +16,6 @@ BOT_SCOPES = (
     "commands",
     "files:write",
     "groups:read",
-    "im:write",
     "usergroups:read",
     "users:read",
 )

@@ -224,7 +224,8 @@ def build_remember(
     for number, scope in enumerate(made, 1):
         lead = "\n" if said else ""
         said.append(words(f"{lead}{number}. {one_line(scope.words.text)}", bold=True))
-        said.append(words(f"\n{reach.get(scope.id, '')}"))
+        if told := reach.get(scope.id):
+            said.append(words(f"\n{told}"))
     covers = [option(_say_short(number, scope), scope.id) for number, scope in enumerate(made, 1)]
     spans = [
         option("In this session", _SESSION),

@@ -117,7 +117,7 @@ class CardPosting:
                 workspace, channel, text, made, thread=thread, mrkdwn=False, metadata=about
             )
 
-        async with self.turn(place, nonce, rank=card.created):
+        async with self.turn(place, nonce, rank=card.created, about=card.request_id):
             try:
                 answer = await send()
             except SlackFailed:
@@ -187,14 +187,14 @@ class CardPosting:
     async def tell(self, notice: Notice, card: Card) -> None:
         """Post a reminder in a card's thread, or an outcome to a target."""
         workspace, place = await self.find_open_place(notice.target)
-        name = f"{notice.kind} {notice.nonce} {card.revision}"
-        async with self.turn(place, name, rank=card.created):
+        async with self.turn(place, notice.nonce, rank=card.created, about=card.request_id):
             if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
                 lead = _build_mentions(workspace.team, notice.mentions)
                 said = f"{lead} This still waits for an answer.".strip()
                 await self._reply(workspace, notice.ref, said, [section(ours(said))])
                 return
-            said = fit(one_line(f"{card.title}: {_describe_outcome(card)}"), 900)
+            full = f"{card.title}: {_describe_outcome(card)}"
+            said = fit(one_line(card.summary if notice.discreet else full), 900)
             note = blocks.build_thread_note(said)
             await post_message(workspace, place.channel, escape(said), note, thread=place.thread)
 
@@ -210,10 +210,14 @@ class CardPosting:
             return
 
     def turn(
-        self, place: SlackPlace, name: str, *, rank: int = 0
+        self, place: SlackPlace, nonce: str, *, rank: int = 0, about: str = ""
     ) -> AbstractAsyncContextManager[None]:
         """Hold a turn to post to a channel and its threads, lowest rank first."""
-        return self._pace.turn(f"post {place.team}/{place.channel}", POSTS, name, rank=rank)
+        return self._pace.turn(_posts_of(place), POSTS, nonce, rank=rank, about=about)
+
+    async def withdraw(self, target: str, nonce: str) -> None:
+        """Leave the line of a channel."""
+        await self._pace.leave(_posts_of(read_place(target)), POSTS, nonce)
 
     def edit_turn(
         self, workspace: Workspace, name: str, rank: int
@@ -285,6 +289,11 @@ async def _send_again(send: Callable[[], Awaitable[Json]]) -> Json:
         return await send()
     except SlackFailed as lasting:
         raise DeliveryFailed(f"{lasting}, twice") from lasting
+
+
+def _posts_of(place: SlackPlace) -> str:
+    """Return the budget of posts to a channel and its threads."""
+    return f"post {place.team}/{place.channel}"
 
 
 def _thread_note(ref: MessageRef) -> str:

@@ -218,7 +218,9 @@ class RememberScreen(_Dialog[Remember | None]):
         self._about = about
         offered = [
             (
-                render_text(scope.words, "bold").append_text(Text(f"\n{reach}", "not bold")),
+                render_text(scope.words, "bold").append_text(
+                    Text(f"\n{reach}" if reach else "", "not bold")
+                ),
                 scope.id,
             )
             for scope, reach in scopes

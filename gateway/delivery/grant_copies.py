@@ -29,7 +29,12 @@ class GrantCopies:
         self._posted = core.copies
         self._outbox = core.outbox
         self._copies = Copies(
-            adapter.name, core.outbox, clock, repeatable=adapter.repeatable, timings=timings
+            adapter.name,
+            core.outbox,
+            clock,
+            repeatable=adapter.repeatable,
+            timings=timings,
+            queues=adapter,
         )
 
     async def look(self, subject_id: str) -> float | None:

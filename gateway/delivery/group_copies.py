@@ -227,6 +227,7 @@ class GroupCopies:
 
     async def _part(self, shown: _Shown, known: Copy) -> list[float]:
         """Have each of a card that does not stand get one of its own."""
+        await self._copies.withdraw(known)
         for one, copy in shown.within():
             await self._outbox.put_copy(one.id, self._copies.new(shown.target), before=copy)
             await self._outbox.mark(self._adapter.name, one.id)
@@ -289,14 +290,18 @@ class GroupCopies:
             await adapter.update_group(ref, await card(), copy.nonce)
 
         async def remind(copy: Copy) -> None:
+            if not waiting:
+                await self._copies.withdraw(copy)
+                return
             group = await card()
             first = replace(group.waiting[0], tool=group.title)
-            await adapter.tell(self._copies.reminder(copy, called), first)
+            reminder = replace(self._copies.reminder(copy, called), discreet=route.discreet)
+            await adapter.tell(reminder, replace(first, summary=group.summary))
 
         return Subject(
             id=shown.leader,
             revision=sum(one.revision for one in records),
-            reminders=max((one.reminders for one in waiting), default=0),
+            reminders=max(one.reminders for one in waiting or records),
             final=not waiting,
             count=sum(one.alike for one in waiting) if waiting else None,
             deliver=deliver,

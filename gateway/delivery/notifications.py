@@ -110,6 +110,7 @@ class Notifications:
         """Send a device a notification that says that it is a test. Raises DeliveryFailed."""
         wait = await self._take_turn(device, "test", 0)
         if wait > 0:
+            await self._leave_line(device, "test")
             raise RetryLater(wait, "this device was told of much just now: try again in a minute")
         content: JsonObject = {"id": "", "title": _TEST, "body": _TEST_TEXT, "actions": ["open"]}
         try:
@@ -167,6 +168,9 @@ class Notifications:
             return quiet
         rank = 0 if record.risk.level is RiskLevel.HIGH else 1
         if (wait := await self._take_turn(device, record.id, rank)) > 0:
+            if known is None:  # by which it leaves the line when nobody is to be told any more
+                waits = self._copies.new(target_of(device))
+                await self._outbox.put_copy(record.id, waits, before=None)
             return wait
         route = (await self._writer.policy()).route_for(record.request.agent, record.request.tool)
         said = await draw(
@@ -192,6 +196,8 @@ class Notifications:
         """Tell the end to a device that may show the request."""
         device = await self._devices.get(known.target.partition(":")[2])
         hidden = known.revision == 0 and known.state is not CopyState.INTENDED
+        if device is not None and hidden and known.state is CopyState.DUE:
+            await self._leave_line(device, record.id)
         over = known.disarmed or known.state in (CopyState.FAILED, CopyState.GONE)
         if device is None or hidden or over or known.tries > _MOST_ENDINGS:
             return None
@@ -266,10 +272,19 @@ class Notifications:
     async def _take_turn(self, device: PushDevice, name: str, rank: int) -> float:
         """Take one of the notifications that a device gets in a minute, or return the seconds to
         wait first: no agent floods a phone."""
-        budget = f"push {device.id}"
         return await self._notes.take_turn(
-            budget, name, rank=rank, most=_MOST, seconds=_WITHIN_SECONDS, leave=0
+            _budget_of(device),
+            name,
+            rank=rank,
+            most=_MOST,
+            seconds=_WITHIN_SECONDS,
+            leave=0,
+            about=name,
         )
+
+    async def _leave_line(self, device: PushDevice, name: str) -> None:
+        budget = _budget_of(device)
+        await self._notes.leave_line(budget, name, most=_MOST, seconds=_WITHIN_SECONDS)
 
     async def _find_quiet_seconds(self, record: Record, device: PushDevice) -> float:
         hours = await self._devices.quiet(device.person)
@@ -293,6 +308,10 @@ async def forget_device(devices: DeviceStore, store: Store, device: PushDevice, 
     if await devices.remove(device):
         data: JsonObject = {"person": device.person, "device": device.label, "why": why}
         await store.note(DEVICE_REMOVED, data=data)
+
+
+def _budget_of(device: PushDevice) -> str:
+    return f"push {device.id}"
 
 
 def target_of(device: PushDevice) -> str:

@@ -28,6 +28,7 @@ from gateway.ports.outgoing import (
     Notice,
     NoticeKind,
     Outbox,
+    Queues,
     RetryLater,
     group_nonce,
 )
@@ -70,7 +71,8 @@ class Subject:
 
 
 class Copies:
-    """The copies at one adapter. `repeatable` as in `gateway.ports.outgoing.Posts`."""
+    """The copies at one adapter. `repeatable` as in `gateway.ports.outgoing.Posts`; `queues` is the
+    adapter if its cards stand in line."""
 
     def __init__(
         self,
@@ -80,7 +82,9 @@ class Copies:
         *,
         repeatable: bool,
         timings: Timings = TIMINGS,
+        queues: object = None,
     ) -> None:
+        self._queues = queues if isinstance(queues, Queues) else None
         self._timings = timings
         self._adapter = adapter
         self._outbox = outbox
@@ -95,12 +99,14 @@ class Copies:
             self._post(subject, copy, known=copies.get(copy.key))
             for copy in self._list_missing(subject, places, copies)
         )
-        refreshing = (
-            self._refresh(subject, copy)
-            for copy in copies.values()
-            if self.is_ours(copy.target) and not copy.outcome
+        ours = [one for one in copies.values() if self.is_ours(one.target) and not one.outcome]
+        leaving = (
+            self._leave(subject, copy)
+            for copy in ours
+            if copy.state is CopyState.DUE and (subject.final or copy.target not in places)
         )
-        return await self.take(chain(posting, refreshing))
+        refreshing = (self._refresh(subject, copy) for copy in ours)
+        return await self.take(chain(leaving, posting, refreshing))
 
     def is_ours(self, target: str) -> bool:
         """Whether a target is a place of this adapter."""
@@ -162,6 +168,18 @@ class Copies:
             and (copy.state is not CopyState.DUE or copy.target in places)
         )
         return [copy for copy in (*fresh, *known) if self.is_ours(copy.target)]
+
+    async def _leave(self, subject: Subject, copy: Copy) -> float:
+        """Forget a copy that is not to be posted any more. The next look comes soon, so that the
+        worker also finds who stood behind it."""
+        await self.withdraw(copy)
+        await self._outbox.forget(subject.id, copy)
+        return self._timings.busy
+
+    async def withdraw(self, copy: Copy) -> None:
+        """Take what waits to be posted of a copy out of the line of its place."""
+        if self._queues is not None:
+            await self.ask(self._queues.withdraw(copy.target, copy.nonce))
 
     async def _post(self, subject: Subject, due: Copy, *, known: Copy | None) -> float | None:
         repeated = known is not None and known.state is CopyState.INTENDED

@@ -65,7 +65,12 @@ class RequestCopies:
         self._proofs = core.proofs
         self._clock = clock
         self._copies = Copies(
-            adapter.name, core.outbox, clock, repeatable=adapter.repeatable, timings=timings
+            adapter.name,
+            core.outbox,
+            clock,
+            repeatable=adapter.repeatable,
+            timings=timings,
+            queues=adapter,
         )
         self._order = InOrder(timings.line)
         self._inbox = inbox
@@ -130,13 +135,17 @@ class RequestCopies:
             await adapter.update(ref, replace(await card(), disarms=disarms), copy.nonce)
 
         async def remind(copy: Copy) -> None:
+            if record.final:
+                await self._copies.withdraw(copy)
+                return
             reminder = self._copies.reminder(copy, mentions(policy, route, adapter.name))
+            reminder = replace(reminder, discreet=route.discreet)
             await adapter.tell(reminder, await self._card(record, discreet=route.discreet))
 
         return Subject(
             id=record.id,
             revision=record.revision,
-            reminders=0 if record.final else record.reminders,
+            reminders=record.reminders,
             final=record.final,
             count=None if record.final else record.alike,
             deliver=deliver,
@@ -176,9 +185,12 @@ class RequestCopies:
         )
         if not await self._outbox.put_copy(record.id, intent, before=known):
             return self._timings.retry
-        notice = Notice(kind=NoticeKind.OUTCOME, target=due.target, nonce=due.nonce)
+        discreet = (await self._writer.policy()).route_of(record).discreet
+        notice = Notice(
+            kind=NoticeKind.OUTCOME, target=due.target, nonce=due.nonce, discreet=discreet
+        )
         try:
-            card = await self._card(record)
+            card = await self._card(record, discreet=discreet)
             await self._copies.ask(self._adapter.tell(notice, card))
         except RetryLater as wait:
             # Nothing was sent now; what was sent before may be there all the same.

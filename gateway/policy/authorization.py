@@ -47,7 +47,9 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
     route = policy.route_of(record)
     via = matching_approver(route, names)
     if via is None:
-        raise Unauthorized("you are not an approver for this request")
+        unknown = policy.person_of(identity) is None
+        who = f"; the policy does not know {identity.written}" if unknown else ""
+        raise Unauthorized(f"you are not an approver for this request{who}")
     if _bars_requesters(route, record):
         refuse_requester(policy, record, identity, "someone else must decide")
     if max(record.quorum, policy.quorum_of(record)) > 1:

@@ -140,6 +140,7 @@ from gateway.ports.outgoing import (
     Posts,
     PostsGrants,
     PostsGroups,
+    Queues,
     RetryLater,
     shows_group,
 )
@@ -285,6 +286,7 @@ __all__ = [
     "Query",
     "QueueCalls",
     "QueueCounts",
+    "Queues",
     "QuietHours",
     "Rate",
     "Record",

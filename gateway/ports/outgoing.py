@@ -106,7 +106,7 @@ class Notice:
     """A short message beside a card. `ref` is the copy it belongs to, None for one of its own.
 
     `target` is where it goes. `mentions` are the approvers to call, as this platform's identities
-    and groups without its name.
+    and groups without its name. A `discreet` one says only the card's summary.
     """
 
     kind: NoticeKind
@@ -114,6 +114,7 @@ class Notice:
     nonce: str
     ref: MessageRef | None = None
     mentions: tuple[str, ...] = ()
+    discreet: bool = False
 
 
 @runtime_checkable
@@ -156,6 +157,14 @@ class Lists(Protocol):
     @property
     def list_command(self) -> str:
         """What they type, for example `/waiting`."""
+
+
+@runtime_checkable
+class Queues(Protocol):
+    """An adapter whose cards stand in line for a place that takes only so many."""
+
+    async def withdraw(self, target: str, nonce: str) -> None:
+        """Leave the line with a card or a reminder that is not to be posted any more."""
 
 
 @runtime_checkable
@@ -300,11 +309,23 @@ class Notes(Protocol):
         """Drop a note."""
 
     async def take_turn(
-        self, budget: str, name: str, *, rank: int, most: int, seconds: float, leave: int
+        self,
+        budget: str,
+        name: str,
+        *,
+        rank: int,
+        most: int,
+        seconds: float,
+        leave: int,
+        about: str = "",
     ) -> float:
         """Take a turn of a budget that all replicas share: at most so many calls in so many
         seconds, `leave` of which are left to others. Return the seconds to wait first, 0 when the
-        turn is taken; meanwhile the name stands in line, the lowest rank first."""
+        turn is taken; meanwhile the name stands in line, the lowest rank first. When its turn comes
+        sooner than that, the adapter's queue looks at the subject with the id `about` again."""
+
+    async def leave_line(self, budget: str, name: str, *, most: int, seconds: float) -> None:
+        """Give up a place in the line of a budget."""
 
     async def return_turn(self, budget: str, name: str) -> None:
         """Give back the last turn that this name took of a budget."""

@@ -67,25 +67,37 @@ class Pace:
 
     @asynccontextmanager
     async def turn(
-        self, budget: str, rate: Rate, name: str, *, rank: int = 0
+        self, budget: str, rate: Rate, name: str, *, rank: int = 0, about: str = ""
     ) -> AsyncIterator[None]:
         """Hold a budget for one call, once nobody of a lower rank waits for it here.
 
         Raises RetryLater when the call must be made later; nothing is held meanwhile.
         """
-        async with self._line(budget, rank), self.slot(budget, rate, name, rank=rank):
+        slot = self.slot(budget, rate, name, rank=rank, about=about)
+        async with self._line(budget, rank), slot:
             yield
+
+    async def leave(self, budget: str, rate: Rate, name: str) -> None:
+        """Leave the line with a call that is not to be made any more."""
+        await self._notes.leave_line(budget, name, most=rate.most, seconds=rate.seconds)
 
     @asynccontextmanager
     async def slot(
-        self, budget: str, rate: Rate, name: str, *, rank: int, leave: int = 0
+        self, budget: str, rate: Rate, name: str, *, rank: int, leave: int = 0, about: str = ""
     ) -> AsyncIterator[None]:
         """Make one call in its turn, whoever else is under way. It leaves so many to others.
 
-        Raises RetryLater when its turn is not now.
+        Raises RetryLater when its turn is not now. What it is `about` is looked at again when its
+        turn comes sooner than that says.
         """
         while wait := await self._notes.take_turn(
-            budget, name, rank=rank, most=rate.most, seconds=rate.seconds, leave=leave
+            budget,
+            name,
+            rank=rank,
+            most=rate.most,
+            seconds=rate.seconds,
+            leave=leave,
+            about=about,
         ):
             if wait > _NOW:
                 raise RetryLater(wait, "the platform takes no more at once")

@@ -112,16 +112,28 @@ class RedisNotes:
         await self._redis.delete(self._key(name))
 
     async def take_turn(
-        self, budget: str, name: str, *, rank: int, most: int, seconds: float, leave: int
+        self,
+        budget: str,
+        name: str,
+        *,
+        rank: int,
+        most: int,
+        seconds: float,
+        leave: int,
+        about: str = "",
     ) -> float:
         """Take a turn of a budget that all replicas share, or return the seconds to wait first."""
-        parts = ("calls", "line", "kept", "shut")
-        wait = await self._turn.run(
-            self._redis,
-            [self._key(f"{part} {budget}") for part in parts],
-            [name, rank, most, _ms(seconds) or 0, leave],
-        )
-        return float(wait) / 1000
+        told: list[str | int] = [name, rank, most, _ms(seconds) or 0, leave, about]
+        return float(await self._turn.run(self._redis, self._line(budget), told)) / 1000
+
+    async def leave_line(self, budget: str, name: str, *, most: int, seconds: float) -> None:
+        """Give up a place in the line of a budget; whoever is first then is looked at again."""
+        told: list[str | int] = [name, "", most, _ms(seconds) or 0, 0, ""]
+        await self._turn.run(self._redis, self._line(budget), told)
+
+    def _line(self, budget: str) -> list[str]:
+        parts = ("calls", "line", "kept", "shut", "who")
+        return [self._key(f"{part} {budget}") for part in parts] + [self._keys.dirty(self._adapter)]
 
     async def return_turn(self, budget: str, name: str) -> None:
         """Give back the last turn that this name took of a budget."""

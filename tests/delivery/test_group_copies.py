@@ -26,8 +26,12 @@ class Board(RecordingAdapter):
 
     boards: dict[str, GroupCard] = field(default_factory=dict)
     nonces: list[str] = field(default_factory=list)
+    left: list[tuple[str, str]] = field(default_factory=list)
     fits: int = 12
     dies: bool = False
+
+    async def withdraw(self, target: str, nonce: str) -> None:
+        self.left.append((target, nonce))
 
     def list_fitting(self, group: GroupCard) -> tuple[str, ...]:
         return tuple(card.request_id for card in group.items)[: self.fits]
@@ -184,14 +188,17 @@ async def test_one_that_ends_before_it_is_posted_is_not_on_it(office: Office, wo
 async def test_of_two_of_which_one_ends_before_it_is_posted_the_other_stands_alone(
     office: Office, world: World
 ) -> None:
-    """One request is no group: it gets its own card, and the place is free for it."""
+    """One request is no group: it gets its own card, and the place is free for it. The group's
+    card leaves the line of its place."""
     records = await batch(world, 2)
     ids = tuple(record.id for record in records)
     copies = RequestCopies(board(office), world.core, office.clock)._copies
     assert await office.outbox.put_copy(ids[0], copies.new("rec:a", members=ids), before=None)
     await office.desk.requests.decide(click(records[1], Action.DENY))
+    (waiting,) = (await office.outbox.copies(ids[0])).values()
     await once_each(office, records[:1])
     assert not board(office).boards
+    assert ("rec:a", waiting.nonce) in board(office).left
 
 
 async def test_what_does_not_fit_has_cards_of_its_own(office: Office, world: World) -> None:

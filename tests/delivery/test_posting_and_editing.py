@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -18,6 +18,7 @@ from gateway.ports.cards import Card
 from gateway.ports.outgoing import Copy, CopyState, DeliveryUncertain, RetryLater
 from gateway.stores.outbox import RedisOutbox
 from tests.delivery.test_outbox import Office, route
+from tests.recording import RecordingAdapter
 from tests.world import World, click
 
 BOTH = ("rec:a", "rec:b")
@@ -105,6 +106,58 @@ async def test_the_next_place_is_asked_when_nobody_knows_of_the_first(world: Wor
         await office.settle()
     assert {one.target for one in office.adapter.messages.values()} == {"rec:a", "rec:boss"}
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+
+
+@dataclass
+class Queueing(RecordingAdapter):
+    """Also writes down what leaves its lines."""
+
+    left: list[tuple[str, str]] = field(default_factory=list)
+
+    async def withdraw(self, target: str, nonce: str) -> None:
+        self.left.append((target, nonce))
+
+
+async def test_a_card_that_is_not_to_be_posted_leaves_its_line(world: World) -> None:
+    """It waits at two places: one is no longer in the policy, at the other the request ends."""
+    await route(world, targets=BOTH)
+    adapter = Queueing(failures=[RetryLater(60)] * 3)
+    office = Office(world, adapter)
+    record = await world.submit()
+    await office.settle()
+    due = {one.target: one.nonce for one in (await office.outbox.copies(record.id)).values()}
+    assert adapter.left == []
+    await route(world, targets=("rec:a",))
+    await office.soon()
+    await office.settle()
+    assert adapter.left == [("rec:b", due["rec:b"])]
+    await office.desk.requests.decide(click(record))
+    await office.settle()
+    assert adapter.left[1:] == [("rec:a", due["rec:a"])]
+    assert await office.outbox.copies(record.id) == {}
+    await office.soon()
+    await office.settle()
+    assert await office.due() == 0
+    assert not adapter.messages
+
+
+async def test_a_reminder_of_what_ended_leaves_its_line(world: World) -> None:
+    """The reminder waits for its turn when the request is decided: it is not given any more."""
+    await route(world, remind_after=(60.0,))
+    adapter = Queueing()
+    office = Office(world, adapter)
+    record = await world.submit()
+    await office.settle()
+    office.clock.seconds = 61
+    adapter.failures = [RetryLater(60)]
+    await office.soon(FOLLOWUPS)
+    await office.settle()
+    (copy,) = (await office.outbox.copies(record.id)).values()
+    await office.desk.requests.decide(click(await office.desk.requests.get(record.id)))
+    await office.settle()
+    assert adapter.left == [(copy.target, copy.nonce)]
+    assert not adapter.notices
+    assert await office.due() == 0
 
 
 async def test_a_reminder_without_an_answer_is_not_repeated(world: World) -> None:

@@ -23,7 +23,7 @@ from gateway.domain.clock import Clock, SystemClock
 from gateway.domain.devices import PUSH, PushDevice, QuietHours
 from gateway.domain.records import Approvers, Identity
 from gateway.errors import Unreachable
-from gateway.models import Action, Origin, Risk, RiskLevel
+from gateway.models import Action, Origin, Reason, Risk, RiskLevel
 from gateway.ports.outgoing import CopyState, DeliveryFailed, RetryLater
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.devices import RedisDevices
@@ -31,7 +31,7 @@ from gateway.stores.outbox import RedisNotes
 from tests.clocks import StandingClock
 from tests.devices import push_device
 from tests.web.phone import Phone, PushService, push_service, written
-from tests.world import World, click, identity
+from tests.world import World, click, identity, over_http
 
 pytestmark = pytest.mark.redis
 
@@ -130,6 +130,24 @@ async def test_two_changes_of_a_device_lose_nothing(world: World) -> None:
             assert await devices.get(device.id) == replace(
                 device, discreet=True, failure="it was off", failed_at=7
             )
+
+
+async def test_what_is_told_no_more_leaves_a_devices_line(world: World) -> None:
+    """A phone had its dozen in a minute, and another request waits; taken back, it waits no more,
+    and what stood behind it is looked at again."""
+    async with push_service() as service:
+        sender, phone = sender_to(service), service.phone()
+        await RedisDevices(world.store).add(device_of(phone, sender.key))
+        replica, store = telling(world, sender), world.store
+        records = [await world.submit(arguments={"n": n}) for n in range(14)]
+        assert [bool(await replica.look(one.id)) for one in records] == [True] * 14
+        line = store.keys.note(PUSH, f"line push {phone.name}")
+        assert await store.redis.zcard(line) == 2
+        first, behind = await store.redis.zrange(line, 0, -1)
+        assert len(phone.got) == 12
+        await world.approvals.cancel(first, over_http(), reason=Reason.CANCELLED_BY_AGENT)
+        await replica.look(first)
+        assert await store.redis.zrange(line, 0, -1) == [behind]
 
 
 async def test_a_session_that_ended_is_told_nothing(world: World) -> None:

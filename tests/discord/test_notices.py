@@ -102,6 +102,19 @@ async def test_the_outcome_reaches_who_asked_in_direct_messages(stage: Stage) ->
     assert "](https" not in told["content"].replace("\\", "_")
 
 
+async def test_a_discreet_route_tells_outcomes_without_what_ran(stage: Stage) -> None:
+    """Whoever wants to know reads that it was denied, and not the tool."""
+    target = f"discord:@{stage.server.eve.id}"
+    await stage.policy(stage.route(notify=(target,), discreet=True))
+    _, card = await stage.asked(tool="pay_out")
+    opened = await stage.click(stage.server.ann, card, "Deny")
+    await stage.server.ann.submit(opened, reason="no")
+    inbox = stage.server.eve.inbox(stage.server.app)
+    told = await stage.seen(lambda: next(iter(inbox.messages.values()), None))
+    assert "Denied" in told["content"]
+    assert "pay" not in told["content"]
+
+
 async def test_a_channel_of_another_server_is_not_posted_to(stage: Stage) -> None:
     """The server in a target is part of its meaning: a wrong one reaches nobody."""
     town = stage.server.discord.town

@@ -82,3 +82,11 @@ def test_a_wrong_answer_is_named_by_its_label() -> None:
     data = {"components": [{"component": {"custom_id": "field0", "type": 4, "value": "many"}}]}
     with pytest.raises(InvalidRequest, match="How many servers"):
         read_content(Action.ANSWER, data, (field,))
+
+
+def test_only_options_of_text_are_completed() -> None:
+    """Discord knows `autocomplete` for text and numbers, and refuses it for yes or no."""
+    text = 3
+    options = [option for one in DEFINITIONS for option in one["options"]]
+    assert {one["type"] for one in options if "autocomplete" in one} == {text}
+    assert any(one["type"] != text for one in options)

@@ -87,6 +87,7 @@ async def test_a_post_needs_a_channel_the_app_is_in(slack: Slack, client: AsyncW
 
 async def test_a_direct_message_has_an_id_of_its_own(slack: Slack, client: AsyncWebClient) -> None:
     """Posting to a user gives a D id, and only that id can be edited."""
+    slack.workspace().scopes += ",im:write"
     posted = await client.chat_postMessage(channel="UANN", text="hi")
     assert posted["channel"] == "DANN"
     assert (await client.conversations_open(users="UANN"))["channel"]["id"] == "DANN"

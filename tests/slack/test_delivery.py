@@ -8,13 +8,14 @@ from functools import partial
 import pytest
 
 from adapters.slack.payloads import Act
-from gateway.domain.policy_document import Escalation, Route
+from adapters.slack.posting import POSTS
+from gateway.domain.policy_document import Budget, Escalation, Route
 from gateway.models import Reason, Status
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
 from tests.slack.office import ROUTE, Office, at_work, form, labels, put_in_force, shown, use_up
-from tests.world import World, click, identity
+from tests.world import World, click, identity, over_http
 
 LONG = {"command": "echo start\n" + "".join(f"line {n}\n" for n in range(2000)) + "rm -rf /"}
 
@@ -143,6 +144,27 @@ async def test_04_a_limit_is_waited_out_and_starves_nobody(slack: Slack, world: 
         assert not slack.messages("C1")
         await slack.until(lambda: slack.messages("C1"), seconds=15)
         assert len(slack.messages("C1")) == 1
+
+
+async def test_04_withdrawn_requests_keep_nobody_waiting(slack: Slack, world: World) -> None:
+    """Of thirty requests most are taken back before they have a card: the card of one that waited
+    behind them, and that of a later one, take the channel's next turns."""
+    async with at_work(slack, world) as office:
+        await put_in_force(world, ROUTE, budgets=(Budget(cards=1000),))
+        records = [await office.ask(arguments={"n": n}) for n in range(30)]
+        await office.ask(tool="one_behind")
+        await slack.until(lambda: len(slack.messages("C1")) == POSTS.most + 1)
+        for record in records:
+            by_agent = Reason.CANCELLED_BY_AGENT
+            await world.approvals.cancel(record.id, over_http(), reason=by_agent)
+        await office.ask(tool="one_later")
+        # In the line that the others left, both would wait for more than twenty seconds.
+        for tool in ("one_behind", "one_later"):
+            await slack.until(partial(_has_card, slack, tool), seconds=3 * POSTS.seconds)
+
+
+def _has_card(slack: Slack, tool: str) -> bool:
+    return any(tool in shown(message) for message in slack.messages("C1"))
 
 
 async def test_04_a_decision_is_shown_before_other_edits(office: Office) -> None:
@@ -315,6 +337,22 @@ async def test_the_requester_is_told_the_outcome(slack: Slack, world: World) -> 
         (told,) = slack.messages("DBOB")
         assert "approved by ann" in shown(told).lower()
         assert "<!channel>" not in told.text
+
+
+async def test_a_discreet_route_tells_outcomes_without_what_ran(slack: Slack, world: World) -> None:
+    """Whoever wants to know reads that it was approved, and neither tool nor arguments."""
+    route = replace(ROUTE, notify=("slack:T1/UBOB",), discreet=True)
+    async with at_work(slack, world, route) as office:
+        record, message = await office.asked(tool="pay_out", arguments={"to": "mallory"})
+        await office.ann.click(message, "Approve")
+        await office.ended(record)
+        await slack.until(lambda: slack.workspace().channels.get("DBOB") and slack.messages("DBOB"))
+        (told,) = slack.messages("DBOB")
+        said = shown(told).lower()
+        assert '"bot"' in said
+        assert "approved" in said
+        assert "pay_out" not in said
+        assert "mallory" not in said
 
 
 async def test_a_new_policy_needs_no_restart(office: Office) -> None:

@@ -76,6 +76,8 @@ class Bridge:
         self.view = found.get("view") or self.view
         for trait in ("is_restricted", "is_ultra_restricted"):  # left out where they are false
             found.get("user", {}).setdefault(trait, False)
+        if method == "conversations.info":  # Slack always says whether a channel is shared
+            found.get("channel", {}).setdefault("is_ext_shared", False)
         return web.json_response(found)
 
 
@@ -124,6 +126,7 @@ async def card(bridge: Bridge, channel: str, word: str) -> Message:
                     return found
 
 
+@pytest.mark.timeout(90)  # a card that is refused never comes
 async def test_card_click_modal_and_edit_against_emulate(world: World, tmp_path: Path) -> None:
     """Posted, approved by a tap, edited; and posted, denied through a modal, edited."""
     async with emulated(tmp_path) as (bridge, url):

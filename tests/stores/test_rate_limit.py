@@ -92,6 +92,53 @@ async def test_a_place_in_line_is_lost_by_not_coming_back(
     assert await wait_of(pace, "next", wider, rank=Urgency.DECIDED.rank(0)) == 0
 
 
+async def test_who_leaves_the_line_makes_those_behind_come_sooner(
+    notes: RedisNotes, store: RedisStore
+) -> None:
+    """The first of those that stay is looked at again at once, once, and is told an earlier time;
+    one that was told the right time is left alone."""
+    pace, queue, rate = Pace(notes), store.keys.dirty("chat"), Rate(3, 9.0)
+
+    async def wait(number: int) -> float:
+        with pytest.raises(RetryLater) as later:
+            async with pace.slot("edits", rate, f"n{number}", rank=number, about=f"id {number}"):
+                raise AssertionError
+        return later.value.seconds
+
+    for name in "abc":
+        assert await wait_of(pace, name, rate) == 0
+    waits = [await wait(number) for number in range(6)]
+    assert max(waits[:3]) < 9.1
+    assert min(waits[3:]) > 17
+    for number in (0, 1):
+        await pace.leave("edits", rate, f"n{number}")
+    assert await store.redis.zrange(queue, 0, -1) == []
+    await pace.leave("edits", rate, "n2")
+    assert await store.redis.zrange(queue, 0, -1) == ["id 3"]
+    assert await wait(3) < 9.1
+    await store.redis.delete(queue)
+    for number in (4, 5):
+        await wait(number)
+    assert await store.redis.zrange(queue, 0, -1) == []
+
+
+async def test_a_turn_that_is_free_sooner_is_taken_sooner(
+    notes: RedisNotes, store: RedisStore
+) -> None:
+    """After a call that was never sent, whoever waits first is looked at again, also when it is
+    looked at already: then once more."""
+    pace, queue = Pace(notes), store.keys.dirty("chat")
+    for name in "abc":
+        await wait_of(pace, name)
+    with pytest.raises(RetryLater):
+        async with pace.slot("edits", RATE, "first", rank=0, about="id"):
+            raise AssertionError
+    await store.redis.zadd(queue, {"id": 10**15})  # the lease of whoever looks at it
+    await notes.return_turn("edits", "a")
+    await wait_of(pace, "second", rank=1)
+    assert await store.redis.zscore(queue, "id") <= await store.now()
+
+
 async def test_a_refusal_stops_everybody_until_it_is_over(notes: RedisNotes) -> None:
     """Retry-After holds for all replicas, not only for the call that was refused."""
     assert await wait_of(Pace(notes), "a", MANY, fails=Limited(30.0)) == 30.0

@@ -13,6 +13,7 @@ from gateway.client.approval import exception_for, local_expiry
 from gateway.errors import (
     Aborted,
     AlreadyUsed,
+    BatchRefused,
     Cancelled,
     Denied,
     Expired,
@@ -129,3 +130,10 @@ def test_what_still_waits_says_so() -> None:
     """`Pending` is no ending: it names the request, and says that there is no answer."""
     asked = request()
     assert str(Pending(asked)) == f"request {asked.id} still waits for an answer"
+
+
+def test_a_reason_that_many_share_is_said_once() -> None:
+    """A refused batch says how many requests a reason is about; one alone is named."""
+    reasons = {"a" * 32: "it ended", "b" * 32: "it ended", "c" * 32: "not yours"}
+    said = "nothing was decided; 2 requests: it ended; cccccccc: not yours"
+    assert str(BatchRefused(reasons)) == said

@@ -31,7 +31,9 @@ class Blast(Wire):
     denied: int
 
     def words(self) -> str:
-        """Say it in one sentence."""
+        """Say it in one sentence, nothing when it covers none."""
+        if not self.covered:
+            return ""
         return (
             f"It would have covered {self.covered} of the last {self.looked_at} requests; "
             f"people had approved {self.approved} of these and denied {self.denied}."

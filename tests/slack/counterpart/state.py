@@ -11,9 +11,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
-ALL_SCOPES = (
-    "chat:write,commands,im:write,users:read,usergroups:read,channels:read,groups:read,files:write"
-)
+ALL_SCOPES = "chat:write,commands,users:read,usergroups:read,channels:read,groups:read,files:write"
 
 
 class Refused(Exception):
