@@ -184,6 +184,7 @@ def submission(
         "named": origin.since,
         "generation": generation,
         "grant": _grant_of(record),
+        "decided": None if record.decision is None else record.decision.decided_at,
         "signed": None if record.decision is None else record.decision.expires_at,
         "most_waiting": budget.waiting,
         "most_bytes": budget.bytes,
