@@ -195,6 +195,7 @@ async def assembled(
         time = clock or SystemClock()
         core = core_over(store, feed, judges, time, signer, denial_minutes=denial_minutes)
         credentials = RedisCredentials(store, SystemClock())
+        await store.check_schema()
         if not (await store.policy()).routes:
             await policy(store, Route(approvers=("ann", "bob")))
             await credentials.add_agent(AGENT)

@@ -111,9 +111,7 @@ async def test_no_decision_is_dated_before_its_request(
             check(name, record)
             check(name, await world.store.load(record.id))
             if name != "young":  # its name was given to it in the future
-                (asked,) = (
-                    one for one in await world.events(record.id) if one.type == "submitted"
-                )
+                (asked,) = (one for one in await world.events(record.id) if one.type == "submitted")
                 assert record.decision is not None
                 assert record.decision.decided_at >= asked.at, name
         lines = [json.loads(line) async for line in write_form(world.store, "interchange")]

@@ -26,9 +26,10 @@ local RECORD_BYTES = 1024
 local new = arguments()[1]
 local keys, id, agent, status, size = new.keys, new.id, new.agent, new.status, #new.body
 if redis.call('EXISTS', keys.record) == 1 then return {'exists'} end
-local meta = redis.call('HMGET', keys.meta, 'generation', 'stopped')
-if (meta[1] or '0') ~= new.generation then return {'again'} end
+local meta = redis.call('HMGET', keys.meta, 'generation', 'stopped', 'schema')
 local open = status == 'pending' or status == 'approved'
+if open and not meta[3] then return unknown() end
+if (meta[1] or '0') ~= new.generation then return {'again'} end
 if open and meta[2] then return {'stopped'} end
 
 local now = now_ms()
