@@ -83,7 +83,9 @@ def namespace() -> str:
 async def store(server_url: str, namespace: str) -> AsyncIterator[RedisStore]:
     """Yield a store on the real server."""
     client = connect(server_url)
-    yield RedisStore(client, Keys(namespace))
+    made = RedisStore(client, Keys(namespace))
+    await made.check_schema()
+    yield made
     await client.aclose()
 
 

@@ -14,7 +14,7 @@ from gateway.api.redis_intake import Intake
 from gateway.approvals.core import Core
 from gateway.approvals.deadlines import Sweeper
 from gateway.approvals.service import Approvals
-from gateway.domain.clock import SystemClock
+from gateway.domain.clock import Clock, SystemClock
 from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
 from gateway.domain.records import AuditEvent, Click, Identity, Person, Record
 from gateway.domain.store import MessageContext
@@ -180,6 +180,7 @@ async def assembled(
     *,
     at: At = ignore_step,
     denial_minutes: int = 0,
+    clock: Clock | None = None,
 ) -> AsyncIterator[World]:
     """Assemble a gateway as gateway.app does, without HTTP; ann and bob may approve.
 
@@ -191,8 +192,10 @@ async def assembled(
         feed = RedisFeed(blocking, store.keys)
         signer = Signer(SEED)
         judges = [*deciders, ModeDecider()]
-        core = core_over(store, feed, judges, SystemClock(), signer, denial_minutes=denial_minutes)
+        time = clock or SystemClock()
+        core = core_over(store, feed, judges, time, signer, denial_minutes=denial_minutes)
         credentials = RedisCredentials(store, SystemClock())
+        await store.check_schema()
         if not (await store.policy()).routes:
             await policy(store, Route(approvers=("ann", "bob")))
             await credentials.add_agent(AGENT)

@@ -96,7 +96,7 @@ class Explanations:
         if not policy.is_admin(identity):
             raise Unauthorized("only an admin may see how calls would be decided")
         opinions = await self._approvals.explain(request)
-        stopped = await self._store.is_stopped()
+        stopped = await self._store.is_stopped() is not False
         record = await self._approvals.draft(request)
         grants = [one for one in await self._grants.all() if _is_about(one, record)]
         risk = lift(record.risk, [raised for one in opinions for raised in one.raised])

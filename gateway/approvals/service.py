@@ -203,7 +203,7 @@ class Approvals:
 
         record, changed = await self._writer.update(request_id, decide, origin=origin)
         if not changed:
-            if record.status is Status.APPROVED and await self._store.is_stopped():
+            if record.status is Status.APPROVED and await self._is_stopped():
                 raise Conflict(TOO_LATE[WriteResult.STOPPED])
             await self._answer(record, origin)
         return await self._state(record, origin)
@@ -354,11 +354,14 @@ class Approvals:
         state = record.state_for(origin.process)
         if record.numbered and not record.final and origin.process is not None:
             return replace(state, number=await self._store.number_of(record.id))
-        if state.decision and record.status is Status.APPROVED and await self._store.is_stopped():
+        if state.decision and record.status is Status.APPROVED and await self._is_stopped():
             return replace(state, decision=None)
         if state.decision is None or not record.request.questions:
             return state
         return replace(state, secrets=await self._store.secrets(record.id))
+
+    async def _is_stopped(self) -> bool:
+        return await self._store.is_stopped() is not False  # also where nobody knows
 
     async def _answer(self, record: Record, origin: MessageContext) -> None:
         if origin.entry is not None:

@@ -64,7 +64,7 @@ def close_record(
         reason=ending.reason,
         digest=record.digest,
         decided_by=ending.by,
-        decided_at=now,
+        decided_at=max(now, record.created),  # two clocks may differ
         expires_at=record.deadline,
         message=ending.message,
         arguments=ending.arguments,

@@ -302,7 +302,7 @@ class Writer:
             revision=1,
             shown_since=1,
             digest=request.digest,
-            created=now,
+            created=max(now, origin.since),  # as the script sets it, where a clock was set back
             deadline=min(now, origin.arrived_ms or now) + life,
             route=route.name,
             scope_quorum=route.scope_quorum,

@@ -65,7 +65,7 @@ class _Interchange:
     def tell(self, event: AuditEvent, record: Record) -> Iterator[JsonObject]:
         """Yield the envelopes of an event, none for most."""
         if event.type == "submitted":
-            yield self._tell_request(event, record, record.id, record.request.arguments)
+            yield self._tell_request(event, record, record.id, record.request.arguments, event.at)
         elif event.type in ENDINGS and record.decision is not None:
             decision = record.decision
             if (edited := decision.arguments) is None:
@@ -74,7 +74,8 @@ class _Interchange:
             before = _digest(_action(record, record.request.arguments))
             stale = _resolution(record.id, before, "stale", "the arguments were changed", event.at)
             yield self._envelope("resolved", event, resolution=stale)
-            yield self._tell_request(event, record, f"{record.id}.2", edited)
+            at = decision.decided_at  # the edit that asked so decided it
+            yield self._tell_request(event, record, f"{record.id}.2", edited, at)
             yield from self._tell_end(event, record, decision, f"{record.id}.2")
 
     def end(self) -> Iterator[JsonObject]:
@@ -82,13 +83,13 @@ class _Interchange:
         yield from ()
 
     def _tell_request(
-        self, event: AuditEvent, record: Record, told_id: str, arguments: JsonObject
+        self, event: AuditEvent, record: Record, told_id: str, arguments: JsonObject, at: int
     ) -> JsonObject:
         action = _action(record, arguments)
         request = {
             "id": told_id,
-            "created_at": _moment(event.at),
-            "expires_at": _moment(max(record.deadline, event.at + 1)),
+            "created_at": _moment(at),
+            "expires_at": _moment(max(record.deadline, at + 1)),
             "status": "pending",
             "origin": {
                 "harness": HARNESS,

@@ -23,6 +23,7 @@ _LARGEST_CLOCK_GAP_MS = 1000
 _LATE_MS = 60_000
 _RECENT_MS = 3_600_000
 _MOST_EVENTS = 10_000
+_SWITCH = "gateway stop-all, or gateway resume where agents may go on"
 
 
 async def _clock(backend: Backend) -> Finding:
@@ -86,7 +87,10 @@ async def _mode(backend: Backend) -> Finding:
 
 
 async def _kill_switch(backend: Backend) -> Finding:
-    if await backend.store.is_stopped():
+    stopped = await backend.store.is_stopped()
+    if stopped is None:
+        return report_failure("lost: Redis lost its key, so nothing is approved", _SWITCH)
+    if stopped:
         return report_failure("on: everything is denied", "gateway resume")
     return report_ok("off")
 

@@ -188,10 +188,11 @@ class Store(Protocol):
         """Turn the kill switch on or off."""
 
     async def stopped_by(self) -> tuple[str, int] | None:
-        """Return who turned the kill switch on and when, in ms; None while it is off."""
+        """Return who turned the kill switch on and when, in ms, "" and 0 where nobody knows whether
+        it is on; None while it is off."""
 
-    async def is_stopped(self) -> bool:
-        """Tell whether the kill switch is on."""
+    async def is_stopped(self) -> bool | None:
+        """Tell whether the kill switch is on; None where nobody knows, which counts as on."""
 
     async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after a stream id, from the oldest kept when it is None."""

@@ -89,9 +89,11 @@ class KillSwitch:
 
     @property
     def state(self) -> str:
-        """Who turned it on, and when; "" while it is off."""
+        """Who turned it on, and when, or that nobody knows whether it is on; "" while it is off."""
         if not self.on:
             return ""
+        if not self.at:
+            return "Nothing is approved: nobody knows whether the kill switch is on."
         if not self.by:
             return "Everything is denied: the kill switch is on."
         at = datetime.fromtimestamp(self.at / 1000, UTC)

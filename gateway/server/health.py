@@ -12,7 +12,7 @@ from gateway.errors import Unreachable
 from gateway.ports import Adapter, Feed, HasProblems
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.requests import RedisStore
-from gateway.stores.scripts import NoRoom, NotRecorded
+from gateway.stores.scripts import SWITCH_LOST, NoRoom, NotRecorded
 
 _LOOK_SECONDS = 10.0
 _FRESH_SECONDS = 1.0
@@ -93,6 +93,7 @@ class HealthWatch:
         note = self._health.note
         try:
             await self._store.probe()
+            stopped = await self._store.is_stopped()
             troubled = await self._store.troubled_targets()
         except NoRoom:
             note("redis", _FULL)
@@ -102,7 +103,7 @@ class HealthWatch:
             why = str(error) or type(error).__name__
             note("redis", f"nothing can be recorded: Redis does not answer ({why})", down=True)
         else:
-            note("redis", None)
+            note("redis", SWITCH_LOST if stopped is None else None, down=True)
             self._health.note_all(
                 "target", {name: f"{name} takes no cards: {why}" for name, why in troubled.items()}
             )

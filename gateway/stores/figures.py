@@ -19,7 +19,7 @@ async def measure_store(store: RedisStore) -> StoreFigures:
     unsealed = await store.redis.xrange(keys.events, min=f"({sealed}" if sealed else "-", count=1)
     messages, oldest = await _measure_intake(store, now)
     return StoreFigures(
-        stopped=await store.is_stopped(),
+        stopped=await store.is_stopped() is not False,
         paused_agents=len(await RedisGroups(store).list_paused()),
         replicas=int(await store.redis.zcount(keys.replicas, f"({now}", "+inf")),
         memory=memory,

@@ -401,19 +401,20 @@ class RedisStore:
         await self._note.run(
             self.line,
             [self.keys.events, self.keys.meta],
-            [event, "", dumps({"by": by}), "stopped", "1" if stopped else "", "1"],
+            [event, "", dumps({"by": by}), "stopped", "1" if stopped else "", "1", SCHEMA_VERSION],
         )
 
-    async def is_stopped(self) -> bool:
-        """Tell whether the kill switch is on."""
-        return bool(await self.redis.hexists(self.keys.meta, "stopped"))
+    async def is_stopped(self) -> bool | None:
+        """Tell whether the kill switch is on; None where nobody knows, which counts as on."""
+        schema, stopped = await self.redis.hmget(self.keys.meta, ["schema", "stopped"])
+        return None if schema is None else stopped is not None
 
     async def stopped_by(self) -> tuple[str, int] | None:
         """Return who turned the kill switch on and when, in ms; None while it is off. Who is ""
-        once the event of it is no longer kept."""
-        event = await self.redis.hget(self.keys.meta, "stopped")
+        once the event of it is no longer kept; both are empty where nobody knows."""
+        schema, event = await self.redis.hmget(self.keys.meta, ["schema", "stopped"])
         if event is None:
-            return None
+            return None if schema is not None else ("", 0)
         found = await find_event(self, event)
         by = str(found.data.get("by", "")) if found else ""
         return by, int(event.partition("-")[0])
@@ -433,11 +434,20 @@ class RedisStore:
 
     async def check_schema(self) -> None:
         """Mark a namespace with our schema version, from which on earlier ones refuse it; raises
-        Conflict for a newer one's."""
+        Conflict for a newer one's. One that lost its mark is left as it is: see `is_stopped`."""
         # Only what is new or an earlier version's is written to: a replica refuses writes.
         found = int(await self.redis.hget(self.keys.meta, "schema") or 0)
         if found < SCHEMA_VERSION:
-            found = int(await self._schema.run(self.redis, [self.keys.meta], [SCHEMA_VERSION]))
+            keys = self.keys
+            used = (
+                keys.events,
+                keys.policy,
+                keys.credentials,
+                keys.pending,
+                keys.done,
+                keys.grants,
+            )
+            found = int(await self._schema.run(self.redis, [keys.meta, *used], [SCHEMA_VERSION]))
         if found > SCHEMA_VERSION:
             raise Conflict(f"this namespace has schema {found}, newer than our {SCHEMA_VERSION}")
 

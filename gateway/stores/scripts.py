@@ -49,6 +49,12 @@ class NoRoom(NotRecorded, OutOfMemoryError):
     """Redis is full, and refuses what is new."""
 
 
+SWITCH_LOST = (
+    "Redis lost the key of the kill switch, so nobody knows whether it is on, and nothing is "
+    "approved; run `gateway stop-all`, or `gateway resume` where agents may go on"
+)
+
+
 def refuse_to_write(error: ResponseError) -> NoReturn:
     """Raise what a refused write means for whoever wanted it: NotRecorded, or the error itself."""
     text = str(error)
@@ -65,6 +71,7 @@ def refuse_to_write(error: ResponseError) -> NoReturn:
 _REFUSALS = {
     "MISCONF": "Redis cannot write to its disk",
     "NOREPLICAS": "Redis has too few replicas that follow it",
+    "NOSWITCH": SWITCH_LOST,
 }
 
 
@@ -184,6 +191,7 @@ def submission(
         "named": origin.since,
         "generation": generation,
         "grant": _grant_of(record),
+        "decided": None if record.decision is None else record.decision.decided_at,
         "signed": None if record.decision is None else record.decision.expires_at,
         "most_waiting": budget.waiting,
         "most_bytes": budget.bytes,

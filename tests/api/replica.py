@@ -239,6 +239,7 @@ async def replica(
         await stack.enter_async_context(client)
         await stack.enter_async_context(blocking)
         store = RedisStore(client, keys)
+        await store.check_schema()
         feed = RedisFeed(blocking, keys)
         await stack.enter_async_context(feed.running())
         core = core_over(store, feed, [ModeDecider()], SystemClock(), Signer(SEED))

@@ -149,6 +149,14 @@ async def test_a_newer_namespace_is_named(site: Site) -> None:
     assert [found[name].result for name in ("redis", "schema")] == [OK, FAIL]
 
 
+async def test_a_kill_switch_that_was_lost_is_named(site: Site) -> None:
+    """With what to run; the next start does not take the namespace for a new one."""
+    await site.redis.delete(site.keys.meta)
+    found = (await site.checks())["kill switch"]
+    assert (found.result, "lost" in found.says) == (FAIL, True)
+    assert "gateway resume" in found.remedy
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "name", "result"),
     [

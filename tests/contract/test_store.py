@@ -35,7 +35,9 @@ async def store(
         client = connect(server_url)
     else:
         client = fakeredis.FakeAsyncRedis(decode_responses=True, version=(7,))
-    yield RedisStore(client, Keys(namespace))
+    made = RedisStore(client, Keys(namespace))
+    await made.check_schema()
+    yield made
     await client.aclose()
 
 
@@ -422,6 +424,7 @@ async def test_a_newer_version_that_marks_a_new_namespace_first_is_seen(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two versions start at once, and the newer one marks it between our look and our mark."""
+    await store.redis.delete(store.keys.meta)
     look = store.redis.hget
 
     async def outrun(key: str, name: str) -> Any:

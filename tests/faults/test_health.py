@@ -119,6 +119,24 @@ async def test_where_nothing_is_recorded_it_is_not_ready_and_says_why(
     assert done.status is Status.APPROVED
 
 
+async def test_where_the_kill_switch_was_lost_it_is_not_ready(site: Site) -> None:
+    """Until an operator says whether it was on; a request that came meanwhile is refused."""
+    record = await site.world.submit()
+    await site.server.delete(site.world.store.keys.meta)
+    status, said = await site.ready()
+    assert (status, said["status"]) == (503, "not ready")
+    assert said["problems"][0].endswith(
+        "run `gateway stop-all`, or `gateway resume` where agents may go on"
+    )
+    with pytest.raises(NotRecorded, match="kill switch"):
+        await site.world.submit()
+    await site.world.store.set_stopped(False, by="root")
+    assert (await site.ready())[0] == 200
+    site.world.core.writer.forget_policy()
+    done = await site.world.core.requests.decide(click(record, Action.APPROVE))
+    assert done.status is Status.APPROVED
+
+
 async def test_a_target_that_takes_no_cards_is_told_until_it_does(site: Site) -> None:
     """Whichever replica finds it; also until no route names it any more."""
     store = site.world.store

@@ -43,7 +43,8 @@ local function attach(key, id, found)
   return '2', revision
 end
 
-local stopped = redis.call('HEXISTS', KEYS[7], 'stopped') == 1
+local meta = redis.call('HMGET', KEYS[7], 'schema', 'stopped')
+local stopped = not meta[1] or meta[2]
 for i = 1, (#KEYS - 7) / 2 do
   local id, key = ARGV[9 + i], KEYS[6 + 2 * i]
   local found = redis.call('HMGET', key, 'agent', 'status', 'rev', 'digest', 'attached', 'gone',

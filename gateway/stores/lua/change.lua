@@ -35,7 +35,9 @@ local function refusal(step, found)
   if found.canary and step.status == 'approved' then return 'gone' end
   if step.nonce and string.find(found.nonces or '', step.nonce, 1, true) then return 'replay' end
   if found.rev ~= step.revision or found.created ~= step.created then return 'stale' end
-  local meta = redis.call('HMGET', step.keys.meta, 'generation', 'stopped')
+  local meta = redis.call('HMGET', step.keys.meta, 'generation', 'stopped', 'schema')
+  local approves = step.stoppable or (step.status == 'approved' and found.status == 'pending')
+  if approves and not meta[3] then return 'unknown' end
   if step.generation and (meta[1] or '0') ~= step.generation then return 'again' end
   if step.stoppable and meta[2] then return 'stopped' end
   if step.clock == 'before' and now >= tonumber(found.deadline) then return 'late' end
@@ -160,6 +162,7 @@ for i, step in ipairs(steps) do
   -- What one transition changes, another of them cannot have been checked against.
   if not why and seen[keys.record] then why = 'stale' end
   if not why and step.grant and seen[keys.grant] then why = 'spent' end
+  if why == 'unknown' then return unknown() end
   if why then return {why, found.rev or '', i} end
   records[i], seen[keys.record] = found, true
   if step.grant then seen[keys.grant] = true end

@@ -8,7 +8,11 @@
 -- Returns ok, exists, full, or stopped: while the kill switch is on nothing is made that approves.
 
 if redis.call('EXISTS', KEYS[1]) == 1 then return 'exists' end
-if ARGV[11] == '1' and redis.call('HEXISTS', KEYS[7], 'stopped') == 1 then return 'stopped' end
+if ARGV[11] == '1' then
+  local meta = redis.call('HMGET', KEYS[7], 'schema', 'stopped')
+  if not meta[1] then return unknown() end
+  if meta[2] then return 'stopped' end
+end
 if ARGV[7] ~= '' and redis.call('HLEN', KEYS[3]) >= tonumber(ARGV[7]) then return 'full' end
 local now = now_ms()
 redis.call('HSET', KEYS[1], 'body', ARGV[3], 'expires', ARGV[4], 'max', ARGV[5], 'used', '0',

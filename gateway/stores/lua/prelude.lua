@@ -20,6 +20,12 @@ local function even_when_full(hash)
   redis.call('HDEL', hash, '')
 end
 
+-- Answers instead of an approval where `meta` has no schema version: with it the kill switch was lost,
+-- and nobody knows whether that was on.
+local function unknown()
+  return redis.error_reply('NOSWITCH nobody knows whether the kill switch is on')
+end
+
 local function append(owner, name, value)
   local list = owner[name] or {}
   list[#list + 1], owner[name] = value, list

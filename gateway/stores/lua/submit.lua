@@ -6,7 +6,7 @@
 --   number? that the process is to show, also among the fields
 -- what it depends on: generation (of the policy), grant? (that decided), signed? (when the decision
 --   expires), most_waiting, most_bytes, most_daily (of the agent)
--- its decision?, and ended?, what the event of that says
+-- its decision?, when it was decided? (in ms, by the gateway's clock), and ended?, what the event of that says
 -- its cards: likeness?, without which it needs one of its own; card_ms? for each card, absent when none
 --   is posted; most_cards at once
 -- of the message that is answered: verb, message_nonce, entry?
@@ -26,9 +26,10 @@ local RECORD_BYTES = 1024
 local new = arguments()[1]
 local keys, id, agent, status, size = new.keys, new.id, new.agent, new.status, #new.body
 if redis.call('EXISTS', keys.record) == 1 then return {'exists'} end
-local meta = redis.call('HMGET', keys.meta, 'generation', 'stopped')
-if (meta[1] or '0') ~= new.generation then return {'again'} end
+local meta = redis.call('HMGET', keys.meta, 'generation', 'stopped', 'schema')
 local open = status == 'pending' or status == 'approved'
+if open and not meta[3] then return unknown() end
+if (meta[1] or '0') ~= new.generation then return {'again'} end
 if open and meta[2] then return {'stopped'} end
 
 local now = now_ms()
@@ -77,7 +78,9 @@ redis.call('HSET', keys.load, 'handed', digits(handed))
 keep_load(keys.load, now)
 
 -- What is older than its agent's name would be somebody else's, and a clock may be set back.
-local created = digits(math.max(now, tonumber(new.named)))
+-- What is decided already was asked no later than that.
+local asked = math.min(now, tonumber(new.decided or now))
+local created = digits(math.max(asked, tonumber(new.named)))
 local due, told = digits(deadline), new.data
 local set = {'HSET', keys.record, 'agent', agent, 'digest', new.digest, 'status', status,
   'created', created, 'deadline', due, 'body', new.body, unpack(new.set)}
@@ -92,7 +95,7 @@ end
 if new.grant then used(keys.grant, now) end
 -- A request of the gateway's own belongs to no session.
 if agent ~= '' then redis.call('ZADD', keys.sessions, now, agent .. ' ' .. new.session) end
-event(keys.events, 'submitted', now, agent, id, '1', told)
+event(keys.events, 'submitted', asked, agent, id, '1', told)
 if status == 'pending' then
   redis.call('ZADD', keys.pending, now, id)
   redis.call('ZADD', keys.agent_pending, now, id)
