@@ -28,7 +28,7 @@ async def test_offers_reach_and_a_covered_request(gate: Replica) -> None:
     assert offers.json["lifetimes"] == ["1h", "15m", "8h", "1d", "1w", "revoked"]
     words = [offer["words"] for offer in offers.json["approve"]]
     assert words[0] == 'exactly this: "git log -n 5"'
-    assert "running the project's own tests" in words[-1]
+    assert "running the project's tests" in words[-1]
     wide = offers.json["approve"][-3]["id"]
     path = f"/v1/requests/{request.id}/reach?offer={wide}"
     reach = await gate.call("GET", path, token=ANN_TOKEN)
@@ -105,6 +105,6 @@ async def test_a_session_gets_a_pass(gate: Replica) -> None:
     await gate.decided(begun.id, "deny", nonce=new_id())
     made_pass = await gate.call("POST", path, body, token=ANN_TOKEN)
     assert made_pass.status == 201
-    assert made_pass.json["words"].startswith("reading and searching")
+    assert made_pass.json["words"].startswith("reading, searching")
     assert (await gate.submitted(made(**LOG))).json["status"] == "approved"
     assert (await gate.submitted(made(**LOG))).json["status"] == "pending"

@@ -107,7 +107,7 @@ async def test_nobody_words_a_grant(admin: Replica) -> None:
             },
             "none of the example's offers",
         ),
-        ({"shape": "all", "tool": "*"}, "a pass"),
+        ({"shape": "work", "tool": "*"}, "a pass"),
         ({"shape": "exact", "tool": "shell"}, "digest"),
         ({"shape": "pattern", "tool": "shell"}, "a rule for each argument"),
         ({"shape": "tool"}, "tool"),

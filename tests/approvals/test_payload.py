@@ -93,7 +93,7 @@ async def test_no_pass_lets_a_payload_through(world: World) -> None:
     harmless = {"command": "ls"}
     context = Context(cwd="/ws")
     assert (await confirmed(world, harmless, context=context)).status is Status.PENDING
-    plain = await world.submit(tool="confirm", arguments={"confirm": "tidy up"}, context=context)
+    plain = await world.submit(arguments=harmless, context=context)
     assert plain.status is Status.APPROVED
 
 

@@ -255,6 +255,8 @@ async def test_a_redis_that_forgot_is_noticed(world: World, tmp_path: Path, kept
             await store.redis.restore(key, 0, value)
     again = [line async for line in export(store)]
     assert "backwards" in verify(again).problems[-1]
+    await store.check_schema()  # as a start does, where nothing is left
+    await world.store.set_stopped(False, by="test")
     await sealed(world)
     assert any("backwards" in one for one in await problems_of(store))
     await archived(store)

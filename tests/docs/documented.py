@@ -214,8 +214,8 @@ COMMANDS: dict[str, Line | list[Line]] = {
         "creating, changing and moving files .*not deleting", then=FORGET
     ),
     "gateway grant pass AGENT SESSION [--edits | --scripts] [--hours 2] [--next 5]": [
-        Line("reading and searching", typed="gateway grant pass AGENT SESSION"),
-        Line("project's own tests", typed="gateway grant pass AGENT SESSION --scripts"),
+        Line("reading, searching", typed="gateway grant pass AGENT SESSION"),
+        Line("project's tests", typed="gateway grant pass AGENT SESSION --scripts"),
         Line(
             "in 119 min.*moving files", typed="gateway grant pass AGENT SESSION --edits --hours 2"
         ),

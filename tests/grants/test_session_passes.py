@@ -124,7 +124,7 @@ WORK = [
     ("environment", False, call("Bash", C, **LOOK, envs={"LD_PRELOAD": "x"})),
     ("a variable", False, call("Bash", C, command="LD_PRELOAD=./x ls")),
     ("another user", False, call("Bash", C, **LOOK, user="root")),
-    ("another host", False, asked("Bash", kind=C, arguments=LOOK,
+    ("the host where it works", True, asked("Bash", kind=C, arguments=LOOK,
                                   context=Context(cwd="/ws", host="prod"))),
     ("in the root", False, call("Bash", C, **LOOK, cwd="/")),
     ("in another folder", False, call("Bash", C, **LOOK, cwd="/srv/other")),

@@ -181,6 +181,7 @@ async def works(url: str) -> None:
     """Create and read a request through this URL, scripts and blocking reads included."""
     client, blocking = connect(url), connect(url, blocking=True)
     store = RedisStore(client, Keys("conn"))
+    await store.check_schema()
     stored = await create(store, pending())
     assert await store.load(stored.id) == stored
     found = await blocking.xread({store.keys.events: "0"}, block=1000)

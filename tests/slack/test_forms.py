@@ -41,7 +41,7 @@ async def test_an_edit_that_is_refused_keeps_what_was_typed(office: Office) -> N
     """What does not fit the schema is said at its field; what the gateway refuses at the end opens
     the form again, filled in; a masked value stays as it is."""
     schema = {"properties": {"amount": {"type": "number", "maximum": 100}}}
-    arguments = {"amount": 12.0, "token": "s3cr3t-Token-0123456789", "note": "a"}
+    arguments = {"amount": 12.0, "password": "s3cr3t-Token-0123456789", "note": "a"}
     record, message = await office.asked(tool="pay", arguments=arguments, schema=schema)
     ann = office.ann
     await ann.more(message, "Edit…")
@@ -217,7 +217,7 @@ async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Off
     await ann.more(message, "Remember…")
     await form(ann, "remember")
     assert 'exactly this: "' in office.modal_says(ann)
-    assert "It would have covered" in office.modal_says(ann)
+    assert "It would have covered" not in office.modal_says(ann)  # nothing like it was asked before
     ann.fill("Where", "In all sessions of this agent")
     ann.fill("How long", "For a day")
     await ann.submit()

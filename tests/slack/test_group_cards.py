@@ -280,7 +280,7 @@ async def test_posted_before_a_crash_the_first_tap_adopts_the_card(
 ) -> None:
     """Slack has the card and its answer never came: whose button it is is known by the nonce, from
     the leader's and from any other's, and the card is true from then on."""
-    monkeypatch.setattr("adapters.slack.adapter.CALL_SECONDS", 0.5)
+    monkeypatch.setattr("adapters.slack.workspaces_and_web_api.CALL_SECONDS", 0.5)
     slack.faults.plan("chat.postMessage", Fault.DROPPED)
     async with at_work(slack, world) as office:
         records = await batch(office)

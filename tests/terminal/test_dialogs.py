@@ -81,7 +81,7 @@ async def test_what_to_remember_is_read_before_it_is_chosen(columns: int) -> Non
         await pilot.pause()
         assert asking.what.chosen == first
         seen = words_of(app)
-        assert "looks destructive" in seen
+        assert "run later require approval" in seen
         await pilot.press("space")
         assert asking.what.chosen == asking.what.values[-1:]
 

@@ -13,18 +13,61 @@ from tests.fake_secrets import fake_secrets
 
 _PARTS = [
     *(one.text for one in fake_secrets("parts")),
-    *"-- - -- x- x-a- pass pwd PWD token Token_ key api_key apiKey access-key secret".split(" "),
-    *"\u017fecret \u212aey pa\u017f\u017fword tok\u212an \u0130d \u0131d authorization: bearer".split(
-        " "
-    ),
-    *"private_token _private-token: account_key= AccountKey= &sig= ?sig= eyJ ghp_ xoxb- sk-".split(
-        " "
-    ),
-    *":// @ a:b@ https:// .atlasv1. :AA 12345678:AA curl http mysql sshpass cookie:".split(" "),
-    *"hooks.slack.com/services/T/ discord.com/api/webhooks/1/ -----BEGIN #code= =\" ': \\ \n".split(
-        " "
-    ),
-    *"MTAxMjM0NTY3ODkwMTIzNDU2 .abcdef. aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 0123456789abcdef".split(" "),
+    *[
+        "--",
+        "-",
+        "--",
+        "x-",
+        "x-a-",
+        "pass",
+        "pwd",
+        "PWD",
+        "token",
+        "Token_",
+        "key",
+        "api_key",
+        "apiKey",
+        "access-key",
+        "secret",
+    ],
+    *["ſecret", "Key", "paſſword", "tokKn", "İd", "ıd", "authorization:", "bearer"],
+    *[
+        "private_token",
+        "_private-token:",
+        "account_key=",
+        "AccountKey=",
+        "&sig=",
+        "?sig=",
+        "eyJ",
+        "ghp_",
+        "xoxb-",
+        "sk-",
+    ],
+    *[
+        "://",
+        "@",
+        "a:b@",
+        "https://",
+        ".atlasv1.",
+        ":AA",
+        "12345678:AA",
+        "curl",
+        "http",
+        "mysql",
+        "sshpass",
+        "cookie:",
+    ],
+    *[
+        "hooks.slack.com/services/T/",
+        "discord.com/api/webhooks/1/",
+        "-----BEGIN",
+        "#code=",
+        '="',
+        "':",
+        "\\",
+        "\n",
+    ],
+    *["MTAxMjM0NTY3ODkwMTIzNDU2", ".abcdef.", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "0123456789abcdef"],
     *(redaction._SIGNS.keys()),
     *(redaction._WORDS.keys()),
 ]

@@ -300,7 +300,7 @@ async def remembering(box: Inbox, camera: Camera) -> None:
     page = camera.page
     record = await shown(box, camera, **FILE_CHANGE)
     await page.press("Remember…")
-    await page.until("document.body.textContent.includes('It would have covered')")
+    await page.until("document.body.textContent.includes('exactly this')")
     await camera.take("remember")
     await page.press("Approve and remember")
     await page.until(f"{card(record)}.classList.contains('approved')")

@@ -168,7 +168,7 @@ async def panels(box: Inbox, page: Page) -> None:
     plain = await box.ask(**{**COMMAND, "session": "other"})
     await see(page, plain)
     await page.press("Remember…", card(plain))
-    await page.until(f"{card(plain)}.textContent.includes('It would have covered')")
+    await page.until(f"{card(plain)}.textContent.includes('exactly this')")
     await page.evaluate("document.querySelector('.menu').open = true")
     assert await flaws(page) == []
     await page.evaluate("document.querySelector('.menu').open = false")

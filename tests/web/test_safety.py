@@ -224,7 +224,7 @@ async def test_what_may_not_be_remembered_decides_nothing(box: Inbox, ann: Visit
 async def test_a_pass_is_for_who_may_give_it(box: Inbox, ann: Visitor) -> None:
     """Where widening takes two, bob alone is shown no pass, and a forged one decides nothing."""
     await box.route(scope_quorum=ScopeQuorum(tool=2))
-    record = await box.ask(tool="sh", arguments={"order": "A-1"})
+    record = await box.ask(tool="sh", arguments={"command": "ls"})
     shown = passes_for(record)[-1].id
     wish = {"offer": shown, "everywhere": False, "lifetime": "next5"}
     async with visitor(box, "bob") as bob:
@@ -238,7 +238,7 @@ async def test_a_pass_is_for_who_may_give_it(box: Inbox, ann: Visitor) -> None:
 
 async def test_a_pass_is_short_and_for_one_session(box: Inbox, ann: Visitor) -> None:
     """Longer and wider ones are refused as a whole; the right one is given once."""
-    record = await box.ask(tool="sh", arguments={"order": "A-1"})
+    record = await box.ask(tool="sh", arguments={"command": "ls"})
     wish = {"offer": passes_for(record)[-1].id, "everywhere": False, "lifetime": "8h"}
     for wrong in ({"lifetime": "1d"}, {"lifetime": "revoked"}, {"everywhere": True}):
         status, _ = await ann.decide(record, remember={**wish, **wrong})

@@ -15,7 +15,7 @@ from itertools import pairwise
 from gateway.policy.calls.command_table import Operands, ParsedCommand, files_of, read
 from gateway.policy.calls.path_spelling import names_delicate
 from gateway.policy.calls.paths import below, delicate, is_executed, within
-from gateway.policy.calls.script import Mark, Script, Step, read_script
+from gateway.policy.calls.script import Certainty, ShellScript, Step, read_script
 from gateway.policy.calls.shell_words import ENTITY, Word
 from gateway.policy.calls.signs import words_that_act
 
@@ -27,7 +27,7 @@ HARMLESS_VARIABLES = frozenset(
 """Variables that change how a program prints or which of its own settings it takes."""
 
 
-class Reach(IntEnum):
+class Extent(IntEnum):
     """How far a command reaches, the least first."""
 
     LOOK = 0
@@ -125,7 +125,7 @@ _COPY_FLAGS = re.compile(r"--?(?:[arRfnvpui]+|recursive|force|verbose|append)")
 
 
 @lru_cache(maxsize=1024)
-def reach_of(text: str, base: str | None) -> Reach | None:
+def reach_of(text: str, base: str | None) -> Extent | None:
     """Return how far a script reaches that runs in `base`; None where that is not certain."""
     if ENTITY.search(text):  # some hosts undo these before a shell reads them
         return None
@@ -139,9 +139,9 @@ def reach_of(text: str, base: str | None) -> Reach | None:
     return max(known) if len(known) == len(found) else None
 
 
-def _names_delicate(script: Script, at: int, base: str | None) -> bool:
+def _names_delicate(script: ShellScript, at: int, base: str | None) -> bool:
     """Whether a step names a delicate place in any word that may do something."""
-    globs = Mark.GLOB in script.steps[at].marks
+    globs = Certainty.GLOB in script.steps[at].marks
     return any(
         names_delicate(word, base, data=False, globs=globs) for word in words_that_act(script, at)
     )
@@ -152,14 +152,14 @@ def _spoken(steps: tuple[Step, ...]) -> set[int]:
     return {at for at, one in enumerate(steps) if one.name in ("echo", "printf", "cat")}
 
 
-def _reach_of_step(step: Step, base: str | None) -> Reach | None:
+def _reach_of_step(step: Step, base: str | None) -> Extent | None:
     started = set(step.wrappers) - _WRAPPERS - {"run", "exec"}
     if not (started <= _STARTERS and _is_certain(step) and _stays(step, base)):
         return None
     found = _reach_of_words(step, base)
     if found is None:
         return None
-    return max(found, Reach.RUN if started else found, Reach.CHANGE if step.writes else found)
+    return max(found, Extent.RUN if started else found, Extent.CHANGE if step.writes else found)
 
 
 def _is_certain(step: Step) -> bool:
@@ -184,12 +184,12 @@ def _stays(step: Step, base: str | None) -> bool:
     )
 
 
-def _may_be_option(word: str, mark: Mark) -> bool:
+def _may_be_option(word: str, mark: Certainty) -> bool:
     """Whether a pattern of files may become an option: where it begins as anything."""
-    return mark is Mark.GLOB and word[:1] in ("*", "?", "[", "-")
+    return mark is Certainty.GLOB and word[:1] in ("*", "?", "[", "-")
 
 
-def _reach_of_words(step: Step, base: str | None) -> Reach | None:
+def _reach_of_words(step: Step, base: str | None) -> Extent | None:
     placed = "/" in step.words[0]
     if placed and not _is_own_program(step, base):
         return None
@@ -200,7 +200,7 @@ def _reach_of_words(step: Step, base: str | None) -> Reach | None:
     return next((found for one in readers if (found := one(step, base)) is not None), None)
 
 
-def _reach_by_name(step: Step, base: str | None) -> Reach | None:
+def _reach_by_name(step: Step, base: str | None) -> Extent | None:
     name, words = step.name, step.words[1:]
     operands = [word for word in words if word[:1] != "-"]
     looks = (
@@ -213,11 +213,11 @@ def _reach_by_name(step: Step, base: str | None) -> Reach | None:
     )
     own = name in (".", "source") and len(words) == 1 and words[0].endswith("venv/bin/activate")
     if own and _may_read(step, words[0], base):
-        return Reach.RUN
-    return Reach.LOOK if looks else None
+        return Extent.RUN
+    return Extent.LOOK if looks else None
 
 
-def _reach_by_table(step: Step, base: str | None) -> Reach | None:
+def _reach_by_table(step: Step, base: str | None) -> Extent | None:
     """Return how far a command of `commands.txt` reaches."""
     words = step.words[2:] if step.words[1:2] == ("--no-pager",) else step.words[1:]
     reading = read(tuple(Word(word, word) for word in (step.name, *words)))
@@ -225,16 +225,16 @@ def _reach_by_table(step: Step, base: str | None) -> Reach | None:
         return None
     called = " ".join((reading.known.program, *reading.known.verbs))
     if called == "git restore":
-        return Reach.CHANGE if reading.flags & {"--staged", "-S"} else None
+        return Extent.CHANGE if reading.flags & {"--staged", "-S"} else None
     if called == "ps":
-        return Reach.LOOK if set(reading.operands) <= {"aux", "ax"} else None
+        return Extent.LOOK if set(reading.operands) <= {"aux", "ax"} else None
     if called in _CHANGING:
         written = () if called == "git add" else files_of(reading)
-        return Reach.CHANGE if all(_may_write(step, path, base) for path in written) else None
+        return Extent.CHANGE if all(_may_write(step, path, base) for path in written) else None
     targets = reading.operands if called in ("make", "npm run", "pnpm run") else ()
     if called in _LOOKS:
-        return Reach.LOOK
-    return Reach.RUN if called in _RUNS and all(map(_TARGET.fullmatch, targets)) else None
+        return Extent.LOOK
+    return Extent.RUN if called in _RUNS and all(map(_TARGET.fullmatch, targets)) else None
 
 
 def _are_looked_at(step: Step, reading: ParsedCommand, base: str | None) -> bool:
@@ -244,19 +244,19 @@ def _are_looked_at(step: Step, reading: ParsedCommand, base: str | None) -> bool
     return all(_may_read(step, path, base) for path in paths)
 
 
-def _reach_of_copy(step: Step, base: str | None) -> Reach | None:
+def _reach_of_copy(step: Step, base: str | None) -> Extent | None:
     if step.name not in _COPYING:
         return None
     operands = [one for one in step.words[1:] if not one.startswith("-")]
     flags = [one for one in step.words[1:] if one.startswith("-")]
     known = all(map(_COPY_FLAGS.fullmatch, flags)) and operands
-    certain = all(mark is Mark.PLAIN for mark in step.marks)
+    certain = all(mark is Certainty.PLAIN for mark in step.marks)
     if not known or not certain or not all(_may_write(step, one, base) for one in operands):
         return None
-    return Reach.CHANGE
+    return Extent.CHANGE
 
 
-def _reach_of_editor(step: Step, base: str | None) -> Reach | None:
+def _reach_of_editor(step: Step, base: str | None) -> Extent | None:
     """Return how far `sed` and `awk` reach with a script that only prints, drops or replaces."""
     if step.name not in _EDITORS:
         return None
@@ -272,13 +272,13 @@ def _reach_of_editor(step: Step, base: str | None) -> Reach | None:
     known = scripts and flags <= allowed and all(map(wanted.fullmatch, scripts))
     if not known or not all(may(step, path, base) for path in files):
         return None
-    return Reach.CHANGE if "-i" in flags else Reach.LOOK
+    return Extent.CHANGE if "-i" in flags else Extent.LOOK
 
 
 # ---------------------------------------------------------------- the project's own code
 
 
-def _reach_of_project(step: Step, base: str | None) -> Reach | None:
+def _reach_of_project(step: Step, base: str | None) -> Extent | None:
     name, words = step.name, step.words[1:]
     python = name in ("python", "python3")
     while python and words[:1] in (("-u",), ("-B",)):
@@ -293,7 +293,7 @@ def _reach_of_project(step: Step, base: str | None) -> Reach | None:
     return _reach_of_code(step, base, words) if known and not steered else None
 
 
-def _reach_of_code(step: Step, base: str | None, words: tuple[str, ...]) -> Reach | None:
+def _reach_of_code(step: Step, base: str | None, words: tuple[str, ...]) -> Extent | None:
     """Return that code of the project runs, where its words name nothing outside the folder and do
     not have other code run."""
     before = ""
@@ -307,7 +307,7 @@ def _reach_of_code(step: Step, base: str | None, words: tuple[str, ...]) -> Reac
         for part in (word, word.partition("=")[2], word.rpartition(":")[2]):
             if part and not part.startswith("-") and not _may_read(step, part, base):
                 return None
-    return Reach.RUN
+    return Extent.RUN
 
 
 def _is_own_program(step: Step, base: str | None) -> bool:
@@ -315,7 +315,7 @@ def _is_own_program(step: Step, base: str | None) -> bool:
     word = step.words[0]
     if word.startswith(("/usr/bin/", "/bin/", "/usr/local/bin/")):
         return word.count("/") == len(word.rpartition("/")[0].split("/")) - 1
-    return step.marks[0] is Mark.PLAIN and _lies_at(step, word, base)
+    return step.marks[0] is Certainty.PLAIN and _lies_at(step, word, base)
 
 
 # ---------------------------------------------------------------- paths

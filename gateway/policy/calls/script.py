@@ -55,7 +55,7 @@ INTERPRETERS = SHELLS | {
 """Programs that run the code that they are given or read."""
 
 
-class Mark(Enum):
+class Certainty(Enum):
     """How certain a word is: as it stands there, a pattern of files, or known on the spot only."""
 
     PLAIN = 0
@@ -76,7 +76,7 @@ class Step:
     """
 
     words: tuple[str, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[Certainty, ...]
     wrappers: tuple[str, ...] = ()
     wrapping: tuple[str, ...] = ()
     folders: tuple[str, ...] | None = ("",)
@@ -100,7 +100,7 @@ class Step:
     @property
     def is_open(self) -> bool:
         """Whether any word is known only where it runs."""
-        return Mark.OPEN in self.marks
+        return Certainty.OPEN in self.marks
 
     def places(self, path: str) -> tuple[str, ...]:
         """Return a path as it stands to the script's folder, for each folder it may be in."""
@@ -110,7 +110,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class ShellScript:
     """The steps of a script in the order in which they stand there; see `Step`.
 
     `run` are the positions of the steps whose output is run: a shell or an interpreter reads it.
@@ -141,17 +141,17 @@ def base_name(word: str) -> str:
 
 
 @lru_cache(maxsize=1024)  # deciders, signs, offers and cards all ask about the same text
-def read_script(text: str) -> Script:
+def read_script(text: str) -> ShellScript:
     """Return what a shell would run for this text. It never raises."""
-    reader = _Reader()
+    reader = _ScriptReader()
     reader.read(text, _Start())
-    return Script(tuple(reader.steps), reader.whole, frozenset(reader.output_run))
+    return ShellScript(tuple(reader.steps), reader.whole, frozenset(reader.output_run))
 
 
 @dataclass(frozen=True, slots=True)
 class _Word:
     text: str
-    mark: Mark = Mark.PLAIN
+    mark: Certainty = Certainty.PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def _either(one: _Folders, two: _Folders) -> _Folders:
     return both if len(both) <= _MOST_FOLDERS else None
 
 
-class _Reader:
+class _ScriptReader:
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.whole = True
@@ -309,7 +309,7 @@ class _Reader:
             if child.type not in ("variable_name", "do_group"):
                 values += self._expand(child)
         if name is not None:
-            plain = len(values) == 1 and values[0].mark is Mark.PLAIN
+            plain = len(values) == 1 and values[0].mark is Certainty.PLAIN
             self._set(self._text(name), values[0].text if plain else None)
         loop = [one for one in node.named_children if one.type == "do_group"]
         for one in loop:
@@ -345,7 +345,10 @@ class _Reader:
                 name, value = self._read_assignment(child)
                 self._set(name, value)
                 words.append(
-                    _Word(f"{name}={value or ''}", Mark.OPEN if value is None else Mark.PLAIN)
+                    _Word(
+                        f"{name}={value or ''}",
+                        Certainty.OPEN if value is None else Certainty.PLAIN,
+                    )
                 )
             elif child.type == "variable_name":
                 self._sets = (*self._sets, self._text(child))
@@ -361,7 +364,7 @@ class _Reader:
         value = node.child_by_field_name("value")
         added = any(one.type == "+=" for one in node.children)
         said = self._value(value) if value is not None else _Word("")
-        known = said.mark is not Mark.OPEN and not added
+        known = said.mark is not Certainty.OPEN and not added
         return (self._text(name) if name is not None else ""), (said.text if known else None)
 
     def _set(self, name: str, value: str | None) -> None:
@@ -393,7 +396,7 @@ class _Reader:
         """Take the wrappers off a command, and read what it starts in the end."""
         kept = self._folders
         here: _Ends = (kept, kept)
-        while words[0].mark is not Mark.OPEN:
+        while words[0].mark is not Certainty.OPEN:
             found = strip_wrapper([one.text for one in words])
             if found is None or (found.from_input and start.given is None):
                 break
@@ -409,7 +412,9 @@ class _Reader:
                     *(one.text for one in taken[1:]),
                 ),
                 sets=(*start.sets, *found.sets),
-                exact=start.exact and found.exact and all(one.mark is Mark.PLAIN for one in taken),
+                exact=start.exact
+                and found.exact
+                and all(one.mark is Certainty.PLAIN for one in taken),
             )
             self._folders = None if found.moves else self._folders
             script = start.given if found.from_input else found.script
@@ -418,7 +423,7 @@ class _Reader:
                 sure = (
                     found.from_input
                     or found.begins is None
-                    or all(one.mark is not Mark.OPEN for one in words[found.begins :])
+                    or all(one.mark is not Certainty.OPEN for one in words[found.begins :])
                 )
                 ends = self._read_within(script, start, sure=sure)
                 self._folders = kept if found.moves else self._folders
@@ -487,7 +492,7 @@ class _Reader:
     def _redirect(self, node: ShellNode, start: _Start) -> _Start:
         if node.type == "herestring_redirect":
             said = self._value(node.named_children[-1])
-            known = None if said.mark is Mark.OPEN else f"{said.text}\n"
+            known = None if said.mark is Certainty.OPEN else f"{said.text}\n"
             return replace(start, given=known, fed_by=(*start.fed_by, *self._take_fed()))
         if node.type == "heredoc_redirect":
             return self._redirect_document(node, start)
@@ -529,7 +534,7 @@ class _Reader:
         """Return the words that one word of the script becomes."""
         said = self._value(node)
         unquoted = node.type in ("simple_expansion", "expansion", "command_substitution")
-        if unquoted and said.mark is not Mark.OPEN:
+        if unquoted and said.mark is not Certainty.OPEN:
             return [_Word(one) for one in said.text.split()]
         if node.type in ("word", "concatenation") and "{" in self._text(node):
             return _split_braces(said)
@@ -543,7 +548,9 @@ class _Reader:
         text = self._text(node)
         if not node.is_named or node.type in _LITERAL:
             return _plain(text) if node.is_named else _Word(text)
-        return _Word(text, Mark.GLOB if node.type in ("extglob_pattern", "regex") else Mark.OPEN)
+        return _Word(
+            text, Certainty.GLOB if node.type in ("extglob_pattern", "regex") else Certainty.OPEN
+        )
 
     def _fill(self, node: ShellNode, begin: int, end: int) -> _Word:
         """Return a text in double quotes, or of a here-document, with what is put into it."""
@@ -568,8 +575,8 @@ class _Reader:
             return _Word(known)
         default = [one for one in node.named_children if one is not name]
         if known is None and default and node.type == "expansion":
-            return replace(self._value(default[-1]), mark=Mark.OPEN)
-        return _Word(self._text(node) if known is None else known, Mark.OPEN)
+            return replace(self._value(default[-1]), mark=Certainty.OPEN)
+        return _Word(self._text(node) if known is None else known, Certainty.OPEN)
 
     def _substitute(self, node: ShellNode) -> _Word:
         begin = len(self.steps)
@@ -579,7 +586,7 @@ class _Reader:
         said = self._said_since(begin)
         if node.type == "command_substitution" and said is not None:
             return _Word(said.rstrip("\n"))
-        return _Word("$()", Mark.OPEN)
+        return _Word("$()", Certainty.OPEN)
 
     def _said_since(self, begin: int) -> str | None:
         """Return what the last of the steps prints, where the others since `begin` only make its
@@ -597,25 +604,25 @@ class _Reader:
         return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
-_STATEMENTS: dict[str, Callable[[_Reader, ShellNode, _Start], _Ends]] = {
-    "command": _Reader._run_command,
-    "list": _Reader._run_list,
-    "pipeline": _Reader._run_pipeline,
-    "subshell": _Reader._run_apart,
-    "negated_command": _Reader._run_negated,
-    "redirected_statement": _Reader._run_redirected,
-    "for_statement": _Reader._run_for,
-    "function_definition": _Reader._run_function,
-    "test_command": _Reader._run_test,
-    "variable_assignment": _Reader._run_assignment,
-    "variable_assignments": _Reader._run_assignment,
-    "declaration_command": _Reader._run_declaration,
-    "unset_command": _Reader._run_declaration,
+_STATEMENTS: dict[str, Callable[[_ScriptReader, ShellNode, _Start], _Ends]] = {
+    "command": _ScriptReader._run_command,
+    "list": _ScriptReader._run_list,
+    "pipeline": _ScriptReader._run_pipeline,
+    "subshell": _ScriptReader._run_apart,
+    "negated_command": _ScriptReader._run_negated,
+    "redirected_statement": _ScriptReader._run_redirected,
+    "for_statement": _ScriptReader._run_for,
+    "function_definition": _ScriptReader._run_function,
+    "test_command": _ScriptReader._run_test,
+    "variable_assignment": _ScriptReader._run_assignment,
+    "variable_assignments": _ScriptReader._run_assignment,
+    "declaration_command": _ScriptReader._run_declaration,
+    "unset_command": _ScriptReader._run_declaration,
 }
 
 
 _LITERAL = frozenset({"word", "number", "test_operator", "variable_name", "heredoc_content"})
-_VALUES: dict[str, Callable[[_Reader, ShellNode], _Word]] = {
+_VALUES: dict[str, Callable[[_ScriptReader, ShellNode], _Word]] = {
     "raw_string": lambda reader, node: _Word(reader._text(node)[1:-1]),
     "ansi_c_string": lambda reader, node: _Word(_ANSI.sub(_undo_ansi, reader._text(node)[2:-1])),
     "string": lambda reader, node: reader._fill(node, node.start_byte + 1, node.end_byte - 1),
@@ -623,10 +630,10 @@ _VALUES: dict[str, Callable[[_Reader, ShellNode], _Word]] = {
         [reader._value(one) for one in node.named_children]
     ),
     "concatenation": lambda reader, node: _join([reader._value(one) for one in node.children]),
-    "simple_expansion": _Reader._look_up,
-    "expansion": _Reader._look_up,
-    "command_substitution": _Reader._substitute,
-    "process_substitution": _Reader._substitute,
+    "simple_expansion": _ScriptReader._look_up,
+    "expansion": _ScriptReader._look_up,
+    "command_substitution": _ScriptReader._substitute,
+    "process_substitution": _ScriptReader._substitute,
 }
 
 
@@ -650,20 +657,24 @@ def said_by(step: Step) -> str | None:
 def _runs_input(words: Sequence[_Word]) -> bool:
     """Whether an interpreter runs what it reads, or a word that only the machine knows."""
     operands = [one for one in words[1:] if one.text[:1] != "-" or one.text == "-"]
-    return not operands or operands[0].text in ("-", "/dev/stdin") or operands[0].mark is Mark.OPEN
+    return (
+        not operands
+        or operands[0].text in ("-", "/dev/stdin")
+        or operands[0].mark is Certainty.OPEN
+    )
 
 
 def _plain(text: str) -> _Word:
     unquoted = _ESCAPED.sub(lambda one: one[1].replace("\n", ""), text)
     is_glob = _GLOB.search(_ESCAPED.sub("", text)) is not None
-    return _Word(unquoted, Mark.GLOB if is_glob else Mark.PLAIN)
+    return _Word(unquoted, Certainty.GLOB if is_glob else Certainty.PLAIN)
 
 
 def _join(parts: list[_Word]) -> _Word:
     marks = [one.mark for one in parts]
     return _Word(
         "".join(one.text for one in parts),
-        max(marks, key=lambda one: one.value, default=Mark.PLAIN),
+        max(marks, key=lambda one: one.value, default=Certainty.PLAIN),
     )
 
 
@@ -678,8 +689,8 @@ def _split_braces(word: _Word) -> list[_Word]:
         else:
             left += [f"{found[1]}{one}{found[3]}" for one in found[2].split(",")]
     if len(done) == 1:
-        return [replace(word, mark=Mark.OPEN) if _RANGE.search(word.text) else word]
-    return [_Word(one, Mark.OPEN) for one in done]
+        return [replace(word, mark=Certainty.OPEN) if _RANGE.search(word.text) else word]
+    return [_Word(one, Certainty.OPEN) for one in done]
 
 
 def _undo_ansi(found: re.Match[str]) -> str:

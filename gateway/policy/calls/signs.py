@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
-from gateway.policy.calls.script import INTERPRETERS, Mark, Script, Step, base_name, read_script
+from gateway.policy.calls.script import (
+    INTERPRETERS,
+    Certainty,
+    ShellScript,
+    Step,
+    base_name,
+    read_script,
+)
 from gateway.policy.calls.tables import rows
 
 _ROWS = tuple(row.split(" => ", 2) for row in rows("signs.txt"))
@@ -53,7 +60,7 @@ def find_in_script(text: str) -> Iterator[str]:
     yield from find_destructive(said)
     if "$" in said:
         yield from find_destructive(_EXPANSION.sub("", said))
-    if any(step.marks[0] is Mark.OPEN for step in script.steps):
+    if any(step.marks[0] is Certainty.OPEN for step in script.steps):
         yield "does not say which program it runs"
     yield from _find_running(script)
     if not script.whole:
@@ -61,7 +68,7 @@ def find_in_script(text: str) -> Iterator[str]:
                          find_destructive(_SPELLING.sub("", text)))  # fmt: skip
 
 
-def words_that_act(script: Script, at: int) -> Iterator[str]:
+def words_that_act(script: ShellScript, at: int) -> Iterator[str]:
     """Yield the words of a step that may do something, with what starts it and what it reads."""
     step = script.steps[at]
     yield from (*step.wrapping, "\n") if step.wrapping else ()
@@ -77,7 +84,7 @@ def words_that_act(script: Script, at: int) -> Iterator[str]:
         yield from (">", path)
 
 
-def _keeps(script: Script, step: Step) -> bool:
+def _keeps(script: ShellScript, step: Step) -> bool:
     """Whether a step that is given text runs none of it."""
     return step.name in _KEEPING or step.name in ("git", "gh", "echo", "printf")
 
@@ -99,7 +106,7 @@ def _find_spoken(step: Step) -> set[int]:
     return spoken
 
 
-def _find_running(script: Script) -> Iterator[str]:
+def _find_running(script: ShellScript) -> Iterator[str]:
     """Yield that a script runs what it downloads or decodes: through a pipe, as text, or as a file
     that it wrote before."""
     names = {one.name for one in script.sources(script.run)}

@@ -48,16 +48,18 @@ def find_pass(record: Record, offer_id: str) -> Offer | None:
 def pass_words(shape: Shape, folder: str | None = None, host: str | None = None) -> str:
     """Say what a pass lets through. `folder` and `host` are where the agent works now."""
     place = f" (now {folder}{f' on {host}' if host else ''})" if folder else ""
-    files = f"creating, changing and moving files below where the agent works{place}"
-    delicate = "secrets, build files and other files that run later require approval"
+    below = f"below where the agent works{place}"
+    ends = "secrets and files that run later require approval"
     if shape is Shape.EDITS:
-        return f"{files}, not deleting; {delicate}"
-    work = f"reading and searching, {files}, by commands and tools that are known to do no more"
+        return f"creating, changing and moving files {below}, not deleting; {ends}"
     if shape is Shape.WORK:
-        return f"{work}; {delicate}"
+        return (
+            f"reading, searching, creating, changing and moving files {below}, by tools and commands "
+            f"known to do no more; {ends}"
+        )
     return (
-        f"running the project's own tests, builds and scripts, which can do whatever the agent's "
-        f"user can; and {work}; {delicate}"
+        "running the project's tests, builds and scripts, which can do whatever the agent's user "
+        f"can, and reading, searching and changing files {below}; {ends}"
     )
 
 

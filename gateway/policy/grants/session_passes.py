@@ -6,7 +6,7 @@ import shlex
 
 from gateway.domain.records import Record
 from gateway.models import Kind
-from gateway.policy.calls.known_steps import Reach, reach_of, sure_folder
+from gateway.policy.calls.known_steps import Extent, reach_of, sure_folder
 from gateway.policy.calls.known_tools import find_known_tools
 from gateway.policy.calls.path_spelling import could_be_delicate, names_delicate
 from gateway.policy.calls.paths import below, delicate, is_executed, is_root, is_systems, within
@@ -134,13 +134,13 @@ def lets_work(record: Record, *, scripts: bool) -> bool:
 
 
 def _is_work(record: Record, touches: Touches, *, scripts: bool) -> bool:
-    if touches.call.context.host is not None or touches.nested:
+    if touches.nested:
         return False
     if touches.programs and touches.call.kind in (Kind.COMMAND, Kind.TOOL):
         known = why_fixed(Answer.COMMAND, record, touches) is None
         beside = (leaf for leaf in touches.leaves if leaf.role not in COMMANDS)
         reach = _reach(touches) if known and all(map(_changes_nothing, beside)) else None
-        return reach is not None and (scripts or reach is not Reach.RUN)
+        return reach is not None and (scripts or reach is not Extent.RUN)
     harmless = why_fixed(Answer.TOOL, record, touches) is None
     plain = all(is_open(Answer.TOOL, leaf) for leaf in touches.leaves)
     return (harmless and plain) or _is_look(touches)
@@ -157,7 +157,7 @@ def _changes_nothing(leaf: Leaf) -> bool:
     return said or known or leaf.value is None or leaf.value is False or leaf.value == {}
 
 
-def _reach(touches: Touches) -> Reach | None:
+def _reach(touches: Touches) -> Extent | None:
     """Return how far a call's command reaches, where it runs below where the agent works."""
     base, cwd = touches.base, touches.call.context.cwd
     leaf = command_leaf(touches)

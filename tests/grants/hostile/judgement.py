@@ -217,7 +217,7 @@ def _work(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str |
         plain = isinstance(given, bool | int) or given in (None, {}) or named in _SAID
         harmless = not any(one == "runs" for one, _ in before)
         return None if plain or harmless else "is given what nobody knows"
-    return None if kind in ("looks for", "does") else "neither looks nor changes a file"
+    return None if kind in ("looks for", "does", "runs on") else "neither looks nor changes a file"
 
 
 _RULES = {

@@ -48,16 +48,18 @@ _TOOL = re.compile(
     re.DOTALL,
 )
 _EXACT = re.compile(r"exactly this: .+", re.DOTALL)
-_LATER = "; secrets, build files and other files that run later require approval"
+_LATER = "; secrets and files that run later require approval"
 _FILES = r"creating, changing and moving files below where the agent works"
 _EDITS = re.compile(
     rf"(?:{_FILES}|creating and changing files below (?:where the agent works|(?P<folder>/\S+)))"
     rf", not deleting(?:{_LATER})?"
 )
 _WORK = re.compile(
-    r"(?P<own>running the project's own tests, builds and scripts, which can do whatever the "
-    rf"agent's user can; and )?reading and searching, {_FILES}, "
-    rf"by commands and tools that are known to do no more{_LATER}"
+    rf"reading, searching, {_FILES}, by tools and commands known to do no more{_LATER}"
+)
+_SCRIPTS = re.compile(
+    r"running the project's tests, builds and scripts, which can do whatever the agent's user can, "
+    rf"and reading, searching and changing files below where the agent works{_LATER}"
 )
 _NAME = re.compile(r"(?:^|, )([\w.\[\]-]+) = ")
 
@@ -152,7 +154,8 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Claim]], ...] = (
     (_EXACT, lambda _: Claim(shape="exact")),
     (_TOOL, lambda _: Claim(shape="tool")),
     (_EDITS, lambda found: Claim(shape="edits", folder=found["folder"])),
-    (_WORK, lambda found: Claim(shape="scripts" if found["own"] else "work")),
+    (_WORK, lambda _: Claim(shape="work")),
+    (_SCRIPTS, lambda _: Claim(shape="scripts")),
     (_FOLDER, _folder),
     (_VALUES, _values),
     (_COMMAND, _command),
