@@ -54,8 +54,8 @@ def pass_words(shape: Shape, folder: str | None = None, host: str | None = None)
         return f"creating, changing and moving files {below}, not deleting; {ends}"
     if shape is Shape.WORK:
         return (
-            f"reading, searching, creating, changing and moving files {below}, by tools and commands "
-            f"known to do no more; {ends}"
+            f"reading, searching, creating, changing and moving files {below}, by tools and "
+            f"commands known to do no more; {ends}"
         )
     return (
         "running the project's tests, builds and scripts, which can do whatever the agent's user "
