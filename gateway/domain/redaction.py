@@ -44,6 +44,20 @@ _PLAIN = (
 )
 # What stands behind "token" in a sentence or a command: one word without digits, or a flag.
 _PROSE = r"(?:[A-Za-z][a-z]{11,19}|--?[a-z][a-z-]{10,30})(?![A-Za-z0-9_\-.+=~/])"
+# Beginnings behind which letters and at least one digit follow.
+_BEGINNINGS = """
+AIK_CI_ AIK_SECRET_ AIK_CLIENT_ AKCp AstraCS: CCDB1_ CCIPAT_ CCIPRJ_ CLOJARS_ EZAK EZTK
+FLWSECK FLWPUBK GR1348941 HRKU- Mid-server- NRAK- NRII- NRJS- PMAK- PMAT- SWMTKN-1-
+apify_api_ bkaa_ bkaj_ bkar_ bkct_ bkpat_ bkps_ bkpt_ bkua_ cfat_ cfut_ cnvca cog_ csa_
+csk- db- ddo_ ddp_ dnkey- duffel_live_ duffel_test_ dvc_client_ dvc_mobile_ dvc_server_
+essu_ fio-u- ico- ion_ lip_ llx- lsv2_pt_ lsv2_sk_ m0- mdb_sa_sk_ mercury_production_
+mergify_application_key_ napi_ nvapi- nyk_ p8e- pcsk_ pdl_live_apikey_ persona_production_
+phc_ phx_ pina_ pnu_ polar_at_ polar_oat_ polar_pat_ prf_ packagist_ack_ packagist_acs_
+packagist_ort_ packagist_out_ pk-lf- ramp_sec_ rdme_ rnd_ rootly_ rpa_ rzp_live_ rzp_test_
+s-s4t2af- s-s4t2ud- samsara_api_ sbp_ sgp_ shippo_live_ shippo_test_ sk_car_ sm_aat_
+sm_pat_ sm_sat_ tgp_v1_ tk-us- tss_ ucat_ unkey_ vca_ vci_ vck_ vcp_ vcr_ vtwn_ waka_
+wandb_v1_ xkeysib- xnd_development_ xnd_production_ zpka_
+"""
 # What is documented of each issuer's tokens, behind no letter and no digit.
 _ISSUED = (
     r"agw_[0-9a-f]{8}_[A-Za-z0-9_-]{20,}|whsec_[A-Za-z0-9+/=_-]{16,}",  # our own
@@ -83,23 +97,7 @@ _ISSUED = (
     r"BBDC-[A-Za-z0-9+/=]{30,}|SWMKEY-1-[A-Za-z0-9+/]{40,}|AQVN[A-Za-z0-9_-]{35,38}(?![\w-])",
     r"pk\.[a-z0-9]{60}\.[a-z0-9]{20,}|configcat-sdk-1/[\w-]{22}/[\w-]{22}",
     r"t1\.[\w-]{1,400}={0,2}\.[\w-]{86}|1000\.[0-9a-f]{32}\.[0-9a-f]{32}|1001\.[0-9a-f]{32}\.[0-9a-f]{32}",
-    *(
-        rf"{prefix}(?=[A-Za-z_-]{{0,40}}\d)[A-Za-z0-9_-]{{12,}}"
-        for prefix in (
-            "AIK_CI_ AIK_SECRET_ AIK_CLIENT_ AKCp AstraCS: CCDB1_ CCIPAT_ CCIPRJ_ CLOJARS_ EZAK EZTK"
-            " FLWSECK FLWPUBK GR1348941 HRKU- Mid-server- NRAK- NRII- NRJS- PMAK- PMAT- SWMTKN-1-"
-            " apify_api_ bkaa_ bkaj_ bkar_ bkct_ bkpat_ bkps_ bkpt_ bkua_ cfat_ cfut_ cnvca cog_ csa_"
-            " csk- db- ddo_ ddp_ dnkey- duffel_live_ duffel_test_ dvc_client_ dvc_mobile_ dvc_server_"
-            " essu_ fio-u- ico- ion_ lip_ llx- lsv2_pt_ lsv2_sk_ m0- mdb_sa_sk_ mercury_production_"
-            " mergify_application_key_ napi_ nvapi- nyk_ p8e- pcsk_ pdl_live_apikey_"
-            " persona_production_ phc_ phx_ pina_ pnu_ polar_at_ polar_oat_ polar_pat_ prf_"
-            " packagist_ack_ packagist_acs_ packagist_ort_ packagist_out_ pk-lf- ramp_sec_ rdme_"
-            " rnd_ rootly_ rpa_ rzp_live_ rzp_test_ s-s4t2af- s-s4t2ud- samsara_api_ sbp_ sgp_"
-            " shippo_live_ shippo_test_ sk_car_ sm_aat_ sm_pat_ sm_sat_ tgp_v1_ tk-us- tss_ ucat_"
-            " unkey_ vca_ vci_ vck_ vcp_ vcr_ vtwn_ waka_ wandb_v1_ xkeysib- xnd_development_"
-            " xnd_production_ zpka_"
-        ).split()
-    ),
+    *(rf"{prefix}(?=[A-Za-z_-]{{0,40}}\d)[A-Za-z0-9_-]{{12,}}" for prefix in _BEGINNINGS.split()),
 )
 
 
@@ -161,7 +159,7 @@ _SHAPES = (
 _SECRET = re.compile(
     "|".join(shape.replace("(?P<s>", f"(?P<s{at}>") for at, shape in enumerate(_SHAPES))
 )
-# Where a shape can begin: so many characters before a word, however it is written, or before a sign.
+# Where a shape can begin: so many characters before a word, in any case, or before a sign.
 _WORDS: dict[str, Iterable[int]] = {
     **dict.fromkeys(("pass", "secret", "authorization", "bearer", "basic", "x-"), (0,)),
     "token": (0, 1, 4, 5, 6, 7, 8, 9),
