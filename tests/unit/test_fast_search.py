@@ -25,6 +25,7 @@ _PARTS = [
     *_NOISE.split(),
     *_READ_AS_OTHERS.split(),
     *redaction._BEGINNINGS.split(),
+    *redaction._SHORT_BEGINNINGS.split(),
     *redaction._SIGNS,
     *redaction._WORDS,
 ]
