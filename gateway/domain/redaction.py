@@ -44,6 +44,23 @@ _PLAIN = (
 )
 # What stands behind "token" in a sentence or a command: one word without digits, or a flag.
 _PROSE = r"(?:[A-Za-z][a-z]{11,19}|--?[a-z][a-z-]{10,30})(?![A-Za-z0-9_\-.+=~/])"
+# Beginnings behind which letters and at least one digit follow.
+_BEGINNINGS = """
+AIK_CI_ AIK_SECRET_ AIK_CLIENT_ AstraCS: CCDB1_ CCIPAT_ CCIPRJ_ CLOJARS_ FLWSECK FLWPUBK
+GR1348941 HRKU- Mid-server- NRAK- NRII- NRJS- PMAK- PMAT- SWMTKN-1- bkaa_ bkaj_ bkar_
+bkct_ bkpat_ bkps_ bkpt_ bkua_ cfat_ cfut_ dnkey- duffel_live_ duffel_test_ dvc_client_
+dvc_mobile_ dvc_server_ fio-u- lsv2_pt_ lsv2_sk_ mdb_sa_sk_ mercury_production_
+mergify_application_key_ nvapi- p8e- pcsk_ pdl_live_apikey_ persona_production_ phc_ phx_
+pina_ polar_at_ polar_oat_ polar_pat_ packagist_ack_ packagist_acs_ packagist_ort_
+packagist_out_ pk-lf- ramp_sec_ rzp_live_ rzp_test_ s-s4t2af- s-s4t2ud- sbp_ shippo_live_
+shippo_test_ sk_car_ sm_aat_ sm_pat_ sm_sat_ tgp_v1_ tk-us- vca_ vci_ vck_ vcp_ vcr_ vtwn_
+wandb_v1_ xkeysib- xnd_development_ xnd_production_
+"""
+# Those with which names begin, too: no name has so long a word with a digit in it.
+_SHORT_BEGINNINGS = """
+db- ion_ m0- cog_ csa_ csk- ico- llx- rnd_ rpa_ pnu_ nyk_ sgp_ ddo_ ddp_ rdme_ ucat_
+rootly_ unkey_ zpka_ essu_ apify_api_ samsara_api_ waka_ napi_ EZAK EZTK AKCp cnvca
+"""
 # What is documented of each issuer's tokens, behind no letter and no digit.
 _PREFIXES = """
 AIK_CI_ AIK_SECRET_ AIK_CLIENT_ AKCp AstraCS: CCDB1_ CCIPAT_ CCIPRJ_ CLOJARS_ EZAK EZTK
@@ -97,8 +114,16 @@ _ISSUED = (
     r"apk_[A-Za-z0-9+/]{60,}=*|tfp_[A-Za-z0-9_.=-]{40,}|endr\+[A-Za-z0-9-]{16,}",
     r"BBDC-[A-Za-z0-9+/=]{30,}|SWMKEY-1-[A-Za-z0-9+/]{40,}|AQVN[A-Za-z0-9_-]{35,38}(?![\w-])",
     r"pk\.[a-z0-9]{60}\.[a-z0-9]{20,}|configcat-sdk-1/[\w-]{22}/[\w-]{22}",
-    r"t1\.[\w-]{1,400}={0,2}\.[\w-]{86}|1000\.[0-9a-f]{32}\.[0-9a-f]{32}|1001\.[0-9a-f]{32}\.[0-9a-f]{32}",
-    *(rf"{prefix}(?=[A-Za-z_-]{{0,40}}\d)[A-Za-z0-9_-]{{12,}}" for prefix in _PREFIXES.split()),
+    r"t1\.[\w-]{1,250}={0,2}\.[\w-]{86}|1000\.[0-9a-f]{32}\.[0-9a-f]{32}|1001\.[0-9a-f]{32}\.[0-9a-f]{32}",
+    *(rf"{prefix}(?=[A-Za-z_-]{{0,40}}\d)[A-Za-z0-9_-]{{12,}}" for prefix in _BEGINNINGS.split()),
+    *(
+        rf"{prefix}(?=[A-Za-z]{{0,30}}\d)[A-Za-z0-9]{{16,}}[A-Za-z0-9_-]*"
+        for prefix in _SHORT_BEGINNINGS.split()
+    ),
+    *(
+        rf"{prefix}(?=[A-Za-z_-]{{0,30}}\d)(?=[a-z0-9_-]{{0,30}}[A-Z])[A-Za-z0-9_-]{{16,}}"
+        for prefix in ("lip_", "prf_", "tss_")
+    ),
 )
 
 
@@ -133,8 +158,8 @@ _SHAPES = (
     r"\b(?P<s>[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,})",
     r"(?<![A-Za-z0-9_-])(?P<s>eyJ[A-Za-z0-9_-]{4,4000}\.[A-Za-z0-9_-]{4,4000}\.[A-Za-z0-9_-]*)",
     # Docker's file of registries.
-    r"\bauth\\{0,7}\"[ \t]{0,3}:[ \t]{0,3}\\{0,7}\"(?=[A-Za-z+/]{0,60}(?:[0-9=]|[A-Z]{2}))"
-    r"(?P<s>[A-Za-z0-9+/]{16,}={0,2})(?=\\{0,7}\")",
+    r"\bauth\\{0,7}\"[ \t]{0,3}:[ \t]{0,3}\\{0,7}\"(?=[A-Za-z+/]{0,60}[0-9=])"
+    r"(?P<s>[A-Za-z0-9+/]{16,}={0,2})",
     r"#code=(?P<s>[A-Za-z0-9_-]{8,})",  # a login link
     r"\b(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[A-Za-z0-9]{1,30}/"
     r"(?P<s>[A-Za-z0-9_/-]{8,})",
@@ -176,7 +201,7 @@ _FLAGS = re.compile(
     rf"-(?<![A-Za-z0-9_-]-)(?=-?(?i:[a-z0-9_-]{{0,100}}?(?:{'|'.join(_FLAG_WORDS)})))"
 )
 # Only to where each is known as one: the rest of a long one would be read again and again.
-_BEGUN = re.sub(r"{(\d+),}", r"{\1}", _by_first(_ISSUED))
+_BEGUN = re.sub(r"{(\d+),}(?:\[A-Za-z0-9_-]\*)?", r"{\1}", _by_first(_ISSUED))
 _PREFIXED = re.compile(rf"(?={_BEGUN})(?<![A-Za-z0-9])")
 _PARTED = re.compile(r"\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}")
 _SIGNED_IN = re.compile(r"://[^\s/:@\"']{0,99}:[^\s/@\"'$`;|&<>()]{3,255}@")

@@ -101,6 +101,11 @@ def test_a_word_of_a_list_is_secret_when_an_earlier_one_says_so() -> None:
         "secretKeyRef: my-secret",
         "monkey: banana99",
         "re_authenticate_user_session_2",
+        "ssh db-prod-us-east-1",
+        "psql -h db-migration-2026-01",
+        "rnd_generator_seed_42",
+        "prf_hmac_sha256_derive_key",
+        "ion_channel_model_v2_fitted",
     ],
 )
 def test_what_is_no_secret_is_shown(text: str) -> None:
@@ -133,6 +138,15 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
             "sshpass -v ",
             "sshpass -P ",
             "sk-a-",
+            "redis-cli ",
+            "docker login -p ",
+            '"auth": "',
+            "t1.a",
+            "SG.a-",
+            "pat-",
+            "://a:b",
+            "--a-",
+            "pwd:",
         ),
     ],
 )
