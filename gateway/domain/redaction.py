@@ -62,21 +62,6 @@ db- ion_ m0- cog_ csa_ csk- ico- llx- rnd_ rpa_ pnu_ nyk_ sgp_ ddo_ ddp_ rdme_ u
 rootly_ unkey_ zpka_ essu_ apify_api_ samsara_api_ waka_ napi_ EZAK EZTK AKCp cnvca
 """
 # What is documented of each issuer's tokens, behind no letter and no digit.
-_PREFIXES = """
-AIK_CI_ AIK_SECRET_ AIK_CLIENT_ AKCp AstraCS: CCDB1_ CCIPAT_ CCIPRJ_ CLOJARS_ EZAK EZTK
-FLWSECK FLWPUBK GR1348941 HRKU- Mid-server- NRAK- NRII- NRJS- PMAK- PMAT- SWMTKN-1-
-apify_api_ bkaa_ bkaj_ bkar_ bkct_ bkpat_ bkps_ bkpt_ bkua_ cfat_ cfut_ cnvca cog_ csa_
-csk- db- ddo_ ddp_ dnkey- duffel_live_ duffel_test_ dvc_client_ dvc_mobile_ dvc_server_
-essu_ fio-u- ico- ion_ lip_ llx- lsv2_pt_ lsv2_sk_ m0- mdb_sa_sk_ mercury_production_
-mergify_application_key_ napi_ nvapi- nyk_ p8e- pcsk_ pdl_live_apikey_
-persona_production_ phc_ phx_ pina_ pnu_ polar_at_ polar_oat_ polar_pat_ prf_
-packagist_ack_ packagist_acs_ packagist_ort_ packagist_out_ pk-lf- ramp_sec_ rdme_
-rnd_ rootly_ rpa_ rzp_live_ rzp_test_ s-s4t2af- s-s4t2ud- samsara_api_ sbp_ sgp_
-shippo_live_ shippo_test_ sk_car_ sm_aat_ sm_pat_ sm_sat_ tgp_v1_ tk-us- tss_ ucat_
-unkey_ vca_ vci_ vck_ vcp_ vcr_ vtwn_ waka_ wandb_v1_ xkeysib- xnd_development_
-xnd_production_ zpka_
-"""
-"""What tokens begin with that hold a digit further on."""
 _ISSUED = (
     r"agw_[0-9a-f]{8}_[A-Za-z0-9_-]{20,}|whsec_[A-Za-z0-9+/=_-]{16,}",  # our own
     r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}",
@@ -158,7 +143,7 @@ _SHAPES = (
     r"\b(?P<s>[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,})",
     r"(?<![A-Za-z0-9_-])(?P<s>eyJ[A-Za-z0-9_-]{4,4000}\.[A-Za-z0-9_-]{4,4000}\.[A-Za-z0-9_-]*)",
     # Docker's file of registries.
-    r"\bauth\\{0,7}\"[ \t]{0,3}:[ \t]{0,3}\\{0,7}\"(?=[A-Za-z+/]{0,60}[0-9=])"
+    r"\bauth\\{0,7}\"[ \t]{0,3}:[ \t]{0,3}\\{0,7}\"(?=[A-Za-z+/]{0,60}(?:[0-9=]|[A-Z]{2}))"
     r"(?P<s>[A-Za-z0-9+/]{16,}={0,2})",
     r"#code=(?P<s>[A-Za-z0-9_-]{8,})",  # a login link
     r"\b(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[A-Za-z0-9]{1,30}/"
@@ -283,15 +268,12 @@ _NAMES = re.compile(r"[A-Za-z0-9_-]+")
 _MASK = re.compile(rf"⟨secret (?:number )?of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
 
 
-def render_safe(
-    text: str, *, reveal: bool = False, found: Sequence[tuple[int, int]] | None = None
-) -> Visible:
+def render_safe(text: str, *, reveal: bool = False) -> Visible:
     """Return text as people get it: nothing deceives the eye, and secrets are masked.
 
-    With `reveal` secrets can be read, and are marked where they stand. `found` says where secrets
-    are, for who knows more of them than their shapes tell.
+    With `reveal` secrets can be read, and are marked where they stand.
     """
-    found = list(secrets_in(text)) if found is None else found
+    found = list(secrets_in(text))
     if reveal or not found:
         return make_visible(text, found)
     parts: list[tuple[str, bool]] = []

@@ -153,7 +153,7 @@ _EXECUTED_NAMES = _compile(
     "conftest.py", "setup.py", "setup.cfg", "pyproject.toml", "tox.ini", "pytest.ini", "noxfile.py",
     "tasks.py", "fabfile.py", "dodo.py", "hatch_build.py", "build.rs", "cargo.toml", "go.mod",
     "magefile.go", "pom.xml", "*.gradle", "*.gradle.kts", "gradle.properties", "gradlew*", "mvnw*",
-    "build.sbt", "build.sc", "project.clj", "deps.edn", "mix.exs", "rebar.config", "stack.yaml",
+    "build.sbt", "build.sc", "project.clj", "mix.exs", "rebar.config", "stack.yaml",
     "*.cabal", "cabal.project", "dune-project", "*.csproj", "*.fsproj", "*.vcxproj",
     "directory.build.*", "*.nuspec", "package.swift", "dockerfile*", "containerfile*",
     "docker-compose*.y*ml", "compose*.y*ml", "skaffold.yaml", "chart.yaml", "turbo.json", "nx.json",
