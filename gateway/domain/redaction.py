@@ -268,12 +268,15 @@ _NAMES = re.compile(r"[A-Za-z0-9_-]+")
 _MASK = re.compile(rf"⟨secret (?:number )?of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
 
 
-def render_safe(text: str, *, reveal: bool = False) -> Visible:
+def render_safe(
+    text: str, *, reveal: bool = False, found: Sequence[tuple[int, int]] | None = None
+) -> Visible:
     """Return text as people get it: nothing deceives the eye, and secrets are masked.
 
-    With `reveal` secrets can be read, and are marked where they stand.
+    With `reveal` secrets can be read, and are marked where they stand. `found` says where secrets
+    are, for who knows more of them than their shapes tell.
     """
-    found = list(secrets_in(text))
+    found = list(secrets_in(text)) if found is None else found
     if reveal or not found:
         return make_visible(text, found)
     parts: list[tuple[str, bool]] = []
