@@ -129,7 +129,8 @@ def _hide_secrets(record: Record, offer: Offer) -> Offer:
     """Return an offer whose words say no secret that only its place in the request tells."""
     if record.find_secrets(offer.words) == [*secrets_in(offer.words)]:
         return offer
-    return replace(offer, words=record.hide(offer.words))
+    words = record.hide(offer.words)
+    return replace(offer, words=words)
 
 
 def _choose(record: Record, wish: Wish) -> Offer:
