@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,9 +19,9 @@ from gateway.api.problems import BadCall, Stopping, TooLarge, TooManyWaits, TooS
 from gateway.approvals.core import Core
 from gateway.domain.health import Readiness
 from gateway.domain.http_body import SECONDS, BodyTooLarge, BodyTooSlow, read_whole
+from gateway.domain.known_secrets import hide_in
 from gateway.domain.parsing import parse_message, parse_off_loop, sentence
 from gateway.domain.records import AuditEvent, Identity, Page, Query
-from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, NotFound
 from gateway.ports import Credential
@@ -217,10 +217,11 @@ def reply(value: Any, status: int = 200) -> web.Response:
     return web.json_response(plain(value), status=status)
 
 
-async def masked_reply(value: Any, status: int = 200) -> web.Response:
-    """Return a message to approvers, with the secrets in it masked as on cards."""
+async def masked_reply(value: Any, status: int = 200, *, known: Sequence[str] = ()) -> web.Response:
+    """Return a message to approvers, with the secrets in it masked as on cards; `known` are those
+    of the request that it is about."""
     values = plain(value)
-    return reply(await draw(lambda: mask(values), values), status)
+    return reply(await draw(lambda: hide_in(values, known), values), status)
 
 
 async def answer_call(

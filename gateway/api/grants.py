@@ -227,7 +227,8 @@ async def list_offers(call: ApiCall) -> web.Response:
                 HostOffer(id=offer_id, words=host_rule_words(record, rule))
                 for offer_id, rule in (host_rules_of(record) if waits else {}).items()
             ),
-        )
+        ),
+        known=record.secrets,
     )
 
 

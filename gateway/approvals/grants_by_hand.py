@@ -13,6 +13,7 @@ from gateway.approvals.grant_creation import GrantCreation, expiry_of, queues_of
 from gateway.approvals.writer import TOMBSTONE_DIGEST, Writer
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity, Record
+from gateway.domain.redaction import secrets_in
 from gateway.domain.store import MessageContext, Store
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.models import ApprovalRequest, new_id
@@ -47,7 +48,8 @@ class GrantsByHand:
         Raises Unauthorized unless an admin asks, NotFound, and InvalidRequest when nothing may be.
         """
         policy = await self._policy_of(identity)
-        return _offers(await self._read(example, agent, policy), effect)
+        record = await self._read(example, agent, policy)
+        return tuple(_hide_secrets(record, one) for one in _offers(record, effect))
 
     async def create(
         self, identity: Identity, example: str | ApprovalRequest, wish: Wish, *, nonce: str = ""
@@ -121,6 +123,14 @@ def _offers(record: Record, effect: Effect) -> tuple[Offer, ...]:
             "asked about each time"
         )
     return made
+
+
+def _hide_secrets(record: Record, offer: Offer) -> Offer:
+    """Return an offer whose words say no secret that only its place in the request tells."""
+    if record.find_secrets(offer.words) == [*secrets_in(offer.words)]:
+        return offer
+    words = record.hide(offer.words)
+    return replace(offer, words=words)
 
 
 def _choose(record: Record, wish: Wish) -> Offer:

@@ -20,13 +20,15 @@ _LONG = 1_000  # characters of a text that is searched once only
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|(?<= = )[^,]+')  # also in the words of an offer
 
 
-def list_known(values: Iterable[Any], beside: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the secrets in JSON values, the longest first.
+def list_known(
+    values: Iterable[Any], beside: Iterable[str] = (), remarks: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return the secrets in JSON values and in `remarks` about them, the longest first.
 
     A secret that is also in the clear in the values, or `beside` them, is left out: people read it
     anyway, and an agent could hide its other words by naming one of them a password.
     """
-    secrets: set[str] = set()
+    secrets = {text[start:end] for text in remarks for start, end in secrets_in(text)}
     clear = [*beside]
     for text, spans in _list_texts(list(values), ""):
         done = 0

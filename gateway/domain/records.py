@@ -278,7 +278,8 @@ class Record(Wire):
             return found  # type: ignore[no-any-return]
         values = [request.tool, request.arguments, request.payload, self.edited, *given]
         values += [context.cwd, context.host, context.env, context.files]
-        found = list_known(values, (request.agent, request.session))
+        preview = request.preview.text if request.preview else ""
+        found = list_known(values, (request.agent, request.session), (request.hint, preview))
         self.__dict__[_KEPT] = rests_on, found
         return found
 

@@ -15,6 +15,7 @@ from adapters.slack import SlackAdapter
 from adapters.slack.actions_and_replies import ButtonActions
 from adapters.slack.users_and_rights import UserDirectory
 from adapters.slack.workspaces_and_web_api import open_session
+from gateway.domain.redaction import mask
 from gateway.errors import GatewayError
 from gateway.models import Status
 from gateway.server.adapter_process import run_adapter
@@ -236,6 +237,7 @@ async def test_40_a_token_refused_in_the_quiet_is_seen(slack: Slack, world: Worl
             slack.sockets.refuses = "invalid_auth"
             await until(adapter, red=True)
             assert adapter.problems() == ["Slack: Slack refuses the app token (invalid_auth)"]
+            assert mask(adapter.problems()) == adapter.problems(), "the log shows the code"
             slack.sockets.refuses = ""
             await until(adapter, red=False)
 
@@ -255,6 +257,7 @@ async def test_36_a_revoked_bot_token_turns_readiness_red(
         slack.workspace().error = "token_revoked"
         await until(adapter, red=True)
         assert adapter.problems() == ["Slack: Slack refuses the bot token (token_revoked)"]
+        assert mask(adapter.problems()) == adapter.problems(), "the log shows the code"
         slack.workspace().error = None
         await until(adapter, red=False)
 

@@ -72,6 +72,40 @@ DATA: list[dict[str, Any]] = [
     {"password": 12345678},
 ]
 
+# An action may be about what these are: their names prove nothing.
+OBJECTS: list[dict[str, Any]] = [
+    {"token": "0xabcdef0123456789abcdef0123456789abcdef01", "amount": 3},
+    {"token": "cus_Nf3kD92hTq"},
+    {"access_key": "admin_for_everybody1"},
+    {"secret": "prod-db-credentials"},
+    {"authorization": "auth_1234567890"},
+    {"api_key": "delete_this_key_1"},
+    {"params": [{"name": "token", "value": "cus_Nf3kD92hTq"}]},
+    {"variables": {"token": "cus_Nf3kD92hTq"}},
+    {"command": "refund --token=cus_Nf3kD92hTq --amount 5"},
+    {"command": "gh api -f token=cus_Nf3kD92hTq"},
+    {"command": "curl 'https://h.example/refund?token=cus_Nf3kD92hTq&amount=5'"},
+]
+# Nothing but a credential has these names in these places.
+CREDENTIALS: list[dict[str, Any]] = [
+    {"command": "NPM_TOKEN=hunter2hunter2 npm publish"},
+    {"command": "CI=1 API_KEY=hunter2hunter2 make"},
+    {"command": "ls", "env": {"NPM_TOKEN": "hunter2hunter2"}},
+    {"headers": {"Authorization": "hunter2hunter2", "api_key": "hunter2hunter2"}},
+    {"client_secret": "hunter2hunter2", "new_passphrase": "hunter2hunter2"},
+    {"token": TOKEN, "amount": 3},
+    {"access_key": "AKIA" + "A2B3" * 4},
+]
+# Names of tools, folders and remarks that say what a value in a command could be taken up by.
+NAMED_SO: list[dict[str, Any]] = [
+    *({"tool": tool} for tool in ("Bash", "bash", "shell", "sh", "exec_command", "functions.Bash",
+                                  "execute_command", "eval", "source")),
+    {"context": Context(cwd="/srv/source/bash", host="source.example")},
+    {"more": {"description": "Fetch the source with `bash`"}},
+    {"more": {"description": "DB_PASSWORD is set, see $HOME > f"}},
+    {"more": {"workdir": "/srv/source"}},
+]  # fmt: skip
+
 # A file or a program in the command itself takes the value, and runs it.
 TAKEN = [
     "echo password=shutdown-now > f; cut -d= -f2 f > g; chmod +x g; ./g",
@@ -92,6 +126,12 @@ TAKEN = [
 ]
 ACTS: list[dict[str, Any]] = [
     *({"command": text} for text in TAKEN),
+    *OBJECTS,
+    {"command": "DB_PASSWORD=shutdown-now; source ./f"},
+    {"command": "DB_PASSWORD=shutdown-now bash -c 'make'"},
+    {"command": "eval make; DB_PASSWORD=shutdown-now make"},
+    {"command": 'curl -H "X-Api-Key: shutdown-now" $(cat f)'},
+    {"command": "ls", "then": "source f", "env": {"NPM_TOKEN": "shutdown-now"}},
     {"command": SCRIPT},
     {"command": "xargs -a token /tmp/evil/install.sh"},
     {"command": "env Basic evil/payload.sh"},
@@ -141,12 +181,33 @@ ACTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("arguments", DATA, ids=str)
+@pytest.mark.parametrize("arguments", [*DATA, *CREDENTIALS], ids=str)
 def test_a_value_in_its_place_is_data(arguments: dict[str, Any]) -> None:
     """The value of a known flag, header, field, assignment or address is approved masked."""
     made = card_of(asking(arguments), lines=WHOLE, chars=WHOLE)
     assert Action.APPROVE in actions(made)
     assert (made.hides, HIDDEN in made.notices) == (False, False)
+
+
+@pytest.mark.parametrize("named", NAMED_SO, ids=str)
+@pytest.mark.parametrize(
+    "command",
+    [
+        f'curl -H "Authorization: Bearer {TOKEN}" https://h.example/v1',
+        'curl -H "Authorization: Bearer my-own-words-123" https://h.example/source/v1',
+        "DB_PASSWORD=hunter2hunter2 make deploy",
+    ],
+)
+def test_no_name_of_a_tool_or_folder_and_no_remark_voids_a_proof(
+    named: dict[str, Any], command: str
+) -> None:
+    """The value and its place alone count: each surface lets it be approved."""
+    more = named.get("more", {})
+    ask = {name: one for name, one in named.items() if name != "more"}
+    one = asking({"command": command, **more}, kind=Kind.COMMAND, **ask)
+    assert not hides(one)
+    for said in drawings(one, WHOLE, WHOLE):
+        assert '"approve' in said
 
 
 @pytest.mark.parametrize("arguments", ACTS, ids=lambda one: str(one)[:60])
