@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -276,6 +277,39 @@ def test_our_deadline_is_shorter_than_the_hosts(host: str) -> None:
     (entry,) = plan.entries(values)
     assert (entry.timeout, entry.blocks) == (90, True)
     assert list(check_installed.find_problems(plan, values)) == []
+
+
+@pytest.mark.parametrize("host", sorted({*WITH_HOOKS} - {"copilot"}))
+def test_only_a_hook_that_failed_is_said_to_have_failed(host: str, tmp_path: Path) -> None:
+    """A denial reaches the model in its own words alone; whatever else goes wrong blocks too."""
+    program = tmp_path / "gateway"
+    values = PLANS[host].add({}, InstallWish(program=str(program)))
+    (entry,) = PLANS[host].entries(values)
+    failed = "the approval hook failed\n"
+    ends = {"echo no >&2; exit 2": (2, "no\n"), "exit 1": (2, failed), "exit 0": (0, "")}
+    for script, said in {**ends, "kill -9 $$": (2, failed)}.items():
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        ran = subprocess.run(
+            ["/bin/sh", "-c", entry.command], capture_output=True, text=True, check=False
+        )
+        assert (ran.returncode, ran.stderr.replace("Killed\n", "")) == said
+    program.unlink()  # the shell says that itself, before ours
+    ran = subprocess.run(["/bin/sh", "-c", entry.command], capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr.endswith(failed.encode())) == (2, True)
+
+
+def test_a_line_of_before_is_written_again(run: Run, home: Path) -> None:
+    """Its model reads of a broken hook at each denial. The check says so, and `install` cures it."""
+    assert run("codex", "--yes")[0] == 0
+    path = settings("codex", home)
+    new = path.read_text()
+    old = "|| { echo 'the approval hook failed' >&2; exit 2; }"
+    path.write_text(new.replace(OR_BLOCK, old))
+    found = list(check_installed.find_problems(PLANS["codex"], json.loads(path.read_text())))
+    assert any("run `gateway install codex` again" in one for one in found)
+    assert run("codex", "--yes")[0] == 0
+    assert path.read_text() == new
 
 
 @pytest.mark.parametrize(
