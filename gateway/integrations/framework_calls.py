@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -23,6 +23,7 @@ from gateway.client.gate import ALLOWED
 from gateway.client.outcome import ended, outcome_of
 from gateway.errors import Aborted, Conflict, InvalidRequest, NotFound, OverBudget, Unreachable
 from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, State, Status
+from gateway.wire.call_ids import is_unique
 from gateway.wire.codec import JsonObject
 
 UNEDITED = tuple(one for one in ALLOWED if one is not Action.EDIT)
@@ -38,7 +39,7 @@ _WORDS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkCall:
     """A call that a framework is about to make. `call_id` is the framework's own; a call without
-    one is never taken for an earlier one."""
+    one that looks unique is never taken for an earlier one, unless its run was paused."""
 
     tool: str
     arguments: Any
@@ -119,28 +120,39 @@ class FrameworkGate:
             client = self._client or current_client()
         except Unreachable:  # nobody was asked: whoever resumes asks
             return PausedRun([], state)
-        # In an empty place: whichever process goes on runs it.
-        requests = self._requests(client, calls, session, context=Context())
+        requests = self._requests(client, calls, session, paused=True)
         asked = _sendable(requests)
         if not await client.run_on_loop(_await_all(client.inner, asked, timeout)):
             return PausedRun([one.id for one in asked], state)
         return _merge(requests, await client.run_on_loop(_take(client.inner, asked)))
 
     def _requests(
-        self, client: Client, calls: Sequence[FrameworkCall], session: str | None, **more: Any
+        self,
+        client: Client,
+        calls: Sequence[FrameworkCall],
+        session: str | None,
+        *,
+        paused: bool = False,
     ) -> list[ApprovalRequest | Outcome]:
-        """Return the request of each call; the outcome of one that cannot be shown to anybody."""
+        """Return the request of each call; the outcome of one that cannot be shown to anybody.
+
+        A `paused` run finds its requests again by the ids of its calls, in any process. Another one
+        has no need to, so an id that a later call may have too counts as none.
+        """
         name = session_name(session) if session else current_session.get()
-        group = calls[0].call_id if len(calls) > 1 else None
-        details = {"session": name, "origin": self._origin, **more, **self._details}
+        own = calls if paused else [_forget_number(call) for call in calls]
+        group = own[0].call_id if len(own) > 1 else None
+        details = {"session": name, "origin": self._origin, **self._details}
+        if paused:  # in an empty place: whichever process goes on runs it
+            details = {"context": Context(), **details}
         if group is not None:  # the same in each process
             details["group"] = session_name(group)
-        named = Counter(call.call_id for call in calls)
+        named = Counter(call.call_id for call in calls if call.call_id)
         return [
             _refuse("another call of this turn has the same id")  # frameworks mix up their answers
-            if call.call_id is not None and named[call.call_id] > 1
+            if named[said.call_id] > 1
             else _request(client, call, details)
-            for call in calls
+            for said, call in zip(calls, own, strict=True)
         ]
 
 
@@ -155,6 +167,11 @@ def tell(tool: str, outcome: Outcome) -> str:
 def name_decider(outcome: Outcome) -> str:
     """Return who or what decided, as far as it is known."""
     return outcome.decision.decided_by.name if outcome.decision else "gateway"
+
+
+def _forget_number(call: FrameworkCall) -> FrameworkCall:
+    known = call.call_id is not None and is_unique(call.call_id, call.tool)
+    return call if known else replace(call, call_id=None)
 
 
 def _request(

@@ -198,6 +198,7 @@ class _HookRequest(OneRequest):
         self._call = call
         self._host = options.host
         self._detached = options.defer
+        self._deferred = False
         self._occurrence: occurrences.Occurrence | None = None
         if options.defer:
             self._named = options.timeout  # the route's, where none is given
@@ -219,7 +220,7 @@ class _HookRequest(OneRequest):
         state = self._repeat(self._submit)
         self._answered = True
         if self._detached and not has_ended(state):
-            self._request = None  # it goes on without this process
+            self._request, self._deferred = None, True  # it goes on without this process
             return HookVerdict("deferred", f"waits for approval as {request['id']}")
         until = self._deadline(time.monotonic()) + MARGIN_SECONDS
         state = self._await_end(state, until)
@@ -238,9 +239,9 @@ class _HookRequest(OneRequest):
         return self._say_how(checked)
 
     def finish(self) -> None:
-        """The call was answered."""
+        """The call was answered, unless the host is to ask about it again."""
         if self._occurrence is not None:
-            self._occurrence.finish()
+            (self._occurrence.leave if self._deferred else self._occurrence.finish)()
 
     def _say_how(self, checked: CheckedDecision) -> HookVerdict:
         sentence = checked.sentence
@@ -275,7 +276,7 @@ class _HookRequest(OneRequest):
             context=context,
             questions=call.questions,
         )
-        call_id = call.call_id or self._number()
+        call_id = call.unique_id or self._number()
         request = {
             "id": call_request_id(agent, call.session, call_id, "", digest),
             **call.fields(self._host),
@@ -291,7 +292,8 @@ class _HookRequest(OneRequest):
         return request
 
     def _number(self) -> str:
-        """Return an id for a call that has none: by its content and how often that came before."""
+        """Return an id for a call whose host has none that tells it from others: by its content
+        and how often that came before."""
         call = self._call
         content = f"{call.event}.{call.content}"
         self._occurrence = occurrences.take(self._host, call.session, content)

@@ -75,6 +75,23 @@ async def test_a_pause_is_found_again_wherever_it_goes_on(
     await asyncio.to_thread(second.close)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_provider_that_repeats_its_ids_is_not_blocked(
+    gate: Replica, asking: FrameworkGate, count: int
+) -> None:
+    """Each turn is asked about, though its ids are those of the turn before."""
+    calls = [call("a", "functions.delete_file:0"), call("b", "functions.delete_file:1")][:count]
+    seen: set[str] = set()
+    for _ in range(2):
+        asked = asyncio.create_task(asking.ask(calls, "thread 1"))
+        waiting = await wait_for_requests(gate, count)
+        for one in waiting:
+            assert (await gate.decided(one.id)).status == 200
+        assert [how.kind for how in await asked] == [OutcomeKind.APPROVED] * count
+        seen |= {one.id for one in waiting}
+    assert len(seen) == 2 * count
+
+
 async def test_a_changed_call_is_asked_anew(gate: Replica, asking: FrameworkGate) -> None:
     """An approval is not that of other arguments, of another call, or of another session."""
     await asking.settle([call("a")], "s", None)
