@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import time
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -164,7 +165,7 @@ def dialect_of(host: str) -> Dialect:
 
 def read_input(raw: bytes) -> dict[str, Any]:
     """Return the call that a host wrote. Raises InvalidRequest."""
-    call = parse(raw)
+    call = parse(raw.removeprefix(BOM_UTF8))  # with which shells of Windows begin what they pipe
     if not isinstance(call, dict):
         raise InvalidRequest("the host wrote no JSON object to its hook")
     return call

@@ -66,6 +66,7 @@ class Plan:
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     moved_by: str | None = None  # the variable that names the user's folder
     tested = ""
+    comments = False  # whether the host allows them in its settings
     matcher = "*"
     after = ""  # what a person has to do then
 
@@ -277,6 +278,7 @@ class GeminiPlan(Grouped):
         "project": (".gemini", "settings.json"),
     }
     tested = "0.61.0"
+    comments = True
     gate_event = "BeforeTool"
     per_second = 1000
     matcher = "run_shell_command|write_file|replace|web_fetch|mcp_.*"
@@ -380,6 +382,7 @@ class OpenCodePlan(Plan):
         "user": (".config", "opencode", "opencode.json"),
         "project": ("opencode.json",),
     }
+    comments = True
     after = "Start `opencode serve`, and beside it `gateway bridge opencode --url URL`."
 
     def add(self, values: Values, wish: InstallWish) -> Values:

@@ -150,6 +150,13 @@ def test_an_approval_is_told_in_the_hosts_words(hook: Hook, host: str) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS)
+def test_a_mark_at_the_start_blocks_nothing(hook: Hook, host: str) -> None:
+    """Some shells put one before what they pipe."""
+    given = b"\xef\xbb\xbf" + json.dumps(CALLS[host]).encode()
+    assert allowed(host, hook(host, deciding(), given=given)) is None
+
+
+@pytest.mark.parametrize("host", HOSTS)
 def test_an_edit_is_what_the_host_runs(hook: Hook, host: str) -> None:
     """Whole, as the person left it; with --no-edit nobody is offered one."""
     assert allowed(host, hook(host, deciding(action=Action.EDIT, arguments=EDITED))) == EDITED

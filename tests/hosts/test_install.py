@@ -16,6 +16,7 @@ from gateway.doctor.hosts import check_hosts
 from gateway.domain.records import Query
 from gateway.integrations import check_installed, install
 from gateway.integrations.host_plans import OR_BLOCK, PLANS, InstallWish
+from gateway.integrations.host_settings import SettingsFile
 from gateway.models import Reason
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, Replica
 
@@ -134,7 +135,7 @@ def test_nobody_guesses_what_opencode_allowed_before(run: Run, home: Path) -> No
 
 
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("broken", ["{", "[]", "// a remark\n{}", '{"a": 1, "a": 2}', "\ufeff{}"])
+@pytest.mark.parametrize("broken", ["{", "[]", "// a remark\n[]", '{"a": 1, "a": 2}', "/* {}"])
 def test_a_file_that_is_not_valid_json_stays_untouched(
     run: Run, home: Path, host: str, broken: str
 ) -> None:
@@ -147,6 +148,48 @@ def test_a_file_that_is_not_valid_json_stays_untouched(
         assert (code, out) == (2, "")
         assert "nothing was written" in err
         assert path.read_text() == broken
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_an_editor_of_windows_changes_nothing_of_that(run: Run, home: Path, host: str) -> None:
+    """The ends of lines stay, and no host has to read the mark at the start of the file."""
+    path = settings(host, home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = ("\ufeff" + BEFORE.replace("\n", "\r\n") + "\r\n").encode()
+    path.write_bytes(before)
+    assert run(host, "--yes")[0] == 0
+    now = path.read_bytes()
+    assert now.count(b"\n") == now.count(b"\r\n") > before.count(b"\n")
+    assert json.loads(now)["é"] is None  # it would fail for the mark
+    assert "has it already" in run(host, "--yes")[2]
+    assert run(host, "--undo", "--yes")[0] == 0
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_no_comment_is_lost(run: Run, home: Path, host: str) -> None:
+    """Where the host allows them, the person reads what to add, and the check reads the file;
+    another host could not read the file either."""
+    path = settings(host, home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = '{\n  "url": "https://x", // "not" a comment before /* this */\n  "b": 1 /* two\n{ */\n}'
+    path.write_text(text)
+    code, out, err = run(host, "--yes")
+    assert (code, out, path.read_text()) == (2, "", text)
+    assert f"{path}" in err
+    assert "line 2" in err
+    assert "nothing was written" in err
+    added = err.partition(":\n")[2].partition("\ngateway install")[0]
+    assert bool(added) is (host in ("gemini", "opencode"))
+    if not added:
+        assert "not valid JSON" in run(host, "--check")[2]
+        return
+    path.write_text(f"{added.removesuffix('}')}, // ours\n {text.removeprefix('{')}")
+    plan = PLANS[host]
+    values = SettingsFile(path, comments=True).values
+    assert list(plan.doubts(values)) == []
+    assert [one.blocks for one in plan.entries(values)] == [True] * (host == "gemini")
+    assert run(host, "--undo", "--yes")[0] == 2  # which would lose them, too
 
 
 @pytest.mark.parametrize("wrong", [{"hooks": []}, {"hooks": {"PreToolUse": {}}}])
