@@ -175,8 +175,15 @@ class AsyncClient(RequestMaker):
         """Ask several requests at once, and return their outcomes in order.
 
         When one is answered with an abort, those that still wait are withdrawn. `group` is the name
-        that they share on the wire, a new one by default. Raises as `outcome` does.
+        that they share on the wire, a new one by default. Raises as `outcome` does, and
+        InvalidRequest for two requests of one call: the one would supersede or use up the other.
         """
+        calls = [(one.session, one.call_id, one.part) if one.call_id else one.id for one in requests]
+        if len(set(calls)) < len(calls):
+            raise InvalidRequest(
+                "two of these requests are of one call, so nobody was asked: "
+                "give each a call_id, a part or an id of its own"
+            )
         name = group or new_id()
         return await ask_all([replace(one, group=name) for one in requests], self.send, self._skip)
 

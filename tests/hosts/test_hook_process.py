@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,9 @@ from typing import Any
 
 import pytest
 
+import gateway.cli
+import gateway.client
+import gateway.integrations.__main__
 from gateway.client import one_request
 from gateway.integrations import hook_process, occurrences
 from gateway.integrations.hook_call import BLOCKED
@@ -274,6 +278,19 @@ def test_an_error_of_our_own_blocks(hook: Hook, host: str, monkeypatch: pytest.M
         patch.setattr("sys.stderr", SimpleNamespace(write=broken))
         edit = deciding(action=Action.EDIT, arguments=EDITED)  # which every host is told
         assert hook(host, edit)[0] == BLOCKED
+
+
+@pytest.mark.parametrize("start", [gateway.cli.main, gateway.integrations.__main__.run])
+@pytest.mark.parametrize("lost", ["gateway.integrations.hook_process", "gateway.client.config"])
+def test_a_hook_that_cannot_be_loaded_blocks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], start: Any, lost: str
+) -> None:
+    """Hosts run the tool after the exit code of a traceback."""
+    monkeypatch.delitem(sys.modules, "gateway.integrations.hook_process")
+    monkeypatch.delattr(gateway.client, "config")
+    monkeypatch.setitem(sys.modules, lost, None)
+    assert start(["hook", "codex"]) == BLOCKED
+    assert "the hook cannot be loaded: ModuleNotFoundError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("host", ["claude-code", "codex", "cursor"])
