@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gptme.config import Config
     from gptme.hooks.confirm import ConfirmationResult
     from gptme.hooks.elicitation import ElicitationRequest, ElicitationResponse, FormField
-    from gptme.hooks.types import ToolExecutePostData
+    from gptme.hooks.types import StopPropagation, ToolExecutePostData
     from gptme.message import Message
     from gptme.plugins.plugin import GptmePlugin
     from gptme.tools.base import ToolUse
@@ -49,6 +49,7 @@ NAME = "approval_gateway"
 PRIORITY = 5
 """Above gptme's own question at the terminal (0), below its allow lists (10) and server (100)."""
 
+_BEFORE_ALL = 1_000_000
 _LONGEST_PREVIEW = 20_000
 _MOST_RUNNING = 100
 _READ_BACK_SECONDS = 5.0
@@ -106,6 +107,7 @@ class Plugin:
         self._given = client
         self._running: dict[int, _Call] = {}
         self._bridged: dict[str, None] = {}
+        self._aborted: set[str | None] = set()  # the conversations whose turn is over
 
     def read_settings(self, config: Config) -> None:
         """Take `enabled` and `priority` from the user's `[plugin.approval_gateway]`.
@@ -128,6 +130,8 @@ class Plugin:
         register_hook(NAME, HookType.TOOL_CONFIRM, self.confirm, self.priority)
         register_hook(f"{NAME}.elicit", HookType.ELICIT, self.elicit, self.priority)
         register_hook(f"{NAME}.report", HookType.TOOL_EXECUTE_POST, self.report, self.priority)
+        register_hook(f"{NAME}.begin", HookType.TURN_PRE, self.begin_turn, _BEFORE_ALL)
+        register_hook(f"{NAME}.end", HookType.LOOP_CONTINUE, self.end_turn, _BEFORE_ALL)
 
     # ------------------------------------------------------------ may this tool run?
 
@@ -137,10 +141,13 @@ class Plugin:
         """Ask people whether a tool may run, and wait for the answer.
 
         After an edit gptme asks again for the same call with the edited text; that was approved. A
-        person who aborts interrupts the turn, as Ctrl-C does.
+        person who aborts ends the turn: gptme's loop ends it after these words, and no other.
         """
+        from gptme.constants import DECLINED_CONTENT  # noqa: PLC0415 (only gptme has it)
         from gptme.hooks.confirm import ConfirmationResult  # noqa: PLC0415 (only gptme has it)
 
+        if session_of_conversation() in self._aborted:  # it was asked for beside the aborted one
+            return ConfirmationResult.skip(DECLINED_CONTENT)
         before = self._running.pop(id(tool_use), None)
         if before is not None and before.edited and before.tool_use is tool_use:
             self._keep(replace(before, edited=False))
@@ -149,7 +156,9 @@ class Plugin:
             return ConfirmationResult.confirm()
         outcome = self._client.outcome(self._make_request(tool_use, preview, workspace))
         if outcome.abort and not _is_served():
-            raise KeyboardInterrupt
+            log.warning("%s", outcome.message)
+            self._aborted.add(session_of_conversation())
+            return ConfirmationResult.skip(DECLINED_CONTENT)
         if outcome.kind is OutcomeKind.RESPONDED:
             return ConfirmationResult.skip(str(outcome.result))
         if outcome.arguments is None or outcome.approval is None:
@@ -161,6 +170,23 @@ class Plugin:
         if not edited:
             return ConfirmationResult.confirm()
         return ConfirmationResult.edit(outcome.arguments[text_of(tool_use.tool)])
+
+    def begin_turn(self) -> None:
+        """Let the next turn of a conversation ask again."""
+        self._aborted.discard(session_of_conversation())
+
+    def end_turn(
+        self, prompt_queue: list[Message] | None = None
+    ) -> Generator[StopPropagation, None, None]:
+        """Drop what would follow an aborted turn, as Ctrl-C does: the prompts that wait, and what
+        other hooks would add to them."""
+        from gptme.hooks import StopPropagation  # noqa: PLC0415 (only gptme has it)
+
+        if session_of_conversation() in self._aborted:
+            self.begin_turn()
+            if prompt_queue is not None:
+                prompt_queue.clear()
+            yield StopPropagation()
 
     def _make_request(
         self, tool_use: ToolUse, preview: str | None, workspace: Path | None
