@@ -513,6 +513,11 @@ def transport_for(found: config.AgentConfig) -> Transport:
             "GATEWAY_REDIS_URL needs redis-py: install approval-gateway-agent[redis], or set "
             "GATEWAY_URL and GATEWAY_TOKEN to use HTTP"
         )
+    if found.url and not found.token:
+        raise InvalidRequest(
+            f"no token for the gateway at {found.url}: set GATEWAY_TOKEN, which "
+            f"`gateway agent add {found.agent}` prints"
+        )
     from gateway.client.http_transport import HttpTransport  # noqa: PLC0415 (only when used)
 
     return HttpTransport(found.url or "", found.token or "", found.agent)

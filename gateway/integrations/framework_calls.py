@@ -18,17 +18,18 @@ from typing import Any
 from gateway.client import AsyncClient, Client, Outcome, OutcomeKind, session_name
 from gateway.client.backoff import Backoff
 from gateway.client.blocking import current_client
-from gateway.client.context import current_session
+from gateway.client.context import DEFAULT_SESSION, current_session
 from gateway.client.gate import ALLOWED
 from gateway.client.outcome import ended, outcome_of
 from gateway.errors import Aborted, Conflict, InvalidRequest, NotFound, OverBudget, Unreachable
-from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, State, Status
+from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, State, Status, new_id
 from gateway.wire.call_ids import is_unique
 from gateway.wire.codec import JsonObject
 
 UNEDITED = tuple(one for one in ALLOWED if one is not Action.EDIT)
 """What people may answer where a framework cannot run a call with other arguments."""
 _LONGEST_PAUSE = 1.0
+_NAME_CHARS = 12
 _SAID = ("call_id", "kind", "allowed", "schema")
 _WORDS = {
     OutcomeKind.EXPIRED: "nobody answered in time, so it is neither approved nor denied",
@@ -52,10 +53,12 @@ class FrameworkCall:
 
 @dataclass(frozen=True, slots=True)
 class PausedRun:
-    """A run that waits for people: what it waits for, and what its framework needs to go on."""
+    """A run that waits for people: what it waits for, what its framework needs to go on, and the
+    session that its requests are of."""
 
     request_ids: list[str]
     state: Any
+    session: str | None = None
 
     def to_json(self) -> str:
         """Return it as text, to be kept."""
@@ -76,6 +79,7 @@ class FrameworkGate:
         except PackageNotFoundError:
             named = package
         self._origin, self._client, self._details = Origin(framework=named), client, details
+        self._session = new_session()  # of calls whose framework knows no session
 
     async def ask(
         self, calls: Sequence[FrameworkCall], session: str | None = None
@@ -119,11 +123,11 @@ class FrameworkGate:
         try:
             client = self._client or current_client()
         except Unreachable:  # nobody was asked: whoever resumes asks
-            return PausedRun([], state)
+            return PausedRun([], state, session)
         requests = self._requests(client, calls, session, paused=True)
         asked = _sendable(requests)
         if not await client.run_on_loop(_await_all(client.inner, asked, timeout)):
-            return PausedRun([one.id for one in asked], state)
+            return PausedRun([one.id for one in asked], state, session)
         return _merge(requests, await client.run_on_loop(_take(client.inner, asked)))
 
     def _requests(
@@ -139,9 +143,10 @@ class FrameworkGate:
         A `paused` run finds its requests again by the ids of its calls, in any process. Another one
         has no need to, so an id that a later call may have too counts as none.
         """
-        name = session_name(session) if session else current_session.get()
-        own = calls if paused else [_forget_number(call) for call in calls]
-        group = own[0].call_id if len(own) > 1 else None
+        own = None if paused else self._session  # another process would not find that again
+        name = session_name(session) if session else session_of_run(own or DEFAULT_SESSION)
+        known = calls if paused else [_forget_number(call) for call in calls]
+        group = known[0].call_id if len(known) > 1 else None
         details = {"session": name, "origin": self._origin, **self._details}
         if paused:  # in an empty place: whichever process goes on runs it
             details = {"context": Context(), **details}
@@ -152,8 +157,20 @@ class FrameworkGate:
             _refuse("another call of this turn has the same id")  # frameworks mix up their answers
             if named[said.call_id] > 1
             else _request(client, call, details)
-            for said, call in zip(calls, own, strict=True)
+            for said, call in zip(calls, known, strict=True)
         ]
+
+
+def new_session() -> str:
+    """Return the name of a session that nobody else has."""
+    return f"run-{new_id()[:_NAME_CHARS]}"
+
+
+def session_of_run(own: str | None = None) -> str:
+    """Return the session that a run is in: the context's, else `own`, else a new one. A denial or
+    pass of one run is not that of the next."""
+    known = current_session.get()
+    return known if known != DEFAULT_SESSION else own or new_session()
 
 
 def tell(tool: str, outcome: Outcome) -> str:

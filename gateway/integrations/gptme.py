@@ -152,9 +152,13 @@ class Plugin:
         if before is not None and before.edited and before.tool_use is tool_use:
             self._keep(replace(before, edited=False))
             return ConfirmationResult.confirm()
-        if self._is_bridged(tool_use):
-            return ConfirmationResult.confirm()
-        outcome = self._client.outcome(self._make_request(tool_use, preview, workspace))
+        try:
+            if self._is_bridged(tool_use):
+                return ConfirmationResult.confirm()
+            outcome = self._client.outcome(self._make_request(tool_use, preview, workspace))
+        except GatewayError as error:  # gptme would skip the tool as well, behind a traceback
+            log.warning("nobody was asked: %s", error)
+            return ConfirmationResult.skip(f"nobody was asked: {error}")
         if outcome.abort and not _is_served():
             log.warning("%s", outcome.message)
             self._aborted.add(session_of_conversation())

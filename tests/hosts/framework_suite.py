@@ -163,6 +163,7 @@ class FrameworkSuite:
         request = record.request
         assert (request.tool, request.arguments) == ("delete_file", {"path": "a.txt"})
         assert str(request.origin.framework).startswith(self.framework)
+        assert request.session != "default"  # a denial of one run is not that of the next
         assert await agent.count_requests() == 1
 
     async def test_a_denied_call_does_not_run_and_the_model_hears_why(self, agent: Agent) -> None:

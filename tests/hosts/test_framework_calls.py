@@ -92,6 +92,23 @@ async def test_a_provider_that_repeats_its_ids_is_not_blocked(
     assert len(seen) == 2 * count
 
 
+async def test_what_has_no_session_is_not_of_one_with_all_others(
+    gate: Replica, asking: FrameworkGate
+) -> None:
+    """One gate has one; the context's holds where there is one."""
+    other = FrameworkGate("no-framework", asking._client, {})
+    with session("mine"):
+        named = asyncio.create_task(asking.ask([call("a")]))
+    rest = [asyncio.create_task(one.ask([call("b")])) for one in (asking, asking, other)]
+    first, *more = [one.request.session for one in await wait_for_requests(gate, 4)]
+    assert first == "mine"
+    assert len(set(more)) == 2
+    assert not {"default", "mine"} & set(more)
+    for one in (named, *rest):
+        one.cancel()
+    await asyncio.wait((named, *rest))
+
+
 async def test_a_changed_call_is_asked_anew(gate: Replica, asking: FrameworkGate) -> None:
     """An approval is not that of other arguments, of another call, or of another session."""
     await asking.settle([call("a")], "s", None)
@@ -176,7 +193,7 @@ async def test_where_no_gateway_was_ever_found_nobody_is_asked(
     nobody = FrameworkGate("f", None, {})
     [outcome], [blocking] = await nobody.ask([call("a")]), nobody.ask_blocking([call("a")])
     assert {outcome.kind, blocking.kind} == {OutcomeKind.UNREACHABLE}
-    assert await nobody.settle([call("a")], "s", "kept") == PausedRun([], "kept")
+    assert await nobody.settle([call("a")], "s", "kept") == PausedRun([], "kept", "s")
 
 
 async def test_a_wrong_credential_is_no_refusal(gate: Replica) -> None:

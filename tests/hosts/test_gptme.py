@@ -167,6 +167,17 @@ async def test_an_abort_ends_the_turn(talk: Talk, answer: Answer, gate: Replica,
     assert len((await gate.core.requests.page(Query(final=True))).items) == 1
 
 
+async def test_without_a_token_one_line_says_so(talk: Talk) -> None:
+    """To who looks on, and to the model; nothing runs."""
+    async with model_server(TOUCH) as model:
+        code, said = await talk.start(model, GATEWAY_TOKEN="")
+        assert "set GATEWAY_TOKEN" in model.heard
+    assert code == 0
+    assert "set GATEWAY_TOKEN" in said
+    assert "Traceback" not in said
+    assert not (talk.work / "made").exists()
+
+
 async def test_after_an_aborted_turn_the_next_one_asks(talk: Talk, answer: Answer) -> None:
     """The conversation goes on where a person wants it to."""
     for words, action in ((("go",), "abort"), (("--resume", "go on"), "approve")):
