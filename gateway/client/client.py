@@ -355,13 +355,14 @@ class AsyncClient(RequestMaker):
         """Return the state in which a request ends, and say where to answer it when nobody has for
         a moment. Raises TimeoutError at `until`."""
         loop = asyncio.get_running_loop()
-        saying = loop.call_later(_MOMENT_SECONDS, self._say_where, request)
+        saying = loop.call_later(_MOMENT_SECONDS, self.say_where, request)
         try:
             return await self._transport.wait(request.id, until=until)
         finally:
             saying.cancel()
 
-    def _say_where(self, request: ApprovalRequest) -> None:
+    def say_where(self, request: ApprovalRequest) -> None:
+        """Say that a request waits, and where to answer it."""
         inbox = self._transport.inbox
         if inbox is None:
             return

@@ -128,11 +128,11 @@ def _check_trust(gates: list[Entry]) -> list[str]:
         _say("note codex is not on this path, so whether it trusts the hook is not known")
         return []
     try:
-        known = read_trust(program, str(Path.cwd()))
+        known, warnings = read_trust(program, str(Path.cwd()))
     except OSError as error:
         return [str(error)]
     skipped = {one.command: known.get(one.command, "unknown to it") for one in gates}
-    return [
+    return [f"Codex says: {one}" for one in warnings] + [
         f"the hook is {says}: Codex skips it, and runs the tool. Start codex, type /hooks, trust it"
         for says in skipped.values()
         if says != "trusted"

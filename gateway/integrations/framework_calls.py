@@ -245,6 +245,9 @@ async def _await_all(client: AsyncClient, requests: list[ApprovalRequest], timeo
         if states is not None and all(one.status is not Status.PENDING for one in states):
             return True
         if clock() >= until:
+            for request, state in zip(requests, states or (), strict=False):
+                if state.status is Status.PENDING:
+                    client.say_where(request)
             return False
         await asyncio.sleep(min(backoff.pause(), _LONGEST_PAUSE))
 

@@ -266,7 +266,28 @@ class CodexPlan(Grouped):
     moved_by = "CODEX_HOME"
     tested = "0.169.0"
     closing = ("PostToolUse", "UserPromptSubmit", "Stop")
+    members = ("description", "hooks")
     after = "Codex skips a hook that you have not trusted: start codex, type /hooks, and trust it."
+
+
+    def add(self, values: Values, wish: InstallWish) -> Values:
+        """Return the settings with our hooks. Raises InvalidRequest for what Codex would not read:
+        it runs every tool then."""
+        for doubt in self.doubts(values):
+            raise InvalidRequest(f"{doubt}: nothing was written")
+        return super().add(values, wish)
+
+    def doubts(self, values: Values) -> Iterator[str]:
+        """Yield what Codex does not read, and with it no hook of the file."""
+        for name in sorted(set(values) - set(self.members)):
+            known = " and ".join(self.members)
+            yield f"Codex rejects a hooks.json with the member {name!r} (it knows {known})"
+        hooks = values.get("hooks")
+        for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+            for group in groups if isinstance(groups, list) else ():
+                inside = group.get("hooks", []) if isinstance(group, dict) else [None]
+                if not isinstance(inside, list) or not all(map(_has_type, inside)):
+                    yield f"Codex rejects a hooks.json with a hook of {event} that has no type"
 
 
 class GeminiPlan(Grouped):
@@ -424,6 +445,10 @@ def _object(values: Values, name: str) -> Values:
     if not isinstance(found, dict):
         raise InvalidRequest(f"{name} is no object: nothing was written")
     return found
+
+
+def _has_type(hook: Any) -> bool:
+    return isinstance(hook, dict) and isinstance(hook.get("type"), str)
 
 
 def _is_number(value: Any) -> bool:

@@ -265,7 +265,7 @@ class ElsewhereSuite(FrameworkSuite):
         """The second process runs what was approved, as it was edited; a third runs nothing."""
         calls = [call(path, number) for number, path in enumerate(("a.txt", "b.txt", "c.txt"))]
         paused = await agent.run_and_kill(PAUSING, *calls)
-        assert (paused.end, paused.told, paused.deleted) == ("done", [], [])
+        assert (paused.end, paused.told, paused.deleted) == ("waits", [], [])
         records = await agent.wait_for_requests(3)
         kept = agent.read_kept()
         [group] = {one.request.group for one in records}
@@ -288,9 +288,9 @@ class ElsewhereSuite(FrameworkSuite):
         assert (await agent.gate.decided(first.id)).status == 200
         nowhere = {"GATEWAY_URL": "http://127.0.0.1:9", "GATEWAY_CONNECT_TIMEOUT": "0.1"}
         still = await agent.run(PAUSING, *calls, **nowhere)
-        assert (still.end, still.told, still.deleted) == ("done", [], [])
+        assert (still.end, still.told, still.deleted) == ("waits", [], [])
         still = await agent.run(PAUSING, *calls)
-        assert (still.end, still.told, still.deleted) == ("done", [], [])
+        assert (still.end, still.told, still.deleted) == ("waits", [], [])
         assert (await agent.gate.decided(second.id, "deny", message="keep it")).status == 200
         ending = await agent.run(PAUSING, *calls)
         assert ending.deleted == ["a.txt"]

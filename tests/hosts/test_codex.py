@@ -206,3 +206,9 @@ async def test_the_check_asks_codex_whether_it_trusts_the_hook(codex: Codex) -> 
     code, said = await run(*program, "--check", env=env, cwd=codex.work)
     assert code == 0, said
     assert "a harmless call was held, withdrawn, and blocked" in said
+    hooks = codex.folder / ".codex" / "hooks.json"
+    hooks.write_text(json.dumps({**json.loads(hooks.read_text()), "theirs": 1}))
+    code, said = await run(*program, "--check", env=env, cwd=codex.work)
+    assert code == 1
+    assert "Codex says: failed to parse hooks config" in said
+    assert "unknown field `theirs`" in said

@@ -30,7 +30,18 @@ BEFORE = """{
 }"""
 """Tabs, values that we do not know, and no line end after the last line."""
 
+OF_CODEX = """{
+\t"description": "é",
+\t"hooks": {"PreToolUse": [{"matcher": "Read", "odd": 1, "hooks": [{"type": "command"}]}]}
+}"""
+"""The same where other members would have Codex reject the file."""
+
 Run = Callable[..., tuple[int, str, str]]
+
+
+def before_of(host: str) -> str:
+    """Return settings that the host has had before."""
+    return OF_CODEX if host == "codex" else BEFORE
 
 
 @pytest.fixture
@@ -84,16 +95,17 @@ def test_what_else_stands_there_stays(run: Run, home: Path, host: str) -> None:
     """In its order, and taken out again it is the same byte by byte."""
     path = settings(host, home)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(BEFORE)
+    before = before_of(host)
+    path.write_text(before)
     path.chmod(0o600)
     assert run(host, "--yes")[0] == 0
-    now = json.loads(path.read_text())
-    assert list(now)[:3] == ["model", "hooks", "é"]
-    assert now["hooks"]["PreToolUse"][0] == {"matcher": "Read", "hooks": [1, {}]}
+    now, then = json.loads(path.read_text()), json.loads(before)
+    assert list(now)[: len(then)] == list(then)
+    assert now["hooks"]["PreToolUse"][0] == then["hooks"]["PreToolUse"][0]
     assert path.stat().st_mode & 0o777 == 0o600
     assert run(host, "--wait", "30", "--yes")[0] == 0
     assert run(host, "--undo", "--yes")[0] == 0
-    assert path.read_text() == BEFORE
+    assert path.read_text() == before
 
 
 @pytest.mark.parametrize("host", WITH_HOOKS)
@@ -106,6 +118,34 @@ def test_what_others_wrote_since_stays_too(run: Run, home: Path, host: str) -> N
     left = json.loads(path.read_text())
     assert left.pop("version", 1) == 1
     assert left == {"theirs": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"theirs": 1}, "the member 'theirs' (it knows description and hooks)"),
+        ({"hooks": {"Stop": [{"hooks": [1]}]}}, "a hook of Stop that has no type"),
+        ({"hooks": {"Stop": [{"hooks": [{"command": "true"}]}]}}, "a hook of Stop that has"),
+    ],
+)
+def test_codex_is_given_no_file_that_it_rejects(
+    run: Run, home: Path, wrong: dict[str, Any], says: str
+) -> None:
+    """It runs every tool then. So nothing is written, and the check says why."""
+    path = settings("codex", home)
+    path.parent.mkdir()
+    path.write_text(json.dumps(wrong))
+    code, out, err = run("codex", "--yes")
+    assert (code, out, json.loads(path.read_text())) == (2, "", wrong)
+    assert f"Codex rejects a hooks.json with {says}" in err
+    plan = PLANS["codex"]
+    values = {**wrong, "hooks": {**wrong.get("hooks", {}), **added()["hooks"]}}
+    assert any(says in one for one in check_installed.find_problems(plan, values))
+
+
+def added() -> dict[str, Any]:
+    """Return our own settings of Codex."""
+    return PLANS["codex"].add({}, InstallWish(program=PROGRAM))
 
 
 def test_a_host_keeps_something_itself_only_where_that_was_asked_for(run: Run, home: Path) -> None:
@@ -155,12 +195,12 @@ def test_an_editor_of_windows_changes_nothing_of_that(run: Run, home: Path, host
     """The ends of lines stay, and no host has to read the mark at the start of the file."""
     path = settings(host, home)
     path.parent.mkdir(parents=True, exist_ok=True)
-    before = ("\ufeff" + BEFORE.replace("\n", "\r\n") + "\r\n").encode()
+    before = ("\ufeff" + before_of(host).replace("\n", "\r\n") + "\r\n").encode()
     path.write_bytes(before)
     assert run(host, "--yes")[0] == 0
     now = path.read_bytes()
     assert now.count(b"\n") == now.count(b"\r\n") > before.count(b"\n")
-    assert json.loads(now)["é"] is None  # it would fail for the mark
+    assert "é" in str(json.loads(now))  # it would fail for the mark
     assert "has it already" in run(host, "--yes")[2]
     assert run(host, "--undo", "--yes")[0] == 0
     assert path.read_bytes() == before
