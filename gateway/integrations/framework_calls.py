@@ -79,6 +79,7 @@ class FrameworkGate:
         except PackageNotFoundError:
             named = package
         self._origin, self._client, self._details = Origin(framework=named), client, details
+        self._host = package.removesuffix("-core").removesuffix("-slim")
         self._session = new_session()  # of calls whose framework knows no session
 
     async def ask(
@@ -87,7 +88,7 @@ class FrameworkGate:
         """Ask for calls as one batch, and wait. Raises Aborted where a person stops the run, and
         GatewayError for what is no outcome, such as a credential that is unknown."""
         try:
-            client = self._client or current_client()
+            client = self._client or current_client(self._host)
         except Unreachable as error:
             return [ended(error) for _ in calls]
         requests = self._requests(client, calls, session)
@@ -99,7 +100,7 @@ class FrameworkGate:
     ) -> list[Outcome]:
         """Ask as `ask` does, and block this thread."""
         try:
-            client = self._client or current_client()
+            client = self._client or current_client(self._host)
         except Unreachable as error:
             return [ended(error) for _ in calls]
         requests = self._requests(client, calls, session)
@@ -121,7 +122,7 @@ class FrameworkGate:
         Raises as `ask` does. Each approval is handed out once: later its call is told as used.
         """
         try:
-            client = self._client or current_client()
+            client = self._client or current_client(self._host)
         except Unreachable:  # nobody was asked: whoever resumes asks
             return PausedRun([], state, session)
         requests = self._requests(client, calls, session, paused=True)

@@ -232,7 +232,7 @@ class Plugin:
 
     @property
     def _client(self) -> Client:
-        return self._given or current_client()
+        return self._given or current_client("gptme")
 
     # ------------------------------------------------------------ what became of it
 

@@ -94,9 +94,7 @@ class Options:
 
     def name_agent(self) -> str | None:
         """Return as whom this asks: the local gateway knows each host by its own name."""
-        if self.agent or os.environ.get("GATEWAY_AGENT") or os.environ.get("GATEWAY_URL"):
-            return self.agent
-        return self.host
+        return self.agent or config.name_agent(self.host)
 
 
 def main(words: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ protocol, but for `tools/call`, which is held, the listing of tools, and what wa
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -32,6 +33,7 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from pydantic import ValidationError
 from mcp_types import CLIENT_INFO_META_KEY, INVALID_PARAMS, PROTOCOL_VERSION_META_KEY, RequestId
 
 from gateway.client import OutcomeKind
@@ -43,6 +45,7 @@ _OWN_SETTINGS = "GATEWAY_"
 # The dispatcher applies them to what they are about, whose id or token they name.
 _HANDLED = ("notifications/cancelled", "notifications/progress")
 _LISTING_SECONDS = 10.0
+_LONGEST_NOISE = 200
 _MOST_PAGES = 50
 _MOST_TOOLS = 10_000
 _NEVER_CANCELLED = ("initialize", "server/discover")
@@ -73,12 +76,22 @@ class Server:
                 own = StdioServerParameters(
                     command=self.command[0], args=list(self.command[1:]), env=kept, cwd=Path.cwd()
                 )
+                logging.getLogger(stdio_client.__module__).addFilter(_shorten)
                 yield await stack.enter_async_context(stdio_client(own, errlog=sys.stderr))
                 return
             headers = {"Authorization": f"Bearer {self.token}"} if self.token else None
             client = await stack.enter_async_context(create_mcp_http_client(headers=headers))
             transport = streamable_http_client(self.url, http_client=client)
             yield await stack.enter_async_context(transport)
+
+
+def _shorten(record: logging.LogRecord) -> bool:
+    """Have the SDK say in one line what a server writes beside its messages: many greet there."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, ValidationError):
+        shown = repr(error.errors()[0]["input"])[:_LONGEST_NOISE]
+        record.msg, record.exc_info = f"passed over, for it is no message of MCP: {shown}", None
+    return True
 
 
 @asynccontextmanager

@@ -58,7 +58,7 @@ async def forward(agent: Any, *, client: Client | None = None, **inputs: Any) ->
 
     A denial is an observation, in the person's words. Raises Refused where a person aborts.
     """
-    asking, trajectory, answered = client or current_client(), None, set[str]()
+    asking, trajectory, answered = client or current_client("udspy"), None, set[str]()
     name = session_of_run()
     try:
         for _ in range(_MOST_ROUNDS * agent.max_iters):
@@ -83,7 +83,7 @@ async def begin(agent: Any, *, client: Client | None = None, **inputs: Any) -> A
 
     Raises GatewayError where a tool asks from within: that wait cannot leave this process.
     """
-    return await _advance(agent, client or current_client(), inputs, None, session_of_run())
+    return await _advance(agent, client or current_client("udspy"), inputs, None, session_of_run())
 
 
 async def resume(
@@ -95,7 +95,7 @@ async def resume(
     has no answer within `timeout` seconds gets the same Suspended back. Raises as `begin` does,
     and Refused where a person aborts.
     """
-    asking = client or current_client()
+    asking = client or current_client("udspy")
     state = await asking.run_on_loop(asking.inner.fetch(suspended.request_id))
     assert state.record is not None  # as `fetch` promises
     request = state.record.request
@@ -124,7 +124,7 @@ async def call(
     With an edit the approved arguments run; a person's result is returned in place of a run. Raises
     Refused without an approval. Whatever becomes of it, no answer stays behind in this context.
     """
-    ask = partial(confirm, client=client or current_client())
+    ask = partial(confirm, client=client or current_client("udspy"))
     return await _call_once_approved(partial(function, *args, **kwargs), ask)
 
 
@@ -143,7 +143,7 @@ async def confirm(
     `session` is the context's, or one of this process, unless it is given. A call becomes approved, edited, rejected, or with words for another plan `feedback`; a question
     is answered. What is no answer rejects it.
     """
-    asking = client or current_client()
+    asking = client or current_client("udspy")
     asked = asking.inner.outcome(_make_request(required, asking, session or session_of_run(_PROCESS)))
     return _tell_udspy(required, await asking.run_on_loop(asked))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gateway.client import AsyncClient
+from gateway.client.blocking import current_client
 from gateway.client.config import load, load_patiently
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.server.app import run_gateway
@@ -47,6 +48,24 @@ def test_without_a_token_it_is_said_which_setting_has_none(
     monkeypatch.delenv("GATEWAY_TOKEN", raising=False)
     with pytest.raises(InvalidRequest, match="set GATEWAY_TOKEN, which `gateway agent add ci`"):
         AsyncClient.from_env("ci")
+
+
+async def test_a_host_asks_by_its_own_name_where_nobody_says_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So rules and grants tell one from another; what is set holds."""
+    for name in ("GATEWAY_AGENT", "GATEWAY_URL", "GATEWAY_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+    def ask_as(host: str | None) -> str:
+        with current_client(host) as client:
+            return client.agent
+
+    async with run_gateway(Settings(data_dir=folder, port=0, adapters=())):
+        assert await asyncio.to_thread(ask_as, "openai-agents") == "openai-agents"
+        assert await asyncio.to_thread(ask_as, None) == "local"
+        monkeypatch.setenv("GATEWAY_AGENT", "mine")
+        assert await asyncio.to_thread(ask_as, "openai-agents") == "mine"
 
 
 async def test_a_gateway_that_starts_beside_its_agent_is_found(folder: Path) -> None:

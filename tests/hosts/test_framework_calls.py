@@ -28,7 +28,7 @@ def call(path: str, call_id: str | None = "c1") -> FrameworkCall:
 
 def client_of(gate: Replica, **more: Any) -> Client:
     """Return a client, as each process has its own."""
-    return Client(HttpTransport(gate.url, AGENT_TOKEN, "agent1"), say=None, **more)
+    return Client(HttpTransport(gate.url, AGENT_TOKEN, "agent1"), **{"say": None, **more})
 
 
 @pytest_asyncio.fixture
@@ -51,13 +51,16 @@ async def test_a_pause_is_found_again_wherever_it_goes_on(
 ) -> None:
     """Another process in another folder neither asks again nor takes anything too early."""
     calls = [call("a", "c1"), call("b", "c2")]
-    first, second = client_of(gate), client_of(gate)
+    said: list[str] = []
+    first, second = client_of(gate, say=said.append), client_of(gate)
     paused = await FrameworkGate("f", first, {}).settle(calls, "thread 1", {"kept": 1})
     assert isinstance(paused, PausedRun)
     assert PausedRun.from_json(paused.to_json()) == paused
     await asyncio.to_thread(first.close)
     one, two = await wait_for_requests(gate, 2)
     assert {one.id, two.id} == set(paused.request_ids)
+    for waits, line in zip(paused.request_ids, said, strict=True):
+        assert f"waiting for approval of 'delete_file': answer at {gate.url}/inbox/r/{waits}" in line
     assert one.request.group == two.request.group
     assert one.request.context.cwd is None
     assert (await gate.decided(one.id)).status == 200
