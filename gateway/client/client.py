@@ -178,7 +178,9 @@ class AsyncClient(RequestMaker):
         that they share on the wire, a new one by default. Raises as `outcome` does, and
         InvalidRequest for two requests of one call: the one would supersede or use up the other.
         """
-        calls = [(one.session, one.call_id, one.part) if one.call_id else one.id for one in requests]
+        calls = [
+            (one.session, one.call_id, one.part) if one.call_id else one.id for one in requests
+        ]
         if len(set(calls)) < len(calls):
             raise InvalidRequest(
                 "two of these requests are of one call, so nobody was asked: "

@@ -119,7 +119,11 @@ def name_agent(host: str) -> str | None:
     """Return as whom a host asks of which nobody said that: the gateway of this machine knows it by
     its own name."""
     told = ("GATEWAY_AGENT", "GATEWAY_URL", "GATEWAY_REDIS_URL", "GATEWAY_TOKEN")
-    return None if any(os.environ.get(f"{one}{end}") for one in told for end in ("", "_FILE")) else host
+    return (
+        None
+        if any(os.environ.get(f"{one}{end}") for one in told for end in ("", "_FILE"))
+        else host
+    )
 
 
 def connect_timeout() -> float:

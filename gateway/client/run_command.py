@@ -37,7 +37,8 @@ _FORWARDED = (signal.SIGHUP, signal.SIGTERM)
 _REPORT_SECONDS = 2.0
 _CODES = """Exit codes: those of the command, or of `gateway ask` and 120 where it did not run:
 121 denied, 122 usage, 123 expired, 124 cancelled, 125 unreachable or anything else. 126 and 127:
-it cannot be started, and 127 where there is no such program. 128 and the signal's number: a signal ended it."""
+it cannot be started, and 127 where there is no such program. 128 and the signal's number: a signal
+ended it."""
 
 
 class _RunCommand(AskCommand):

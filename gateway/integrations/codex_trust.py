@@ -42,7 +42,8 @@ def read_trust(program: str, folder: str) -> tuple[dict[str, str], list[str]]:
         ending.cancel()
         end()
         process.communicate()
-    found, warnings = {}, []
+    found: dict[str, str] = {}
+    warnings: list[str] = []
     for place in listed.get("data", ()):
         for hook in place.get("hooks", ()):
             says = hook.get("trustStatus") if hook.get("enabled") else "disabled"

@@ -156,7 +156,7 @@ class FrameworkGate:
         named = Counter(call.call_id for call in calls if call.call_id)
         return [
             _refuse("another call of this turn has the same id")  # frameworks mix up their answers
-            if named[said.call_id] > 1
+            if named[said.call_id or ""] > 1
             else _request(client, call, details)
             for said, call in zip(calls, known, strict=True)
         ]

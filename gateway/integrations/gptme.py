@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.client import Client, OutcomeKind
+from gateway.client import Client, Outcome, OutcomeKind
 from gateway.client.blocking import current_client
 from gateway.client.context import session_name
 from gateway.errors import GatewayError
@@ -159,6 +159,13 @@ class Plugin:
         except GatewayError as error:  # gptme would skip the tool as well, behind a traceback
             log.warning("nobody was asked: %s", error)
             return ConfirmationResult.skip(f"nobody was asked: {error}")
+        return self._tell(tool_use, outcome)
+
+    def _tell(self, tool_use: ToolUse, outcome: Outcome) -> ConfirmationResult:
+        """Return what gptme is to do after an outcome."""
+        from gptme.constants import DECLINED_CONTENT  # noqa: PLC0415 (only gptme has it)
+        from gptme.hooks.confirm import ConfirmationResult  # noqa: PLC0415 (only gptme has it)
+
         if outcome.abort and not _is_served():
             log.warning("%s", outcome.message)
             self._aborted.add(session_of_conversation())

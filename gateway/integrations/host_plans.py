@@ -23,8 +23,8 @@ HOOK_PATH, TOKEN_NAME = "/v1/hooks/claude-code", "GATEWAY_TOKEN"
 ENFORCE, RELAY = "enforce", "relay"
 _OURS = r"(?:^|[\s/'\"])(?:gateway|gateway\.cli|gateway\.integrations)['\"]? hook {host}(?:\s|$)"
 OR_BLOCK = "|| { [ $? = 2 ] || echo the approval hook failed >&2; exit 2; }"
-"""What follows a hook in its line. A no of the hook (2) has words of its own, which the model reads;
-any other end has none, and without words Gemini CLI runs the tool."""
+"""What follows a hook in its line. A no of the hook (2) has words of its own, which the model
+reads; any other end has none, and without words Gemini CLI runs the tool."""
 _ANY_CHANGE = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|WebFetch|mcp__.*"
 _COPILOT_DENIES = '{"permissionDecision":"deny","permissionDecisionReason":"gateway hook failed"}'
 _OPENCODE_ASKS = ("bash", "edit", "webfetch", "external_directory")
@@ -268,7 +268,6 @@ class CodexPlan(Grouped):
     closing = ("PostToolUse", "UserPromptSubmit", "Stop")
     members = ("description", "hooks")
     after = "Codex skips a hook that you have not trusted: start codex, type /hooks, and trust it."
-
 
     def add(self, values: Values, wish: InstallWish) -> Values:
         """Return the settings with our hooks. Raises InvalidRequest for what Codex would not read:

@@ -33,7 +33,6 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from pydantic import ValidationError
 from mcp_types import CLIENT_INFO_META_KEY, INVALID_PARAMS, PROTOCOL_VERSION_META_KEY, RequestId
 
 from gateway.client import OutcomeKind
@@ -88,8 +87,9 @@ class Server:
 def _shorten(record: logging.LogRecord) -> bool:
     """Have the SDK say in one line what a server writes beside its messages: many greet there."""
     error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, ValidationError):
-        shown = repr(error.errors()[0]["input"])[:_LONGEST_NOISE]
+    read: Any = getattr(error, "errors", None)  # of the SDK's own validation
+    if isinstance(error, ValueError) and read is not None:
+        shown = repr(read()[0]["input"])[:_LONGEST_NOISE]
         record.msg, record.exc_info = f"passed over, for it is no message of MCP: {shown}", None
     return True
 

@@ -140,11 +140,13 @@ async def confirm(
 ) -> Outcome:
     """Ask a person what udspy wants confirmed, and give udspy the answer in this context.
 
-    `session` is the context's, or one of this process, unless it is given. A call becomes approved, edited, rejected, or with words for another plan `feedback`; a question
-    is answered. What is no answer rejects it.
+    A call becomes approved, edited, rejected, or with words for another plan `feedback`; a question
+    is answered. What is no answer rejects it. Without a `session` it is the context's, or one of
+    this process.
     """
     asking = client or current_client("udspy")
-    asked = asking.inner.outcome(_make_request(required, asking, session or session_of_run(_PROCESS)))
+    request = _make_request(required, asking, session or session_of_run(_PROCESS))
+    asked = asking.inner.outcome(request)
     return _tell_udspy(required, await asking.run_on_loop(asked))
 
 
@@ -208,9 +210,7 @@ def _goes_on(outcome: Outcome) -> bool:
     return outcome.runs or outcome.kind is OutcomeKind.ANSWERED
 
 
-def _make_request(
-    required: ConfirmationRequired, client: Client, session: str
-) -> ApprovalRequest:
+def _make_request(required: ConfirmationRequired, client: Client, session: str) -> ApprovalRequest:
     if required.tool_call is None:
         return client.request(
             "question",

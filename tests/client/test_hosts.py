@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def person() -> Iterator[Person]:
 
 
 @pytest.mark.parametrize("of_call", [{"call_id": "c1"}, {"id": "0" * 32}])
-def test_twins_are_not_asked_side_by_side(person: Person, of_call: dict[str, str]) -> None:
+def test_twins_are_not_asked_side_by_side(person: Person, of_call: dict[str, Any]) -> None:
     """One would use up or supersede the other, so that is said before anybody is asked."""
     with Client(CallableTransport(person.decide)) as client:
         twins = [client.request("pay", {"amount": number}, **of_call) for number in (1, 1)]

@@ -60,7 +60,9 @@ async def test_a_pause_is_found_again_wherever_it_goes_on(
     one, two = await wait_for_requests(gate, 2)
     assert {one.id, two.id} == set(paused.request_ids)
     for waits, line in zip(paused.request_ids, said, strict=True):
-        assert f"waiting for approval of 'delete_file': answer at {gate.url}/inbox/r/{waits}" in line
+        assert (
+            f"waiting for approval of 'delete_file': answer at {gate.url}/inbox/r/{waits}" in line
+        )
     assert one.request.group == two.request.group
     assert one.request.context.cwd is None
     assert (await gate.decided(one.id)).status == 200

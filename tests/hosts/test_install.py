@@ -378,12 +378,14 @@ def test_only_a_hook_that_failed_is_said_to_have_failed(host: str, tmp_path: Pat
         )
         assert (ran.returncode, ran.stderr.replace("Killed\n", "")) == said
     program.unlink()  # the shell says that itself, before ours
-    ran = subprocess.run(["/bin/sh", "-c", entry.command], capture_output=True, check=False)
-    assert (ran.returncode, ran.stderr.endswith(failed.encode())) == (2, True)
+    ran = subprocess.run(
+        ["/bin/sh", "-c", entry.command], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr.endswith(failed)) == (2, True)
 
 
 def test_a_line_of_before_is_written_again(run: Run, home: Path) -> None:
-    """Its model reads of a broken hook at each denial. The check says so, and `install` cures it."""
+    """Its model reads of a broken hook at each denial. The check says so; `install` cures it."""
     assert run("codex", "--yes")[0] == 0
     path = settings("codex", home)
     new = path.read_text()
