@@ -113,7 +113,7 @@ class Chain:
                 record, verdict = await _answer(decider, record, route, self._seconds)
             except Exception as error:
                 # It may be anybody's code. Without its answer people are asked: see above. Of a
-                # GatewayError, such as a hook that says neither yes nor no, there is no more to say.
+                # GatewayError, as of a hook that says neither yes nor no, there is no more to say.
                 trace = None if isinstance(error, GatewayError) else error
                 log.error(
                     "a decider failed: %s: %s",
