@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,10 @@ MODES = {"event-based": "ask", "auto-approve": "auto-approve", "auto-deny": "aut
 STORAGES = ("storage", "memory")
 _LONGEST = 30 * 24 * 3600 * 1000
 _MEMBER = re.compile(r"""([A-Za-z]+): *(?:"([^"]*)"|'([^']*)'|([^\s#"'{}\[\]&*!|>%@`]+))""")
+_CAUTION = (
+    "auto-approve runs without a person what no rule denies, rm -rf / too. Write deny rules for "
+    'what must never run, and guardrails = "deny": without it they only report'
+)
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 
 
@@ -76,8 +81,10 @@ def _check(members: dict[str, str]) -> Confirmation:
 
 def write_policy(section: Confirmation, agent: str, approvers: Sequence[str]) -> str:
     """Return the route of the policy file that means the same, and the setting beside it."""
+    caution = (f"# Caution: {_CAUTION}",) if section.mode == "auto-approve" else ()
     return "\n".join(
         (
+            *caution,
             f"# Start the gateway with GATEWAY_GRANTS={section.storage}",
             "[[routes]]",
             f"name = {json.dumps(f'saiki {agent}')}",
@@ -108,5 +115,8 @@ async def _convert(options: argparse.Namespace) -> int:
         text = options.file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"cannot read {options.file}: {error}") from None
-    print(write_policy(read_section(text), options.agent, options.approver))  # noqa: T201 (a command)
+    section = read_section(text)
+    print(write_policy(section, options.agent, options.approver))  # noqa: T201 (a command)
+    if section.mode == "auto-approve":  # seen where the policy goes into a file, too
+        print(f"gateway convert: caution: {_CAUTION}", file=sys.stderr)  # noqa: T201 (a command)
     return 0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.log import server_logger
 
 from gateway.api.approval_protocol.instances import Provisioning
 from gateway.api.approval_protocol.requests import ProtocolRequests
@@ -146,12 +149,23 @@ def _match_ids(path: str) -> str:
     return path.replace("{grant}", f"{{grant:{REQUEST_ID.pattern}}}")
 
 
+def _shorten(record: logging.LogRecord) -> bool:
+    """Have aiohttp say in one line, and as no error of ours, that a caller sent what is no HTTP."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.levelno, record.levelname = logging.INFO, "INFO"
+        record.msg, record.args = f"refused what is no HTTP: {type(error).__name__}", ()
+        record.exc_info = None
+    return True
+
+
 def runner(app: web.Application) -> web.AppRunner:
     """Return the runner for an application of `build_api`.
 
     A call is cancelled when its caller disconnects, and idle connections are closed. aiohttp's own
     access log stays off, because it would write query strings.
     """
+    server_logger.addFilter(_shorten)
     return web.AppRunner(
         app,
         handler_cancellation=True,

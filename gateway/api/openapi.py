@@ -12,12 +12,12 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import CoreModeRef, CoreRef, DefsRef, GenerateJsonSchema
 
 import gateway
-from gateway.api.messages import Problem
+from gateway.api.messages import Prepare, Problem
 from gateway.api.operation import Nothing, Operation
 from gateway.api.problems import MEDIA_TYPE
 from gateway.api.routes_and_access import ApiRoute, routes
 from gateway.api.schema_names import SCHEMA_NAMES
-from gateway.models import Reason
+from gateway.models import ApprovalRequest, Reason
 from gateway.wire.codec import JsonObject
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME
 
@@ -183,6 +183,13 @@ def _schemas(operations: Sequence[Operation]) -> JsonObject:
             # Answers may gain members later; bodies may not have unknown ones.
             schema.pop("additionalProperties", None)
     both = {**given, **taken}
+    # It takes what `submit` does, whose digest it makes.
+    if Prepare in bodies:
+        asked = both[SCHEMA_NAMES[ApprovalRequest]]
+        needed = [name for name in asked["required"] if name != "digest"]
+        both[SCHEMA_NAMES[Prepare]]["properties"]["request"] = {
+            **asked, "required": needed, "title": "Request",
+        }  # fmt: skip
     for kind in _OPEN_LISTS:
         schema = both[SCHEMA_NAMES[kind]]
         schema["examples"] = schema.pop("enum")

@@ -14,10 +14,10 @@ from contextvars import ContextVar, copy_context
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gateway.client.client import AsyncClient, OnEvent, log_report_failure
-from gateway.client.config import CONNECT_TIMEOUT
+from gateway.client.config import CONNECT_TIMEOUT, name_agent
 from gateway.client.reach import Say, say_on_stderr
 from gateway.client.transport import Transport
-from gateway.errors import GatewayError
+from gateway.errors import Conflict, GatewayError, Unauthorized
 
 _GOODBYE_SECONDS = 3.0
 _WAIT_FOR_PEOPLE = ("ask", "asks", "outcome", "question", "send", "wait", "wait_id")
@@ -235,38 +235,55 @@ async def _finish_cancelled_tasks() -> None:
 
 
 class _ProcessClient:
-    """The client of this process, for code that was given none; made when first needed."""
+    """The clients of this process, for code that was given none; each is made when first needed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._client: Client | None = None
+        self._made: dict[str | None, Client] = {}
+        self._replaced: Client | None = None
 
-    def get(self) -> Client:
-        """Return the client, a new one after a fork. Raises Unreachable without a gateway."""
+    def get(self, agent: str | None) -> Client:
+        """Return the client of an agent, a new one after a fork. Raises Unreachable without a
+        gateway."""
         with self._lock:
-            if self._client is None or not self._client.usable:
-                self._client = Client.from_env()
-            return self._client
+            if self._replaced is not None and self._replaced.usable:
+                return self._replaced
+            found = self._made.get(agent)
+            if found is None or not found.usable:
+                found = self._made[agent] = self._make(agent)
+            return found
+
+    def _make(self, agent: str | None) -> Client:
+        try:
+            return Client.from_env(agent)
+        except (Unauthorized, Conflict):  # the gateway gives this name to nobody here
+            if agent is None:
+                raise
+            return Client.from_env()
 
     @contextmanager
     def replace_inside(self, client: Client) -> Iterator[None]:
         """Use another client inside the block."""
         with self._lock:
-            before, self._client = self._client, client
+            before, self._replaced = self._replaced, client
         try:
             yield
         finally:
             with self._lock:
-                self._client = before
+                self._replaced = before
 
 
 _chosen: ContextVar[Client | None] = ContextVar("gateway_client", default=None)
 _shared = _ProcessClient()
 
 
-def current_client() -> Client:
-    """Return the context's client, else the process's. Raises Unreachable when there is none."""
-    return _chosen.get() or _shared.get()
+def current_client(host: str | None = None) -> Client:
+    """Return the context's client, else the process's. Raises Unreachable when there is none.
+
+    `host` is the framework that asks: as its own agent, where neither the settings nor the gateway
+    say otherwise.
+    """
+    return _chosen.get() or _shared.get(name_agent(host) if host else None)
 
 
 @contextmanager

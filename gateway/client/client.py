@@ -175,8 +175,17 @@ class AsyncClient(RequestMaker):
         """Ask several requests at once, and return their outcomes in order.
 
         When one is answered with an abort, those that still wait are withdrawn. `group` is the name
-        that they share on the wire, a new one by default. Raises as `outcome` does.
+        that they share on the wire, a new one by default. Raises as `outcome` does, and
+        InvalidRequest for two requests of one call: the one would supersede or use up the other.
         """
+        calls = [
+            (one.session, one.call_id, one.part) if one.call_id else one.id for one in requests
+        ]
+        if len(set(calls)) < len(calls):
+            raise InvalidRequest(
+                "two of these requests are of one call, so nobody was asked: "
+                "give each a call_id, a part or an id of its own"
+            )
         name = group or new_id()
         return await ask_all([replace(one, group=name) for one in requests], self.send, self._skip)
 
@@ -348,13 +357,14 @@ class AsyncClient(RequestMaker):
         """Return the state in which a request ends, and say where to answer it when nobody has for
         a moment. Raises TimeoutError at `until`."""
         loop = asyncio.get_running_loop()
-        saying = loop.call_later(_MOMENT_SECONDS, self._say_where, request)
+        saying = loop.call_later(_MOMENT_SECONDS, self.say_where, request)
         try:
             return await self._transport.wait(request.id, until=until)
         finally:
             saying.cancel()
 
-    def _say_where(self, request: ApprovalRequest) -> None:
+    def say_where(self, request: ApprovalRequest) -> None:
+        """Say that a request waits, and where to answer it."""
         inbox = self._transport.inbox
         if inbox is None:
             return
@@ -505,6 +515,11 @@ def transport_for(found: config.AgentConfig) -> Transport:
         raise InvalidRequest(
             "GATEWAY_REDIS_URL needs redis-py: install approval-gateway-agent[redis], or set "
             "GATEWAY_URL and GATEWAY_TOKEN to use HTTP"
+        )
+    if found.url and not found.token:
+        raise InvalidRequest(
+            f"no token for the gateway at {found.url}: set GATEWAY_TOKEN, which "
+            f"`gateway agent add {found.agent}` prints"
         )
     from gateway.client.http_transport import HttpTransport  # noqa: PLC0415 (only when used)
 

@@ -35,6 +35,8 @@ _NOT_FOUND = (
 
 
 _MOST_SECONDS = 30 * 24 * 3600.0
+_START_SECONDS = 3.0
+_LOOK_SECONDS = 0.2
 CONNECT_TIMEOUT = 30.0
 """Seconds for which a gateway that has never answered is waited for."""
 
@@ -92,22 +94,36 @@ def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
 
 def load_patiently(agent: str | None, say: Callable[[str], None]) -> AgentConfig:
     """Return this agent's configuration; waits for a gateway that is announced, or was found
-    before, and tells `say` so. Blocks the thread. Raises Unreachable."""
-    until = time.monotonic() + connect_timeout()
+    before, and tells `say` so. Blocks the thread. Raises Unreachable.
+
+    One that was never found may be starting beside this agent, so that takes seconds as well.
+    """
+    began = time.monotonic()
     backoff, said = Backoff(), False
     while True:
         try:
             return load(agent)
-        except NoneFound:
-            raise
         except Unreachable as error:
-            pause = backoff.pause()
-            if time.monotonic() + pause > until:
+            patience, pause = connect_timeout(), backoff.pause()
+            if isinstance(error, NoneFound):
+                patience, pause = min(patience, _START_SECONDS), min(pause, _LOOK_SECONDS)
+            if time.monotonic() + pause > began + patience:
                 raise
             if not said:
-                say(f"waiting for the gateway, for {connect_timeout():.0f} s at most: {error}")
+                say(f"waiting for the gateway, for {patience:.0f} s at most: {error}")
             said = True
             time.sleep(pause)  # noqa: TID251 (nothing to wait on)
+
+
+def name_agent(host: str) -> str | None:
+    """Return as whom a host asks of which nobody said that: the gateway of this machine knows it by
+    its own name."""
+    told = ("GATEWAY_AGENT", "GATEWAY_URL", "GATEWAY_REDIS_URL", "GATEWAY_TOKEN")
+    return (
+        None
+        if any(os.environ.get(f"{one}{end}") for one in told for end in ("", "_FILE"))
+        else host
+    )
 
 
 def connect_timeout() -> float:

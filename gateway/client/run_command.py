@@ -37,7 +37,8 @@ _FORWARDED = (signal.SIGHUP, signal.SIGTERM)
 _REPORT_SECONDS = 2.0
 _CODES = """Exit codes: those of the command, or of `gateway ask` and 120 where it did not run:
 121 denied, 122 usage, 123 expired, 124 cancelled, 125 unreachable or anything else. 126 and 127:
-approved, and could not be started. 128 and the signal's number: a signal ended it."""
+it cannot be started, and 127 where there is no such program. 128 and the signal's number: a signal
+ended it."""
 
 
 class _RunCommand(AskCommand):
@@ -124,12 +125,30 @@ def _run_child(words: list[str]) -> int:
 
     for one in _FORWARDED:
         signal.signal(one, forward)
-    signal.signal(signal.SIGINT, leave_to_terminal if sys.stdin.isatty() else forward)
+    signal.signal(signal.SIGINT, leave_to_terminal if _has_terminal() else forward)
     children.append(child := subprocess.Popen(words))
     for number in came:
         child.send_signal(number)
     code = child.wait()
     return code if code >= 0 else _KILLED - code
+
+
+def _has_terminal() -> bool:
+    """Whether a terminal stands before this process; `<&-` leaves it no standard input at all."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _find_problem(word: str, folder: str | None) -> tuple[int, str] | None:
+    """Return the exit code and the sentence for a program that cannot be started, None for one that
+    can."""
+    inside = [folder or ""] if "/" in word else os.get_exec_path()
+    found = [path for one in inside if os.path.isfile(path := os.path.join(one, word))]
+    if not found:
+        where = "" if "/" in word else " in any folder of PATH"
+        return _NOT_FOUND, f"there is no program {word!r}{where}"
+    if not any(os.access(path, os.X_OK) for path in found):
+        return _CANNOT_RUN, f"{found[0]!r} may not be executed"
+    return None
 
 
 def main(argv: Sequence[str]) -> int:
@@ -144,6 +163,10 @@ def main(argv: Sequence[str]) -> int:
     except SystemExit as stopped:
         return NOT_RUN + int(stopped.code) if stopped.code else 0
     options.command = words[cut + 1 :]
+    problem = _find_problem(options.command[0], options.cwd)
+    if problem is not None and os.path.isdir(options.cwd or "."):
+        say(f"gateway run: nobody was asked: {problem[1]}")
+        return problem[0]
     if "/" in options.command[0]:
         options.file = [os.path.join(options.cwd or "", options.command[0]), *options.file]
     command = _RunCommand("run", options)

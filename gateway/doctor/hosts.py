@@ -30,7 +30,8 @@ def check_hosts(home: Path) -> list[tuple[str, Finding]]:
 def _check_hook(plan: Plan, home: Path) -> Finding | None:
     """Return whether an installed hook could gate; None where there is none."""
     try:
-        values = SettingsFile(plan.path("user", home, home, os.environ)).values
+        path = plan.path("user", home, home, os.environ)
+        values = SettingsFile(path, comments=plan.comments).values
     except InvalidRequest as error:
         return report_doubt(str(error), f"mend it: {plan.host} may read it otherwise")
     if not any(plan.entries(values)):

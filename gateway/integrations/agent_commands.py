@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
@@ -10,7 +11,6 @@ _WITH_NAME = {
     "ask": "gateway.client.ask",
     "wait": "gateway.client.ask",
     "run": "gateway.client.run_command",
-    "hook": "gateway.integrations.hook_process",
 }
 """The module of each command whose `main` takes the command's name too."""
 _WITHOUT_NAME = {
@@ -18,14 +18,30 @@ _WITHOUT_NAME = {
     "install": "gateway.integrations.install",
     "mcp": "gateway.integrations.mcp_command",
 }
-NAMES = (*_WITH_NAME, *_WITHOUT_NAME)
+_HOOK = "gateway.integrations.hook_process"
+_BLOCKED = 2  # as in `hook_call`, which may be what cannot be loaded
+NAMES = (*_WITH_NAME, "hook", *_WITHOUT_NAME)
 
 
 def find_command(words: Sequence[str]) -> Callable[[], int] | None:
     """Return what runs these words, None where they are no command of the agent's side."""
     name = words[0] if words else ""
+    if name == "hook":
+        return partial(_run_hook, words)
     if name in _WITH_NAME:
         return partial(import_module(_WITH_NAME[name]).main, words)
     if name in _WITHOUT_NAME:
         return partial(import_module(_WITHOUT_NAME[name]).main, words[1:])
     return None
+
+
+def _run_hook(words: Sequence[str]) -> int:
+    """Run a host's hook. Hosts run the tool after the exit code of a traceback, so a hook that
+    cannot be loaded blocks."""
+    try:
+        run: Callable[[Sequence[str]], int] = import_module(_HOOK).main
+    except BaseException as error:
+        why = f"{type(error).__name__}: {error}"
+        sys.stderr.write(f"approval gateway: nothing runs: the hook cannot be loaded: {why}\n")
+        return _BLOCKED
+    return run(words)

@@ -83,8 +83,8 @@ def _find_problems_of(plan: Plan, entry: Entry) -> Iterator[str]:
         )
     if entry.event != "PermissionRequest" and not entry.blocks:
         yield (
-            f"{entry.event}: a failure of the hook would not block: "
-            f"write it anew with `gateway install {plan.host}`"
+            f"{entry.event}: a failure of the hook would not block, or would be told wrongly: "
+            f"run `gateway install {plan.host}` again"
         )
     if _is_address(entry):
         return
@@ -128,11 +128,11 @@ def _check_trust(gates: list[Entry]) -> list[str]:
         _say("note codex is not on this path, so whether it trusts the hook is not known")
         return []
     try:
-        known = read_trust(program, str(Path.cwd()))
+        known, warnings = read_trust(program, str(Path.cwd()))
     except OSError as error:
         return [str(error)]
     skipped = {one.command: known.get(one.command, "unknown to it") for one in gates}
-    return [
+    return [f"Codex says: {one}" for one in warnings] + [
         f"the hook is {says}: Codex skips it, and runs the tool. Start codex, type /hooks, trust it"
         for says in skipped.values()
         if says != "trusted"

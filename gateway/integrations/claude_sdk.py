@@ -87,7 +87,7 @@ def _make_request(client: AsyncClient, call: HookCall) -> ApprovalRequest:
         call.tool,
         call.arguments,
         kind=Kind(call.kind),
-        call_id=call.call_id,
+        call_id=call.unique_id,
         context=Context(cwd=call.cwd) if call.cwd else None,
         origin=Origin(framework="claude-agent-sdk", tool_call_id=call.call_id),
         questions=[build(Question, one) for one in call.questions],

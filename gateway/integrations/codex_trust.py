@@ -14,9 +14,9 @@ _SECONDS = 20.0
 _MOST_LINES = 1000
 
 
-def read_trust(program: str, folder: str) -> dict[str, str]:
+def read_trust(program: str, folder: str) -> tuple[dict[str, str], list[str]]:
     """Return what Codex says of each hook's command for a folder: trusted, untrusted, modified, or
-    disabled. Raises OSError where it does not say."""
+    disabled; and why it does not read a file of hooks. Raises OSError where it does not say."""
     process = subprocess.Popen(
         [program, "app-server"],
         stdin=subprocess.PIPE,
@@ -42,12 +42,14 @@ def read_trust(program: str, folder: str) -> dict[str, str]:
         ending.cancel()
         end()
         process.communicate()
-    found = {}
+    found: dict[str, str] = {}
+    warnings: list[str] = []
     for place in listed.get("data", ()):
         for hook in place.get("hooks", ()):
             says = hook.get("trustStatus") if hook.get("enabled") else "disabled"
             found[str(hook.get("command"))] = str(says)
-    return found
+        warnings += map(str, [*place.get("warnings", ()), *place.get("errors", ())])
+    return found, warnings
 
 
 def _call(

@@ -11,23 +11,25 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from gateway.client import AsyncClient, Client, Outcome, OutcomeKind, session_name
 from gateway.client.backoff import Backoff
 from gateway.client.blocking import current_client
-from gateway.client.context import current_session
+from gateway.client.context import DEFAULT_SESSION, current_session
 from gateway.client.gate import ALLOWED
 from gateway.client.outcome import ended, outcome_of
 from gateway.errors import Aborted, Conflict, InvalidRequest, NotFound, OverBudget, Unreachable
-from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, State, Status
+from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, State, Status, new_id
+from gateway.wire.call_ids import is_unique
 from gateway.wire.codec import JsonObject
 
 UNEDITED = tuple(one for one in ALLOWED if one is not Action.EDIT)
 """What people may answer where a framework cannot run a call with other arguments."""
 _LONGEST_PAUSE = 1.0
+_NAME_CHARS = 12
 _SAID = ("call_id", "kind", "allowed", "schema")
 _WORDS = {
     OutcomeKind.EXPIRED: "nobody answered in time, so it is neither approved nor denied",
@@ -38,7 +40,7 @@ _WORDS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkCall:
     """A call that a framework is about to make. `call_id` is the framework's own; a call without
-    one is never taken for an earlier one."""
+    one that looks unique is never taken for an earlier one, unless its run was paused."""
 
     tool: str
     arguments: Any
@@ -51,10 +53,12 @@ class FrameworkCall:
 
 @dataclass(frozen=True, slots=True)
 class PausedRun:
-    """A run that waits for people: what it waits for, and what its framework needs to go on."""
+    """A run that waits for people: what it waits for, what its framework needs to go on, and the
+    session that its requests are of."""
 
     request_ids: list[str]
     state: Any
+    session: str | None = None
 
     def to_json(self) -> str:
         """Return it as text, to be kept."""
@@ -75,6 +79,8 @@ class FrameworkGate:
         except PackageNotFoundError:
             named = package
         self._origin, self._client, self._details = Origin(framework=named), client, details
+        self._host = package.removesuffix("-core").removesuffix("-slim")
+        self._session = new_session()  # of calls whose framework knows no session
 
     async def ask(
         self, calls: Sequence[FrameworkCall], session: str | None = None
@@ -82,7 +88,7 @@ class FrameworkGate:
         """Ask for calls as one batch, and wait. Raises Aborted where a person stops the run, and
         GatewayError for what is no outcome, such as a credential that is unknown."""
         try:
-            client = self._client or current_client()
+            client = self._client or current_client(self._host)
         except Unreachable as error:
             return [ended(error) for _ in calls]
         requests = self._requests(client, calls, session)
@@ -94,7 +100,7 @@ class FrameworkGate:
     ) -> list[Outcome]:
         """Ask as `ask` does, and block this thread."""
         try:
-            client = self._client or current_client()
+            client = self._client or current_client(self._host)
         except Unreachable as error:
             return [ended(error) for _ in calls]
         requests = self._requests(client, calls, session)
@@ -116,32 +122,56 @@ class FrameworkGate:
         Raises as `ask` does. Each approval is handed out once: later its call is told as used.
         """
         try:
-            client = self._client or current_client()
+            client = self._client or current_client(self._host)
         except Unreachable:  # nobody was asked: whoever resumes asks
-            return PausedRun([], state)
-        # In an empty place: whichever process goes on runs it.
-        requests = self._requests(client, calls, session, context=Context())
+            return PausedRun([], state, session)
+        requests = self._requests(client, calls, session, paused=True)
         asked = _sendable(requests)
         if not await client.run_on_loop(_await_all(client.inner, asked, timeout)):
-            return PausedRun([one.id for one in asked], state)
+            return PausedRun([one.id for one in asked], state, session)
         return _merge(requests, await client.run_on_loop(_take(client.inner, asked)))
 
     def _requests(
-        self, client: Client, calls: Sequence[FrameworkCall], session: str | None, **more: Any
+        self,
+        client: Client,
+        calls: Sequence[FrameworkCall],
+        session: str | None,
+        *,
+        paused: bool = False,
     ) -> list[ApprovalRequest | Outcome]:
-        """Return the request of each call; the outcome of one that cannot be shown to anybody."""
-        name = session_name(session) if session else current_session.get()
-        group = calls[0].call_id if len(calls) > 1 else None
-        details = {"session": name, "origin": self._origin, **more, **self._details}
+        """Return the request of each call; the outcome of one that cannot be shown to anybody.
+
+        A `paused` run finds its requests again by the ids of its calls, in any process. Another one
+        has no need to, so an id that a later call may have too counts as none.
+        """
+        own = None if paused else self._session  # another process would not find that again
+        name = session_name(session) if session else session_of_run(own or DEFAULT_SESSION)
+        known = calls if paused else [_forget_number(call) for call in calls]
+        group = known[0].call_id if len(known) > 1 else None
+        details = {"session": name, "origin": self._origin, **self._details}
+        if paused:  # in an empty place: whichever process goes on runs it
+            details = {"context": Context(), **details}
         if group is not None:  # the same in each process
             details["group"] = session_name(group)
-        named = Counter(call.call_id for call in calls)
+        named = Counter(call.call_id for call in calls if call.call_id)
         return [
             _refuse("another call of this turn has the same id")  # frameworks mix up their answers
-            if call.call_id is not None and named[call.call_id] > 1
+            if named[said.call_id or ""] > 1
             else _request(client, call, details)
-            for call in calls
+            for said, call in zip(calls, known, strict=True)
         ]
+
+
+def new_session() -> str:
+    """Return the name of a session that nobody else has."""
+    return f"run-{new_id()[:_NAME_CHARS]}"
+
+
+def session_of_run(own: str | None = None) -> str:
+    """Return the session that a run is in: the context's, else `own`, else a new one. A denial or
+    pass of one run is not that of the next."""
+    known = current_session.get()
+    return known if known != DEFAULT_SESSION else own or new_session()
 
 
 def tell(tool: str, outcome: Outcome) -> str:
@@ -155,6 +185,11 @@ def tell(tool: str, outcome: Outcome) -> str:
 def name_decider(outcome: Outcome) -> str:
     """Return who or what decided, as far as it is known."""
     return outcome.decision.decided_by.name if outcome.decision else "gateway"
+
+
+def _forget_number(call: FrameworkCall) -> FrameworkCall:
+    known = call.call_id is not None and is_unique(call.call_id, call.tool)
+    return call if known else replace(call, call_id=None)
 
 
 def _request(
@@ -211,6 +246,9 @@ async def _await_all(client: AsyncClient, requests: list[ApprovalRequest], timeo
         if states is not None and all(one.status is not Status.PENDING for one in states):
             return True
         if clock() >= until:
+            for request, state in zip(requests, states or (), strict=False):
+                if state.status is Status.PENDING:
+                    client.say_where(request)
             return False
         await asyncio.sleep(min(backoff.pause(), _LONGEST_PAUSE))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.client import Client, OutcomeKind
+from gateway.client import Client, Outcome, OutcomeKind
 from gateway.client.blocking import current_client
 from gateway.client.context import session_name
 from gateway.errors import GatewayError
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gptme.config import Config
     from gptme.hooks.confirm import ConfirmationResult
     from gptme.hooks.elicitation import ElicitationRequest, ElicitationResponse, FormField
-    from gptme.hooks.types import ToolExecutePostData
+    from gptme.hooks.types import StopPropagation, ToolExecutePostData
     from gptme.message import Message
     from gptme.plugins.plugin import GptmePlugin
     from gptme.tools.base import ToolUse
@@ -49,6 +49,7 @@ NAME = "approval_gateway"
 PRIORITY = 5
 """Above gptme's own question at the terminal (0), below its allow lists (10) and server (100)."""
 
+_BEFORE_ALL = 1_000_000
 _LONGEST_PREVIEW = 20_000
 _MOST_RUNNING = 100
 _READ_BACK_SECONDS = 5.0
@@ -106,6 +107,7 @@ class Plugin:
         self._given = client
         self._running: dict[int, _Call] = {}
         self._bridged: dict[str, None] = {}
+        self._aborted: set[str | None] = set()  # the conversations whose turn is over
 
     def read_settings(self, config: Config) -> None:
         """Take `enabled` and `priority` from the user's `[plugin.approval_gateway]`.
@@ -128,6 +130,8 @@ class Plugin:
         register_hook(NAME, HookType.TOOL_CONFIRM, self.confirm, self.priority)
         register_hook(f"{NAME}.elicit", HookType.ELICIT, self.elicit, self.priority)
         register_hook(f"{NAME}.report", HookType.TOOL_EXECUTE_POST, self.report, self.priority)
+        register_hook(f"{NAME}.begin", HookType.TURN_PRE, self.begin_turn, _BEFORE_ALL)
+        register_hook(f"{NAME}.end", HookType.LOOP_CONTINUE, self.end_turn, _BEFORE_ALL)
 
     # ------------------------------------------------------------ may this tool run?
 
@@ -137,19 +141,35 @@ class Plugin:
         """Ask people whether a tool may run, and wait for the answer.
 
         After an edit gptme asks again for the same call with the edited text; that was approved. A
-        person who aborts interrupts the turn, as Ctrl-C does.
+        person who aborts ends the turn: gptme's loop ends it after these words, and no other.
         """
+        from gptme.constants import DECLINED_CONTENT  # noqa: PLC0415 (only gptme has it)
         from gptme.hooks.confirm import ConfirmationResult  # noqa: PLC0415 (only gptme has it)
 
+        if session_of_conversation() in self._aborted:  # it was asked for beside the aborted one
+            return ConfirmationResult.skip(DECLINED_CONTENT)
         before = self._running.pop(id(tool_use), None)
         if before is not None and before.edited and before.tool_use is tool_use:
             self._keep(replace(before, edited=False))
             return ConfirmationResult.confirm()
-        if self._is_bridged(tool_use):
-            return ConfirmationResult.confirm()
-        outcome = self._client.outcome(self._make_request(tool_use, preview, workspace))
+        try:
+            if self._is_bridged(tool_use):
+                return ConfirmationResult.confirm()
+            outcome = self._client.outcome(self._make_request(tool_use, preview, workspace))
+        except GatewayError as error:  # gptme would skip the tool as well, behind a traceback
+            log.warning("nobody was asked: %s", error)
+            return ConfirmationResult.skip(f"nobody was asked: {error}")
+        return self._tell(tool_use, outcome)
+
+    def _tell(self, tool_use: ToolUse, outcome: Outcome) -> ConfirmationResult:
+        """Return what gptme is to do after an outcome."""
+        from gptme.constants import DECLINED_CONTENT  # noqa: PLC0415 (only gptme has it)
+        from gptme.hooks.confirm import ConfirmationResult  # noqa: PLC0415 (only gptme has it)
+
         if outcome.abort and not _is_served():
-            raise KeyboardInterrupt
+            log.warning("%s", outcome.message)
+            self._aborted.add(session_of_conversation())
+            return ConfirmationResult.skip(DECLINED_CONTENT)
         if outcome.kind is OutcomeKind.RESPONDED:
             return ConfirmationResult.skip(str(outcome.result))
         if outcome.arguments is None or outcome.approval is None:
@@ -161,6 +181,23 @@ class Plugin:
         if not edited:
             return ConfirmationResult.confirm()
         return ConfirmationResult.edit(outcome.arguments[text_of(tool_use.tool)])
+
+    def begin_turn(self) -> None:
+        """Let the next turn of a conversation ask again."""
+        self._aborted.discard(session_of_conversation())
+
+    def end_turn(
+        self, prompt_queue: list[Message] | None = None
+    ) -> Generator[StopPropagation, None, None]:
+        """Drop what would follow an aborted turn, as Ctrl-C does: the prompts that wait, and what
+        other hooks would add to them."""
+        from gptme.hooks import StopPropagation  # noqa: PLC0415 (only gptme has it)
+
+        if session_of_conversation() in self._aborted:
+            self.begin_turn()
+            if prompt_queue is not None:
+                prompt_queue.clear()
+            yield StopPropagation()
 
     def _make_request(
         self, tool_use: ToolUse, preview: str | None, workspace: Path | None
@@ -202,7 +239,7 @@ class Plugin:
 
     @property
     def _client(self) -> Client:
-        return self._given or current_client()
+        return self._given or current_client("gptme")
 
     # ------------------------------------------------------------ what became of it
 

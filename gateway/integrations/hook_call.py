@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.errors import InvalidRequest
+from gateway.wire.call_ids import is_unique
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.identifiers import CALL_ID, SESSION_NAME, TOOL_NAME
 
@@ -79,6 +80,12 @@ class HookCall:
         if chosen not in self.host_rules:
             return None
         return next(own for shown, own in self._rules if shown == chosen)
+
+    @property
+    def unique_id(self) -> str | None:
+        """The host's own id of the call, None where another call may have the same one."""
+        known = self.call_id is not None and is_unique(self.call_id, self.tool)
+        return self.call_id if known else None
 
     @property
     def content(self) -> str:

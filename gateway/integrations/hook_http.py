@@ -38,7 +38,7 @@ class HttpCall:
         if not edit:
             found["allowed"] = [one for one in call.allowed if one != "edit"]
         context = {"cwd": call.cwd} if call.cwd else {}
-        call_id = call.call_id or f"{self.mark}{unknown}"
+        call_id = call.unique_id or f"{call.event}.{call.content}.{unknown}"
         return {**found, "context": context, "call_id": call_id, "shows_number": False}
 
     def answer(

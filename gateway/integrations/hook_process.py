@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import time
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -93,9 +94,7 @@ class Options:
 
     def name_agent(self) -> str | None:
         """Return as whom this asks: the local gateway knows each host by its own name."""
-        if self.agent or os.environ.get("GATEWAY_AGENT") or os.environ.get("GATEWAY_URL"):
-            return self.agent
-        return self.host
+        return self.agent or config.name_agent(self.host)
 
 
 def main(words: Sequence[str]) -> int:
@@ -164,7 +163,7 @@ def dialect_of(host: str) -> Dialect:
 
 def read_input(raw: bytes) -> dict[str, Any]:
     """Return the call that a host wrote. Raises InvalidRequest."""
-    call = parse(raw)
+    call = parse(raw.removeprefix(BOM_UTF8))  # with which shells of Windows begin what they pipe
     if not isinstance(call, dict):
         raise InvalidRequest("the host wrote no JSON object to its hook")
     return call
@@ -198,6 +197,7 @@ class _HookRequest(OneRequest):
         self._call = call
         self._host = options.host
         self._detached = options.defer
+        self._deferred = False
         self._occurrence: occurrences.Occurrence | None = None
         if options.defer:
             self._named = options.timeout  # the route's, where none is given
@@ -219,7 +219,7 @@ class _HookRequest(OneRequest):
         state = self._repeat(self._submit)
         self._answered = True
         if self._detached and not has_ended(state):
-            self._request = None  # it goes on without this process
+            self._request, self._deferred = None, True  # it goes on without this process
             return HookVerdict("deferred", f"waits for approval as {request['id']}")
         until = self._deadline(time.monotonic()) + MARGIN_SECONDS
         state = self._await_end(state, until)
@@ -238,9 +238,9 @@ class _HookRequest(OneRequest):
         return self._say_how(checked)
 
     def finish(self) -> None:
-        """The call was answered."""
+        """The call was answered, unless the host is to ask about it again."""
         if self._occurrence is not None:
-            self._occurrence.finish()
+            (self._occurrence.leave if self._deferred else self._occurrence.finish)()
 
     def _say_how(self, checked: CheckedDecision) -> HookVerdict:
         sentence = checked.sentence
@@ -275,7 +275,7 @@ class _HookRequest(OneRequest):
             context=context,
             questions=call.questions,
         )
-        call_id = call.call_id or self._number()
+        call_id = call.unique_id or self._number()
         request = {
             "id": call_request_id(agent, call.session, call_id, "", digest),
             **call.fields(self._host),
@@ -291,7 +291,8 @@ class _HookRequest(OneRequest):
         return request
 
     def _number(self) -> str:
-        """Return an id for a call that has none: by its content and how often that came before."""
+        """Return an id for a call whose host has none that tells it from others: by its content
+        and how often that came before."""
         call = self._call
         content = f"{call.event}.{call.content}"
         self._occurrence = occurrences.take(self._host, call.session, content)

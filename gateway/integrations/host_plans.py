@@ -22,7 +22,9 @@ MARGIN = 60
 HOOK_PATH, TOKEN_NAME = "/v1/hooks/claude-code", "GATEWAY_TOKEN"
 ENFORCE, RELAY = "enforce", "relay"
 _OURS = r"(?:^|[\s/'\"])(?:gateway|gateway\.cli|gateway\.integrations)['\"]? hook {host}(?:\s|$)"
-OR_BLOCK = "|| { echo 'the approval hook failed' >&2; exit 2; }"  # without words Gemini CLI runs it
+OR_BLOCK = "|| { [ $? = 2 ] || echo the approval hook failed >&2; exit 2; }"
+"""What follows a hook in its line. A no of the hook (2) has words of its own, which the model
+reads; any other end has none, and without words Gemini CLI runs the tool."""
 _ANY_CHANGE = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|WebFetch|mcp__.*"
 _COPILOT_DENIES = '{"permissionDecision":"deny","permissionDecisionReason":"gateway hook failed"}'
 _OPENCODE_ASKS = ("bash", "edit", "webfetch", "external_directory")
@@ -64,6 +66,7 @@ class Plan:
     folders: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     moved_by: str | None = None  # the variable that names the user's folder
     tested = ""
+    comments = False  # whether the host allows them in its settings
     matcher = "*"
     after = ""  # what a person has to do then
 
@@ -263,7 +266,27 @@ class CodexPlan(Grouped):
     moved_by = "CODEX_HOME"
     tested = "0.169.0"
     closing = ("PostToolUse", "UserPromptSubmit", "Stop")
+    members = ("description", "hooks")
     after = "Codex skips a hook that you have not trusted: start codex, type /hooks, and trust it."
+
+    def add(self, values: Values, wish: InstallWish) -> Values:
+        """Return the settings with our hooks. Raises InvalidRequest for what Codex would not read:
+        it runs every tool then."""
+        for doubt in self.doubts(values):
+            raise InvalidRequest(f"{doubt}: nothing was written")
+        return super().add(values, wish)
+
+    def doubts(self, values: Values) -> Iterator[str]:
+        """Yield what Codex does not read, and with it no hook of the file."""
+        for name in sorted(set(values) - set(self.members)):
+            known = " and ".join(self.members)
+            yield f"Codex rejects a hooks.json with the member {name!r} (it knows {known})"
+        hooks = values.get("hooks")
+        for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+            for group in groups if isinstance(groups, list) else ():
+                inside = group.get("hooks", []) if isinstance(group, dict) else [None]
+                if not isinstance(inside, list) or not all(map(_has_type, inside)):
+                    yield f"Codex rejects a hooks.json with a hook of {event} that has no type"
 
 
 class GeminiPlan(Grouped):
@@ -275,6 +298,7 @@ class GeminiPlan(Grouped):
         "project": (".gemini", "settings.json"),
     }
     tested = "0.61.0"
+    comments = True
     gate_event = "BeforeTool"
     per_second = 1000
     matcher = "run_shell_command|write_file|replace|web_fetch|mcp_.*"
@@ -378,6 +402,7 @@ class OpenCodePlan(Plan):
         "user": (".config", "opencode", "opencode.json"),
         "project": ("opencode.json",),
     }
+    comments = True
     after = "Start `opencode serve`, and beside it `gateway bridge opencode --url URL`."
 
     def add(self, values: Values, wish: InstallWish) -> Values:
@@ -419,6 +444,10 @@ def _object(values: Values, name: str) -> Values:
     if not isinstance(found, dict):
         raise InvalidRequest(f"{name} is no object: nothing was written")
     return found
+
+
+def _has_type(hook: Any) -> bool:
+    return isinstance(hook, dict) and isinstance(hook.get("type"), str)
 
 
 def _is_number(value: Any) -> bool:

@@ -17,33 +17,51 @@ from gateway.wire.local_discovery import read_private, state_folder, write_priva
 Values = dict[str, Any]
 _MOST_BYTES = 4 * 1024 * 1024
 _INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
+_MARK = "\ufeff"  # editors of Windows begin a file with it
+_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
 
 
 class SettingsFile:
     """One file of JSON. What else stands in it stays, in its order."""
 
-    def __init__(self, path: Path) -> None:
-        """Read it; a file that is not there is empty. Raises InvalidRequest for one that cannot be
-        read as JSON: it stays untouched."""
+    def __init__(self, path: Path, *, comments: bool = False) -> None:
+        """Read it; a file that is not there is empty. `comments` says that its host allows them.
+        Raises InvalidRequest for a file that cannot be read as JSON: it stays untouched."""
         self.path = path.resolve()
-        try:
-            raw = self.path.read_bytes()
-        except FileNotFoundError:
+        self.comment: int | None = None
+        """The line of the first comment. Such a file is read, and never written."""
+        raw = self._read()
+        if raw is None:
             self.before: str | None = None
             self.values: Values = {}
             return
+        self.before, self.values, self.comment = _parse(self.path, raw, comments=comments)
+
+    def _read(self) -> bytes | None:
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise InvalidRequest(f"{self.path} cannot be read: {error.strerror}") from error
-        self.before, self.values = _parse(self.path, raw)
 
     def change(self, edit: Callable[[Values], Values]) -> str | None:
-        """Return the text after a change, None where nothing would be left of a file."""
+        """Return the text after a change, None where nothing would be left of a file. It keeps its
+        indentation and its ends of lines, and no mark at its start, which some hosts cannot read.
+        Raises InvalidRequest where that would lose a comment."""
         after = edit(json.loads(json.dumps(self.values)))
         if after == self.values:
             return self.before
+        if self.comment is not None:
+            raise InvalidRequest(
+                f"{self.path} has a comment in line {self.comment}, which would be lost: "
+                "nothing was written; change the file yourself, or take its comments out"
+            )
         found = _INDENT.search(self.before or "")
         text = json.dumps(after, indent=found[1] if found else 2, ensure_ascii=False)
-        return f"{text}\n" if self.before is None or self.before.endswith("\n") else text
+        if self.before is None or self.before.endswith("\n"):
+            text += "\n"
+        return text.replace("\n", "\r\n") if "\r\n" in (self.before or "") else text
 
     def undo(self, edit: Callable[[Values], Values]) -> str | None:
         """Return the text without a change: that from before, if nobody changed it since; otherwise
@@ -73,7 +91,7 @@ class SettingsFile:
         """Replace the file in one step. What was there is kept for `undo` where it was `untouched`
         by us, and where it was written by us alone. Raises InvalidRequest when it was changed
         meanwhile."""
-        if (self.path.read_text(encoding="utf-8") if self.path.exists() else None) != self.before:
+        if self._read() != (None if self.before is None else self.before.encode()):
             raise InvalidRequest(f"{self.path} was changed meanwhile: nothing was written")
         note = Path(_note(self.path))
         kept = read_private(note) or {}
@@ -111,7 +129,9 @@ class SettingsFile:
             raise
 
 
-def _parse(path: Path, raw: bytes) -> tuple[str, Values]:
+def _parse(path: Path, raw: bytes, *, comments: bool) -> tuple[str, Values, int | None]:
+    """Return the text, its values, and the line of the first comment."""
+
     def unique(pairs: list[tuple[str, Any]]) -> Values:
         found = dict(pairs)
         if len(found) != len(pairs):
@@ -122,13 +142,30 @@ def _parse(path: Path, raw: bytes) -> tuple[str, Values]:
         raise InvalidRequest(f"{path} is too large for a settings file: nothing was written")
     try:
         text = raw.decode("utf-8")
-        values = json.loads(text, object_pairs_hook=unique) if text.strip() else {}
+        plain, comment = _blank_comments(text.removeprefix(_MARK))
+        if comment is not None and not comments:
+            raise ValueError(f"a comment begins in line {comment}")
+        values = json.loads(plain, object_pairs_hook=unique) if plain.strip() else {}
     except (ValueError, RecursionError) as error:
         why = f"{path} is not valid JSON, so nothing was written: {error}"
         raise InvalidRequest(why) from error
     if not isinstance(values, dict):
         raise InvalidRequest(f"{path} holds no JSON object: nothing was written")
-    return text, values
+    return text, values, comment
+
+
+def _blank_comments(text: str) -> tuple[str, int | None]:
+    """Return a text with spaces for its comments, and the line of the first one."""
+    starts: list[int] = []
+
+    def blank(found: re.Match[str]) -> str:
+        if found[0].startswith('"'):
+            return found[0]
+        starts.append(found.start())
+        return re.sub(r"[^\r\n]", " ", found[0])
+
+    plain = _STRING_OR_COMMENT.sub(blank, text)
+    return plain, text.count("\n", 0, starts[0]) + 1 if starts else None
 
 
 def _note(path: Path) -> str:

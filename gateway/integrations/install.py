@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import shutil
@@ -71,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
     plan = PLANS[options.host]
     scope = options.scope or next(iter(plan.folders))
     path = plan.path(scope, Path.home(), Path.cwd(), os.environ)
-    file = SettingsFile(path)
+    file = SettingsFile(path, comments=plan.comments)
     if options.check:
         return check_all(plan, file.values, options.agent)
     if options.undo:
@@ -87,7 +88,12 @@ def _run(options: argparse.Namespace) -> int:
         native_always=options.native_always,
         url=_find_gateway(options.agent or plan.host) if options.http else None,
     )
-    after = file.change(lambda values: plan.add(values, wish))
+    try:
+        after = file.change(lambda values: plan.add(values, wish))
+    except InvalidRequest:
+        if file.comment is not None:
+            _say(f"To add to {file.path}:\n{json.dumps(plan.add({}, wish), indent=2)}")
+        raise
     untouched = not any(plan.entries(file.values))
     if after == file.before:
         _say(f"{file.path} has it already")
@@ -147,7 +153,7 @@ def _ask_leave(file: SettingsFile, after: str | None, *, yes: bool) -> bool:
     sys.stdout.flush()
     if yes:
         return True
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         _say("nothing was written: say --yes, or run it at a terminal")
         return False
     sys.stderr.write("Write this? [y/N] ")

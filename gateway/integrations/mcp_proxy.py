@@ -6,6 +6,7 @@ protocol, but for `tools/call`, which is held, the listing of tools, and what wa
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -43,6 +44,7 @@ _OWN_SETTINGS = "GATEWAY_"
 # The dispatcher applies them to what they are about, whose id or token they name.
 _HANDLED = ("notifications/cancelled", "notifications/progress")
 _LISTING_SECONDS = 10.0
+_LONGEST_NOISE = 200
 _MOST_PAGES = 50
 _MOST_TOOLS = 10_000
 _NEVER_CANCELLED = ("initialize", "server/discover")
@@ -73,12 +75,23 @@ class Server:
                 own = StdioServerParameters(
                     command=self.command[0], args=list(self.command[1:]), env=kept, cwd=Path.cwd()
                 )
+                logging.getLogger(stdio_client.__module__).addFilter(_shorten)
                 yield await stack.enter_async_context(stdio_client(own, errlog=sys.stderr))
                 return
             headers = {"Authorization": f"Bearer {self.token}"} if self.token else None
             client = await stack.enter_async_context(create_mcp_http_client(headers=headers))
             transport = streamable_http_client(self.url, http_client=client)
             yield await stack.enter_async_context(transport)
+
+
+def _shorten(record: logging.LogRecord) -> bool:
+    """Have the SDK say in one line what a server writes beside its messages: many greet there."""
+    error = record.exc_info[1] if record.exc_info else None
+    read: Any = getattr(error, "errors", None)  # of the SDK's own validation
+    if isinstance(error, ValueError) and read is not None:
+        shown = repr(read()[0]["input"])[:_LONGEST_NOISE]
+        record.msg, record.exc_info = f"passed over, for it is no message of MCP: {shown}", None
+    return True
 
 
 @asynccontextmanager

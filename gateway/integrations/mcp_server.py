@@ -172,7 +172,7 @@ class AskTools:
                 kind=Kind(asked.kind),
                 questions=[build(Question, one) for one in asked.questions],
                 origin=_origin(context, _PROMPT.host),
-                call_id=asked.call_id,
+                call_id=asked.unique_id,
                 session=self._session,
                 allowed=[Action(one) for one in asked.allowed],
                 timeout=self._timeout,

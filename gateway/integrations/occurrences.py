@@ -38,6 +38,10 @@ class Occurrence:
         """It was answered: the same call after it is another one."""
         self._write(_ANSWERED)
 
+    def leave(self) -> None:
+        """It was not answered: the same call after it is this one again."""
+        os.close(self._handle)
+
     def _write(self, words: str) -> None:
         with suppress(OSError):
             os.pwrite(self._handle, words.encode(), 0)

@@ -20,14 +20,15 @@ from gateway.integrations.framework_calls import (
     FrameworkCall,
     FrameworkGate,
     PausedRun,
+    session_of_run,
     tell,
 )
 from gateway.wire.codec import JsonObject
 
 
 class RunStates:
-    """Has people answer the interruptions of runs. `details` are keywords of `client.request`;
-    give a `session` where your agents' call ids are not unique.
+    """Has people answer the interruptions of runs. `details` are keywords of `client.request`. The
+    session is that of the SDK where a run has one, the context's, or the run's own.
 
     A person's abort raises Aborted; every other refusal is told to the model.
     """
@@ -72,10 +73,10 @@ class RunStates:
         """Run an agent to its end as `Runner.run` does, and wait for people meanwhile."""
         from agents import Runner  # noqa: PLC0415 (the vendor)
 
-        result = await Runner.run(agent, given, **run)
+        result, session = await Runner.run(agent, given, **run), _name_session(run)
         while result.interruptions:
             state = result.to_state()
-            outcomes = await self._gate.ask(self._calls(result.interruptions))
+            outcomes = await self._gate.ask(self._calls(result.interruptions), session)
             result = await self._send(agent, state, result.interruptions, outcomes, run)
         return result
 
@@ -86,7 +87,7 @@ class RunStates:
         result = await Runner.run(agent, given, **run)
         if not result.interruptions:
             return result
-        return await self._settle(agent, result.to_state(), 0.0, run)
+        return await self._settle(agent, result.to_state(), _name_session(run), 0.0, run)
 
     async def resume(
         self, agent: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
@@ -96,12 +97,14 @@ class RunStates:
         from agents import RunState  # noqa: PLC0415 (the vendor)
 
         state = await RunState.from_json(agent, paused.state)
-        return await self._settle(agent, state, timeout, run)
+        return await self._settle(agent, state, paused.session, timeout, run)
 
-    async def _settle(self, agent: Any, state: Any, timeout: float, run: dict[str, Any]) -> Any:
+    async def _settle(
+        self, agent: Any, state: Any, session: str | None, timeout: float, run: dict[str, Any]
+    ) -> Any:
         while items := state.get_interruptions():
             calls, kept = self._calls(items), state.to_json()
-            outcomes = await self._gate.settle(calls, None, kept, timeout=timeout)
+            outcomes = await self._gate.settle(calls, session, kept, timeout=timeout)
             if isinstance(outcomes, PausedRun):
                 return outcomes
             result = await self._send(agent, state, items, outcomes, run)
@@ -132,6 +135,12 @@ class RunStates:
             else:
                 state.reject(item, rejection_message=tell(item.name, outcome))
         return await Runner.run(agent, state, **run)
+
+
+def _name_session(run: dict[str, Any]) -> str:
+    """Return the session of a run: the one that the SDK keeps its history in, else its own."""
+    known = getattr(run.get("session"), "session_id", None) or run.get("conversation_id")
+    return known if isinstance(known, str) and known else session_of_run()
 
 
 def _call(

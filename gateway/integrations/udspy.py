@@ -21,9 +21,11 @@ from gateway.client import Client, Outcome, OutcomeKind
 from gateway.client.blocking import current_client
 from gateway.client.outcome import outcome_of
 from gateway.errors import GatewayError
+from gateway.integrations.framework_calls import new_session, session_of_run
 from gateway.models import Action, ApprovalRequest, Kind, Origin, Question, Reason
 
 _MOST_ROUNDS = 20
+_PROCESS = new_session()
 _ORIGIN = Origin(framework="udspy")
 
 
@@ -56,7 +58,8 @@ async def forward(agent: Any, *, client: Client | None = None, **inputs: Any) ->
 
     A denial is an observation, in the person's words. Raises Refused where a person aborts.
     """
-    asking, trajectory, answered = client or current_client(), None, set[str]()
+    asking, trajectory, answered = client or current_client("udspy"), None, set[str]()
+    name = session_of_run()
     try:
         for _ in range(_MOST_ROUNDS * agent.max_iters):
             try:
@@ -64,10 +67,10 @@ async def forward(agent: Any, *, client: Client | None = None, **inputs: Any) ->
             except ConfirmationRequired as required:
                 trajectory = list(required.context["trajectory"])
                 if _comes_from_within(agent, required):  # the model calls the tool again
-                    await confirm(required, client=asking)
+                    await confirm(required, client=asking, session=name)
                     answered.add(required.confirmation_id)
                 else:
-                    ask = partial(confirm, client=asking)
+                    ask = partial(confirm, client=asking, session=name)
                     trajectory.append(await _observe(agent, required, ask))
     finally:
         for confirmation_id in answered:
@@ -80,7 +83,7 @@ async def begin(agent: Any, *, client: Client | None = None, **inputs: Any) -> A
 
     Raises GatewayError where a tool asks from within: that wait cannot leave this process.
     """
-    return await _advance(agent, client or current_client(), inputs, None)
+    return await _advance(agent, client or current_client("udspy"), inputs, None, session_of_run())
 
 
 async def resume(
@@ -92,7 +95,7 @@ async def resume(
     has no answer within `timeout` seconds gets the same Suspended back. Raises as `begin` does,
     and Refused where a person aborts.
     """
-    asking = client or current_client()
+    asking = client or current_client("udspy")
     state = await asking.run_on_loop(asking.inner.fetch(suspended.request_id))
     assert state.record is not None  # as `fetch` promises
     request = state.record.request
@@ -110,7 +113,7 @@ async def resume(
         return _tell_udspy(again, outcome)
 
     trajectory = [*suspended.trajectory, await _observe(agent, required, answer)]
-    return await _advance(agent, asking, suspended.inputs, trajectory)
+    return await _advance(agent, asking, suspended.inputs, trajectory, request.session)
 
 
 async def call(
@@ -121,7 +124,7 @@ async def call(
     With an edit the approved arguments run; a person's result is returned in place of a run. Raises
     Refused without an approval. Whatever becomes of it, no answer stays behind in this context.
     """
-    ask = partial(confirm, client=client or current_client())
+    ask = partial(confirm, client=client or current_client("udspy"))
     return await _call_once_approved(partial(function, *args, **kwargs), ask)
 
 
@@ -132,19 +135,27 @@ def call_blocking(
     return asyncio.run(call(function, *args, client=client, **kwargs))
 
 
-async def confirm(required: ConfirmationRequired, *, client: Client | None = None) -> Outcome:
+async def confirm(
+    required: ConfirmationRequired, *, client: Client | None = None, session: str | None = None
+) -> Outcome:
     """Ask a person what udspy wants confirmed, and give udspy the answer in this context.
 
     A call becomes approved, edited, rejected, or with words for another plan `feedback`; a question
-    is answered. What is no answer rejects it.
+    is answered. What is no answer rejects it. Without a `session` it is the context's, or one of
+    this process.
     """
-    asking = client or current_client()
-    asked = asking.inner.outcome(_make_request(required, asking))
+    asking = client or current_client("udspy")
+    request = _make_request(required, asking, session or session_of_run(_PROCESS))
+    asked = asking.inner.outcome(request)
     return _tell_udspy(required, await asking.run_on_loop(asked))
 
 
 async def _advance(
-    agent: Any, client: Client, inputs: dict[str, Any], trajectory: list[dict[str, Any]] | None
+    agent: Any,
+    client: Client,
+    inputs: dict[str, Any],
+    trajectory: list[dict[str, Any]] | None,
+    session: str,
 ) -> Any:
     """Run an agent to its prediction, or submit what it asks, and return Suspended."""
     try:
@@ -152,7 +163,7 @@ async def _advance(
     except ConfirmationRequired as required:
         if _comes_from_within(agent, required):
             raise GatewayError("a tool asks from within, which is answered by `forward`") from None
-        request = _make_request(required, client)
+        request = _make_request(required, client, session)
         await client.run_on_loop(client.inner.submit(request))
         return Suspended(request.id, inputs, list(required.context["trajectory"]))
 
@@ -199,7 +210,7 @@ def _goes_on(outcome: Outcome) -> bool:
     return outcome.runs or outcome.kind is OutcomeKind.ANSWERED
 
 
-def _make_request(required: ConfirmationRequired, client: Client) -> ApprovalRequest:
+def _make_request(required: ConfirmationRequired, client: Client, session: str) -> ApprovalRequest:
     if required.tool_call is None:
         return client.request(
             "question",
@@ -208,11 +219,13 @@ def _make_request(required: ConfirmationRequired, client: Client) -> ApprovalReq
             questions=(Question(id="answer", text=required.question),),
             allowed=(Action.ANSWER, Action.DENY, Action.ABORT),
             origin=_ORIGIN,
+            session=session,
         )
     return client.request(
         required.tool_call.name,
         required.tool_call.args,
         origin=Origin(framework="udspy", tool_call_id=required.tool_call.call_id),
+        session=session,
         allowed=(Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT),
     )
 

@@ -15,7 +15,7 @@ from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import REVIEWS, Record, RequestOutcome
 from gateway.domain.redaction import start_of
 from gateway.domain.risk_rules import RaisedRisk, is_lower, lift
-from gateway.errors import InvalidRequest
+from gateway.errors import GatewayError, InvalidRequest
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, RiskLevel, Status
 from gateway.policy.authorization import NO_STEP_UP
 from gateway.policy.decider import Decider, Verdict
@@ -111,9 +111,17 @@ class Chain:
                 return Judged(record, Verdict(effect=LATER, by=by))
             try:
                 record, verdict = await _answer(decider, record, route, self._seconds)
-            except Exception:
-                # It may be anybody's code. Without its answer people are asked: see above.
-                log.exception("a decider failed", extra={"event": "decider_failed"})
+            except Exception as error:
+                # It may be anybody's code. Without its answer people are asked: see above. Of a
+                # GatewayError, as of a hook that says neither yes nor no, there is no more to say.
+                trace = None if isinstance(error, GatewayError) else error
+                log.error(
+                    "a decider failed: %s: %s",
+                    decider.name,
+                    error,
+                    exc_info=trace,
+                    extra={"event": "decider_failed"},
+                )
                 people = True
                 continue
             if verdict is None:

@@ -120,8 +120,8 @@ class Settings(BaseSettings):
     webhook_secret: SecretStr | None = Field(None, description="signs what is posted there")
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="JSON list of the host names that may be posted to, also for agents' own "
-        "receivers",
+        description="JSON list of the hosts that may be posted to, also for agents' own receivers: "
+        "a host name, with `:PORT` where that is not 443",
     )
     push_key: SecretStr | None = Field(
         None,

@@ -27,6 +27,7 @@ MAX_BYTES = 1_048_576
 MAX_DEPTH = 64
 MAX_INTEGER = 2**53 - 1
 """Larger integers are read differently by JSON libraries."""
+_MOST_BITS, _MOST_DIGITS = 256, 40
 _MOST_SMALL = 16_384  # bytes; OpenSSL is faster by more than a few µs beyond
 
 _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
@@ -79,6 +80,8 @@ def canonical(value: Any) -> bytes:
 
         return rfc8785.dumps(value)
     except (RecursionError, ValueError) as error:  # the library's own are ValueErrors
+        if (large := _find_large(value)) is not None:
+            raise InvalidRequest(_refuse_large(large)) from error
         raise InvalidRequest(f"the value has no canonical JSON form: {error}") from error
 
 
@@ -145,8 +148,31 @@ def _finite(text: str) -> float:
 def _safe(text: str) -> int:
     # A long text is refused unread: converting thousands of digits is slow.
     if len(text) > len(str(-MAX_INTEGER)) or abs(int(text)) > MAX_INTEGER:
-        raise ValueError("an integer is beyond 2**53 - 1; send it as a string")
+        raise ValueError(_refuse_large(text))
     return int(text)
+
+
+def _find_large(value: Any) -> str | None:
+    """Return an integer of a value that no message carries, None where it has none."""
+    left = [value]
+    seen = 0
+    while left and (seen := seen + 1) < MAX_BYTES:  # a value may hold itself
+        one = left.pop()
+        if isinstance(one, int) and abs(one) > MAX_INTEGER:
+            return str(one) if one.bit_length() < _MOST_BITS else f"of {one.bit_length()} bits"
+        if isinstance(one, dict):
+            left += one.values()
+        elif isinstance(one, list | tuple):
+            left += one
+    return None
+
+
+def _refuse_large(integer: str) -> str:
+    shown = integer if len(integer) <= _MOST_DIGITS else f"{integer[:_MOST_DIGITS]}…"
+    return (
+        f"the integer {shown} is beyond 2^53 - 1, where programs read numbers differently: "
+        f'send it as text, as in "{shown}"'
+    )
 
 
 WIRE_VERSION = 1

@@ -199,6 +199,33 @@ async def test_the_kill_switch_holds(gate: Replica) -> None:
     assert (await create(gate, key={"Idempotency-Key": "new"})).json["status"] == "denied"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("GET", "/nothing", 404, None),
+        ("POST", "/v1/requests/1/approve", 404, None),
+        ("PUT", "/v1/requests", 405, "POST"),
+        ("PATCH", "/v1/requests/1", 405, "DELETE, GET"),
+        ("GET", "/v1/requests/1/consume", 405, "POST"),
+    ],
+)
+async def test_what_the_protocol_does_not_have_is_refused_in_its_form(
+    gate: Replica, method: str, path: str, status: int, allow: str | None
+) -> None:
+    """As its clients read every other error."""
+    answer = await gate.call(method, f"/aap{path}")
+    assert refusal(answer)[0] == status
+    assert answer.headers.get("Allow") == allow
+
+
+async def test_a_large_integer_is_named(gate: Replica) -> None:
+    """The client's author reads what to send instead."""
+    answer = await create(gate, {**CALL, "arguments": {"id": 2**60}})
+    assert refusal(answer) == (400, "invalid_request", "invalid_request")
+    assert "the integer 1152921504606846976 is beyond 2^53 - 1" in answer.text
+    assert "send it as text" in answer.text
+
+
 async def test_others_know_nothing_of_a_request(gate: Replica) -> None:
     """Another instance, a malformed and an unknown id: all the same 404."""
     created = await create(gate)

@@ -195,6 +195,10 @@ def test_what_agents_send_is_closed_and_what_they_get_is_open() -> None:
         assert schemas[name]["additionalProperties"] is False
     for name in ("State", "Decision", "RequestView", "Problem"):
         assert "additionalProperties" not in schemas[name]
+    asked, drafted = schemas["ApprovalRequest"], schemas["Prepare"]["properties"]["request"]
+    assert drafted["properties"] == asked["properties"]
+    assert drafted["additionalProperties"] is False
+    assert {*asked["required"]} - {*drafted["required"]} == {"digest"}
 
 
 def test_reasons_may_be_added_and_an_agent_gives_one_of_its_own() -> None:

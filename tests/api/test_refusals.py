@@ -5,6 +5,7 @@ import json
 import logging
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
@@ -217,6 +218,22 @@ async def test_unknown_paths_and_methods_are_problems_too(gate: Replica) -> None
     assert wrong.headers["Allow"] == "GET,POST"
     beside = await gate.call("OPTIONS", "/v1/requests/prepare")  # which is no id of a request
     assert beside.headers["Allow"] == "POST"
+
+
+@pytest.mark.parametrize("head", [b"X-A: a\0b", b"Authorization: Bearer \0", b"X\0: 1"])
+async def test_what_is_no_http_is_refused_without_a_traceback(
+    gate: Replica, caplog: pytest.LogCaptureFixture, head: bytes
+) -> None:
+    """A caller's bytes are no failure of the gateway, and its log does not repeat them."""
+    caplog.set_level(logging.INFO)
+    place = urlsplit(gate.url)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + head + b"\r\n\r\n")
+    assert b" 400 " in await reader.readline()
+    writer.close()
+    (line,) = (one for one in caplog.records if one.name == "aiohttp.server")
+    assert (line.levelno, line.exc_info) == (logging.INFO, None)
+    assert line.getMessage().startswith("refused what is no HTTP: ")
 
 
 async def test_every_answer_carries_the_headers(gate: Replica) -> None:

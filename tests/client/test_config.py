@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.client.config import load
+from gateway.client import AsyncClient
+from gateway.client.blocking import current_client
+from gateway.client.config import load, load_patiently
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.server.app import run_gateway
 from gateway.server.settings import Settings
 from gateway.wire.local_discovery import FILE_NAME, announce, read_private, write_private
+from tests.waiting import moment
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +38,47 @@ def test_a_file_that_others_can_reach_is_not_believed(folder: Path, mode: int) -
     path.chmod(mode)
     with pytest.raises(InvalidRequest, match="open to other users"):
         load()
+
+
+def test_without_a_token_it_is_said_which_setting_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The address alone is no credential."""
+    monkeypatch.setenv("GATEWAY_URL", "http://127.0.0.1:9")
+    monkeypatch.delenv("GATEWAY_TOKEN", raising=False)
+    with pytest.raises(InvalidRequest, match="set GATEWAY_TOKEN, which `gateway agent add ci`"):
+        AsyncClient.from_env("ci")
+
+
+async def test_a_host_asks_by_its_own_name_where_nobody_says_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So rules and grants tell one from another; what is set holds."""
+    for name in ("GATEWAY_AGENT", "GATEWAY_URL", "GATEWAY_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+    def ask_as(host: str | None) -> str:
+        with current_client(host) as client:
+            return client.agent
+
+    async with run_gateway(Settings(data_dir=folder, port=0, adapters=())):
+        assert await asyncio.to_thread(ask_as, "openai-agents") == "openai-agents"
+        assert await asyncio.to_thread(ask_as, None) == "local"
+        monkeypatch.setenv("GATEWAY_AGENT", "mine")
+        assert await asyncio.to_thread(ask_as, "openai-agents") == "mine"
+
+
+async def test_a_gateway_that_starts_beside_its_agent_is_found(folder: Path) -> None:
+    """The agent says what it waits for, and goes on once the gateway is announced."""
+    said: list[str] = []
+    async with run_gateway(Settings(data_dir=folder, port=0, adapters=())):
+        (folder / FILE_NAME).rename(folder / "not yet")
+        loading = asyncio.create_task(asyncio.to_thread(load_patiently, "ci", said.append))
+        while not said:
+            await moment()
+        (folder / "not yet").rename(folder / FILE_NAME)
+        assert (await loading).token
+    assert "waiting for the gateway, for 3 s at most: no gateway is configured" in said[0]
 
 
 def test_a_private_file_is_on_the_disk_before_it_has_its_name(

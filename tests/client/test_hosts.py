@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,18 @@ def person() -> Iterator[Person]:
     one = Person()
     with Client(CallableTransport(one.decide)) as client, use_client(client, everywhere=True):
         yield one
+
+
+@pytest.mark.parametrize("of_call", [{"call_id": "c1"}, {"id": "0" * 32}])
+def test_twins_are_not_asked_side_by_side(person: Person, of_call: dict[str, Any]) -> None:
+    """One would use up or supersede the other, so that is said before anybody is asked."""
+    with Client(CallableTransport(person.decide)) as client:
+        twins = [client.request("pay", {"amount": number}, **of_call) for number in (1, 1)]
+        with pytest.raises(InvalidRequest, match="two of these requests are of one call"):
+            client.asks(*twins)
+        assert not person.asked
+        both = [client.request("pay", {"amount": 1}, call_id="c1", part=one) for one in "ab"]
+        assert [how.kind for how in client.asks(*both)] == [OutcomeKind.APPROVED] * 2
 
 
 def test_a_decorated_call_says_what_its_host_knows(person: Person) -> None:

@@ -70,13 +70,50 @@ def test_what_was_approved_runs_as_it_was_asked(run: Any, tmp_path: Path) -> Non
 
 
 def test_the_exit_code_of_the_command_is_told(run: Any) -> None:
-    """Its own where it ran, a shell's where a signal ended it or it could not be started."""
+    """Its own where it ran, a shell's where a signal ended it."""
     for script, code in (("exit 3", 3), ("kill -9 $$", 137)):
         found, calls = run(deciding(), REPORTED, REPORTED, words=("--", "sh", "-c", script))
         assert found == code
         assert body_of(calls[2])["report"]["execution"] == "failed"
-    assert run(deciding(), REPORTED, REPORTED, words=("--", "no-such-program"))[0] == 127
-    assert run(deciding(), REPORTED, REPORTED, words=("--", "/"))[0] == 122, "no plain file"
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "says"),
+    [
+        ("no-such-program", 127, "there is no program 'no-such-program' in any folder of PATH"),
+        ("./none", 127, "there is no program './none'"),
+        ("/", 127, "there is no program '/'"),
+        ("./data", 126, "'./data' may not be executed"),
+    ],
+)
+def test_nobody_is_asked_about_a_program_that_cannot_be_started(
+    run: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, word: str, code: int, says: str
+) -> None:
+    """It is said before; an approval of it could not be used."""
+    (tmp_path / "data").write_text("")
+    (tmp_path / "data").chmod(0o644)
+    assert run(words=("--", word)) == (code, [])
+    assert f"nobody was asked: {says}" in capsys.readouterr().err
+
+
+def test_a_program_that_went_away_meanwhile_could_not_be_started(run: Any, tmp_path: Path) -> None:
+    """That is told as a shell tells it, and reported."""
+    program = tmp_path / "bin" / "here"
+    program.parent.mkdir()
+    program.write_text("")  # neither a program nor a script
+    program.chmod(0o755)
+    code, calls = run(deciding(), REPORTED, REPORTED, words=("--", "bin/here"))
+    assert code == 126
+    assert body_of(calls[2])["report"]["execution"] == "failed"
+
+
+def test_it_runs_without_a_standard_input(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As under `<&-`, where Python has none."""
+    monkeypatch.setattr("sys.stdin", None)
+    assert run(deciding(), REPORTED, REPORTED, words=("--", "touch", "ran"))[0] == 0
+    assert (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(

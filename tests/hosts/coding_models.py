@@ -18,7 +18,7 @@ class Use:
 
     tool: str
     arguments: dict[str, Any]
-    id: str = "toolu_1"
+    id: str = "toolu_01Xk9vTq4rN1"
 
 
 Turn = str | Use | Sequence[Use]

@@ -163,6 +163,7 @@ class FrameworkSuite:
         request = record.request
         assert (request.tool, request.arguments) == ("delete_file", {"path": "a.txt"})
         assert str(request.origin.framework).startswith(self.framework)
+        assert request.session != "default"  # a denial of one run is not that of the next
         assert await agent.count_requests() == 1
 
     async def test_a_denied_call_does_not_run_and_the_model_hears_why(self, agent: Agent) -> None:
@@ -264,7 +265,7 @@ class ElsewhereSuite(FrameworkSuite):
         """The second process runs what was approved, as it was edited; a third runs nothing."""
         calls = [call(path, number) for number, path in enumerate(("a.txt", "b.txt", "c.txt"))]
         paused = await agent.run_and_kill(PAUSING, *calls)
-        assert (paused.end, paused.told, paused.deleted) == ("done", [], [])
+        assert (paused.end, paused.told, paused.deleted) == ("waits", [], [])
         records = await agent.wait_for_requests(3)
         kept = agent.read_kept()
         [group] = {one.request.group for one in records}
@@ -287,9 +288,9 @@ class ElsewhereSuite(FrameworkSuite):
         assert (await agent.gate.decided(first.id)).status == 200
         nowhere = {"GATEWAY_URL": "http://127.0.0.1:9", "GATEWAY_CONNECT_TIMEOUT": "0.1"}
         still = await agent.run(PAUSING, *calls, **nowhere)
-        assert (still.end, still.told, still.deleted) == ("done", [], [])
+        assert (still.end, still.told, still.deleted) == ("waits", [], [])
         still = await agent.run(PAUSING, *calls)
-        assert (still.end, still.told, still.deleted) == ("done", [], [])
+        assert (still.end, still.told, still.deleted) == ("waits", [], [])
         assert (await agent.gate.decided(second.id, "deny", message="keep it")).status == 200
         ending = await agent.run(PAUSING, *calls)
         assert ending.deleted == ["a.txt"]

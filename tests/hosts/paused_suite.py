@@ -19,7 +19,7 @@ class PausedSuite(KeptStateSuite):
     async def run_answered(self, agent: Agent, action: str, **more: Any) -> tuple[Ending, Record]:
         """Run one call until it waits, have Ann answer it, and go on in another process."""
         paused = await agent.run(PAUSING, call("a.txt"))
-        assert (paused.end, paused.told, paused.deleted) == ("done", [], [])
+        assert (paused.end, paused.told, paused.deleted) == ("waits", [], [])
         [record] = await agent.wait_for_requests(1)
         done = await agent.gate.decided(record.id, action, **more)
         assert done.status == 200, done.json
@@ -53,7 +53,7 @@ class PausedSuite(KeptStateSuite):
     async def test_without_a_gateway_nothing_runs(self, agent: Agent) -> None:
         """The run stays paused, and asks once there is one."""
         ending = await agent.run(PAUSING, call("a.txt"), **NO_GATEWAY)
-        assert (ending.end, ending.told, ending.deleted) == ("done", [], [])
+        assert (ending.end, ending.told, ending.deleted) == ("waits", [], [])
         await agent.run(PAUSING)
         [record] = await agent.wait_for_requests(1)
         assert record.request.arguments == {"path": "a.txt"}

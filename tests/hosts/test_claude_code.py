@@ -130,7 +130,7 @@ async def test_an_approved_command_runs(claude: Claude, answer: Answer) -> None:
     assert (claude.work / "made").exists()
     request = record.request
     assert (request.tool, request.arguments) == ("Bash", TOUCH.arguments)
-    assert (request.kind, request.call_id) == ("command", "toolu_1")
+    assert (request.kind, request.call_id) == ("command", "toolu_01Xk9vTq4rN1")
     assert request.context.cwd == str(claude.work)
     assert request.session == told["session_id"]
     assert request.origin.framework == "claude-code"
@@ -165,7 +165,7 @@ async def test_an_abort_stops_the_turn(claude: Claude, answer: Answer) -> None:
 async def test_a_remembered_answer_asks_nobody(claude: Claude, gate: Replica) -> None:
     """The second of two equal calls needs nobody."""
 
-    async with coding_model(TOUCH, Use("Bash", TOUCH.arguments, "toolu_2")) as model:
+    async with coding_model(TOUCH, Use("Bash", TOUCH.arguments, "toolu_01Xk9vTq4rN2")) as model:
         await claude_run(claude.start(model, SKIP), remember(gate))
         assert len(model.told) == 3
     ended = (await gate.core.requests.page(Query(final=True))).items
@@ -174,7 +174,7 @@ async def test_a_remembered_answer_asks_nobody(claude: Claude, gate: Replica) ->
 
 async def test_two_equal_calls_at_once_are_two_requests(claude: Claude, answer: Answer) -> None:
     """Each has its own answer."""
-    twice = (TOUCH, Use("Bash", TOUCH.arguments, "toolu_2"))
+    twice = (TOUCH, Use("Bash", TOUCH.arguments, "toolu_01Xk9vTq4rN2"))
     async with coding_model(twice) as model:
         _, first, second = await claude_run(
             claude.start(model, SKIP), answer(), answer("deny", message="once is enough")
@@ -232,7 +232,7 @@ async def test_by_http_each_answer_is_what_happens(
     """Approve, edit, deny with words: no process of ours is started."""
     claude.settings(PreToolUse=address(gate))
     edited = {"command": "touch other", "description": "make a file"}
-    calls = [Use("Bash", TOUCH.arguments, f"toolu_{number}") for number in range(3)]
+    calls = [Use("Bash", TOUCH.arguments, f"toolu_01Xk9vTq4rN{number}") for number in range(3)]
     async with coding_model(*calls) as model:
         _, record, *_ = await claude_run(
             claude.start(model, SKIP),
@@ -242,7 +242,7 @@ async def test_by_http_each_answer_is_what_happens(
         )
         assert "not on a Friday" in model.heard
     assert sorted(one.name for one in claude.work.iterdir()) == ["made", "other"]
-    assert record.request.call_id == "toolu_0"
+    assert record.request.call_id == "toolu_01Xk9vTq4rN0"
 
 
 @pytest.mark.parametrize("wrong", ["token", "none", "query", "down"])
@@ -478,7 +478,10 @@ async def test_relay_claude_code_keeps_the_rule_that_was_chosen(
     if way == "command":
         asks = command(f"{HOOK} --native-always")
     claude.settings(PermissionRequest=asks)
-    again, other = Use("Bash", NPM.arguments, "toolu_2"), Use("Bash", TOUCH.arguments, "toolu_3")
+    again, other = (
+        Use("Bash", NPM.arguments, "toolu_01Xk9vTq4rN2"),
+        Use("Bash", TOUCH.arguments, "toolu_01Xk9vTq4rN3"),
+    )
     async with coding_model(NPM, again, other) as model:
         chosen = answer(remember={"offer": "host:0"})
         _, record, last = await claude_run(claude.start(model), chosen, answer("deny"))

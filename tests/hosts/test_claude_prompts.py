@@ -13,7 +13,7 @@ from gateway.integrations.claude_sdk import answer_permission_prompt
 from tests.api.replica import AGENT_TOKEN, Replica
 from tests.hosts.conftest import Answer
 
-ASKED = {"tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "toolu_1"}
+ASKED = {"tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "toolu_01Xk9vTq4rN1"}
 QUESTION = {
     "tool_name": "AskUserQuestion",
     "input": {"questions": [{"question": "Which?", "options": [{"label": "A"}, {"label": "B"}]}]},
@@ -34,10 +34,10 @@ async def test_each_answer_in_claudes_words(gate: Replica, answer: Answer) -> No
     """An approval always has the whole input that runs."""
     told = await prompted(gate, ASKED, answer())
     assert told == {"behavior": "allow", "updatedInput": {"command": "ls"}}
-    asked = {**ASKED, "tool_use_id": "toolu_2"}
+    asked = {**ASKED, "tool_use_id": "toolu_01Xk9vTq4rN2"}
     told = await prompted(gate, asked, answer("edit", arguments={"command": "ls -l"}))
     assert told == {"behavior": "allow", "updatedInput": {"command": "ls -l"}}
-    asked = {**ASKED, "tool_use_id": "toolu_3"}
+    asked = {**ASKED, "tool_use_id": "toolu_01Xk9vTq4rN3"}
     told = await prompted(gate, asked, answer("deny", message="no"))
     assert told == {"behavior": "deny", "message": "denied by ann: no"}
 

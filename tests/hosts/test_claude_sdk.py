@@ -59,7 +59,7 @@ async def test_an_approved_command_runs(agent: SdkAgent, answer: Answer) -> None
     assert (agent.work / "made").exists(), said
     request = record.request
     assert (request.tool, request.arguments, request.kind) == ("Bash", TOUCH.arguments, "command")
-    assert (request.session, request.call_id) == ("s-1", "toolu_1")
+    assert (request.session, request.call_id) == ("s-1", "toolu_01Xk9vTq4rN1")
     assert request.context.cwd == str(agent.work)
     assert request.origin.framework == "claude-agent-sdk"
 
@@ -99,7 +99,7 @@ async def test_a_question_of_the_model_is_a_question(agent: SdkAgent, answer: An
 
 async def test_a_remembered_answer_asks_nobody(agent: SdkAgent, gate: Replica) -> None:
     """The second of two equal calls needs nobody."""
-    async with coding_model(TOUCH, Use("Bash", TOUCH.arguments, "toolu_2")) as model:
+    async with coding_model(TOUCH, Use("Bash", TOUCH.arguments, "toolu_01Xk9vTq4rN2")) as model:
         await finish(agent.start(model), remember(gate))
         assert len(model.told) == 3
     assert (agent.work / "made").exists()

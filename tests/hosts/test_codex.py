@@ -22,7 +22,7 @@ from tests.hosts.conftest import NO_GATEWAY, Answer, environment, finish, rememb
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(300)]
 
 HOOK = f"{sys.executable} -m gateway.integrations hook codex"
-TOUCH = Use("exec_command", {"cmd": "touch made"}, "call_1")
+TOUCH = Use("exec_command", {"cmd": "touch made"}, "call_3fQz81LmW1")
 TRUSTED = "--dangerously-bypass-hook-trust"
 UNGUARDED = "--dangerously-bypass-approvals-and-sandbox"
 
@@ -122,7 +122,7 @@ async def test_an_approved_command_runs(codex: Codex, answer: Answer) -> None:
     assert "hook: PreToolUse Completed" in said
     request = record.request
     assert (request.tool, request.arguments) == ("Bash", {"command": "touch made"})
-    assert (request.kind, request.call_id) == ("command", "call_1")
+    assert (request.kind, request.call_id) == ("command", "call_3fQz81LmW1")
     assert request.context.cwd == str(codex.work)
     assert f"session id: {request.session}" in said
     assert request.turn
@@ -133,6 +133,7 @@ async def test_a_denial_reaches_the_model(codex: Codex, answer: Answer) -> None:
     async with coding_model(TOUCH) as model:
         await finish(codex.start(model, TRUSTED), answer("deny", message="not on a Friday"))
         assert "not on a Friday" in model.heard
+        assert "hook failed" not in model.heard
     assert not (codex.work / "made").exists()
 
 
@@ -147,7 +148,9 @@ async def test_an_edit_is_what_runs(codex: Codex, answer: Answer) -> None:
 
 async def test_a_remembered_answer_asks_nobody(codex: Codex, gate: Replica) -> None:
     """The second of two equal calls needs nobody."""
-    async with coding_model(TOUCH, Use("exec_command", TOUCH.arguments, "call_2")) as model:
+    async with coding_model(
+        TOUCH, Use("exec_command", TOUCH.arguments, "call_3fQz81LmW2")
+    ) as model:
         await finish(codex.start(model, TRUSTED), remember(gate))
         assert len(model.told) == 3
     ended = (await gate.core.requests.page(Query(final=True))).items
@@ -203,3 +206,9 @@ async def test_the_check_asks_codex_whether_it_trusts_the_hook(codex: Codex) -> 
     code, said = await run(*program, "--check", env=env, cwd=codex.work)
     assert code == 0, said
     assert "a harmless call was held, withdrawn, and blocked" in said
+    hooks = codex.folder / ".codex" / "hooks.json"
+    hooks.write_text(json.dumps({**json.loads(hooks.read_text()), "theirs": 1}))
+    code, said = await run(*program, "--check", env=env, cwd=codex.work)
+    assert code == 1
+    assert "Codex says: failed to parse hooks config" in said
+    assert "unknown field `theirs`" in said

@@ -28,7 +28,7 @@ def call(path: str, call_id: str | None = "c1") -> FrameworkCall:
 
 def client_of(gate: Replica, **more: Any) -> Client:
     """Return a client, as each process has its own."""
-    return Client(HttpTransport(gate.url, AGENT_TOKEN, "agent1"), say=None, **more)
+    return Client(HttpTransport(gate.url, AGENT_TOKEN, "agent1"), **{"say": None, **more})
 
 
 @pytest_asyncio.fixture
@@ -51,13 +51,18 @@ async def test_a_pause_is_found_again_wherever_it_goes_on(
 ) -> None:
     """Another process in another folder neither asks again nor takes anything too early."""
     calls = [call("a", "c1"), call("b", "c2")]
-    first, second = client_of(gate), client_of(gate)
+    said: list[str] = []
+    first, second = client_of(gate, say=said.append), client_of(gate)
     paused = await FrameworkGate("f", first, {}).settle(calls, "thread 1", {"kept": 1})
     assert isinstance(paused, PausedRun)
     assert PausedRun.from_json(paused.to_json()) == paused
     await asyncio.to_thread(first.close)
     one, two = await wait_for_requests(gate, 2)
     assert {one.id, two.id} == set(paused.request_ids)
+    for waits, line in zip(paused.request_ids, said, strict=True):
+        assert (
+            f"waiting for approval of 'delete_file': answer at {gate.url}/inbox/r/{waits}" in line
+        )
     assert one.request.group == two.request.group
     assert one.request.context.cwd is None
     assert (await gate.decided(one.id)).status == 200
@@ -73,6 +78,40 @@ async def test_a_pause_is_found_again_wherever_it_goes_on(
     assert [how.kind for how in outcomes] == [OutcomeKind.ALREADY_USED, OutcomeKind.DENIED]
     assert "may have run already" in tell("delete_file", outcomes[0])
     await asyncio.to_thread(second.close)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_provider_that_repeats_its_ids_is_not_blocked(
+    gate: Replica, asking: FrameworkGate, count: int
+) -> None:
+    """Each turn is asked about, though its ids are those of the turn before."""
+    calls = [call("a", "functions.delete_file:0"), call("b", "functions.delete_file:1")][:count]
+    seen: set[str] = set()
+    for _ in range(2):
+        asked = asyncio.create_task(asking.ask(calls, "thread 1"))
+        waiting = await wait_for_requests(gate, count)
+        for one in waiting:
+            assert (await gate.decided(one.id)).status == 200
+        assert [how.kind for how in await asked] == [OutcomeKind.APPROVED] * count
+        seen |= {one.id for one in waiting}
+    assert len(seen) == 2 * count
+
+
+async def test_what_has_no_session_is_not_of_one_with_all_others(
+    gate: Replica, asking: FrameworkGate
+) -> None:
+    """One gate has one; the context's holds where there is one."""
+    other = FrameworkGate("no-framework", asking._client, {})
+    with session("mine"):
+        named = asyncio.create_task(asking.ask([call("a")]))
+    rest = [asyncio.create_task(one.ask([call("b")])) for one in (asking, asking, other)]
+    first, *more = [one.request.session for one in await wait_for_requests(gate, 4)]
+    assert first == "mine"
+    assert len(set(more)) == 2
+    assert not {"default", "mine"} & set(more)
+    for one in (named, *rest):
+        one.cancel()
+    await asyncio.wait((named, *rest))
 
 
 async def test_a_changed_call_is_asked_anew(gate: Replica, asking: FrameworkGate) -> None:
@@ -159,7 +198,7 @@ async def test_where_no_gateway_was_ever_found_nobody_is_asked(
     nobody = FrameworkGate("f", None, {})
     [outcome], [blocking] = await nobody.ask([call("a")]), nobody.ask_blocking([call("a")])
     assert {outcome.kind, blocking.kind} == {OutcomeKind.UNREACHABLE}
-    assert await nobody.settle([call("a")], "s", "kept") == PausedRun([], "kept")
+    assert await nobody.settle([call("a")], "s", "kept") == PausedRun([], "kept", "s")
 
 
 async def test_a_wrong_credential_is_no_refusal(gate: Replica) -> None:

@@ -152,13 +152,41 @@ async def test_an_answer_in_the_tools_place_reaches_the_model(talk: Talk, answer
     assert not (talk.work / "made").exists()
 
 
-async def test_an_abort_ends_the_turn(talk: Talk, answer: Answer) -> None:
-    """The tool does not run, nor what the model asked for behind it."""
-    async with model_server(f"{TOUCH}\n```shell\ntouch second\n```\n") as model:
-        running = asyncio.create_task(talk.start(model))
+@pytest.mark.parametrize("tool", [TOUCH, SAVE, "I do it.\n\n```ipython\nopen('made', 'w')\n```\n"])
+async def test_an_abort_ends_the_turn(talk: Talk, answer: Answer, gate: Replica, tool: str) -> None:
+    """Nothing runs: not the tool, nor what the model asked for behind it, nor the next prompt. The
+    model is not called again, and nobody is asked again."""
+    turns = (f"{tool}\n```shell\ntouch second\n```\n", TOUCH, TOUCH)
+    async with model_server(*turns) as model:
+        running = asyncio.create_task(talk.start(model, "go", "-", "go on"))
         await answer("abort", abort="turn", message="stop")
-        await running
-    assert not list(talk.work.glob("made")) + list(talk.work.glob("second"))
+        code, said = await running
+        assert (code, len(model.told)) == (0, 1), said
+    assert "stop" in said
+    assert not [one.name for one in talk.work.iterdir()]
+    assert len((await gate.core.requests.page(Query(final=True))).items) == 1
+
+
+async def test_without_a_token_one_line_says_so(talk: Talk) -> None:
+    """To who looks on, and to the model; nothing runs."""
+    async with model_server(TOUCH) as model:
+        code, said = await talk.start(model, GATEWAY_TOKEN="")
+        assert "set GATEWAY_TOKEN" in model.heard
+    assert code == 0
+    assert "set GATEWAY_TOKEN" in said
+    assert "Traceback" not in said
+    assert not (talk.work / "made").exists()
+
+
+async def test_after_an_aborted_turn_the_next_one_asks(talk: Talk, answer: Answer) -> None:
+    """The conversation goes on where a person wants it to."""
+    for words, action in ((("go",), "abort"), (("--resume", "go on"), "approve")):
+        async with model_server(TOUCH) as model:
+            running = asyncio.create_task(talk.start(model, *words))
+            await answer(action, **({"abort": "turn"} if action == "abort" else {}))
+            code, said = await running
+            assert code == 0, said
+    assert (talk.work / "made").exists()
 
 
 async def test_a_conversation_that_goes_on_keeps_its_session(talk: Talk, answer: Answer) -> None:

@@ -64,18 +64,22 @@ async def test_each_answer_is_told_in_the_hosts_words(gate: Replica, answer: Ans
     assert (told["permissionDecision"], "updatedInput" in told) == ("allow", False)
     request = record.request
     assert (request.tool, request.arguments) == ("Bash", CLAUDE["tool_input"])
-    assert (request.kind, request.call_id, request.session) == ("command", "toolu_1", "s-1")
+    assert (request.kind, request.call_id, request.session) == (
+        "command",
+        "toolu_01Xk9vTq4rN7",
+        "s-1",
+    )
     assert request.context.cwd == "/srv/app"
     assert request.origin.framework == "claude-code"
     said, _ = await asked(
-        gate, answer("edit", arguments=EDITED), {**CLAUDE, "tool_use_id": "toolu_2"}
+        gate, answer("edit", arguments=EDITED), {**CLAUDE, "tool_use_id": "toolu_01Xk9vTq4rN2"}
     )
     assert said["hookSpecificOutput"]["updatedInput"] == EDITED
     said, _ = await asked(
-        gate, answer("deny", message="not now"), {**CLAUDE, "tool_use_id": "toolu_3"}
+        gate, answer("deny", message="not now"), {**CLAUDE, "tool_use_id": "toolu_01Xk9vTq4rN3"}
     )
     assert denied(said) == "denied by ann: not now"
-    said, _ = await asked(gate, answer("abort"), {**CLAUDE, "tool_use_id": "toolu_4"})
+    said, _ = await asked(gate, answer("abort"), {**CLAUDE, "tool_use_id": "toolu_01Xk9vTq4rN4"})
     assert said["continue"] is False
     assert denied(said)
 
@@ -200,7 +204,7 @@ async def test_too_many_that_wait_are_denied(server_url: str, namespace: str) ->
         await gate.store.apply(POLICY, by="test")
         first = asyncio.create_task(hook(gate))
         await waiting(gate)
-        assert "wait" in denied(await hook(gate, {**CLAUDE, "tool_use_id": "toolu_2"}))
+        assert "wait" in denied(await hook(gate, {**CLAUDE, "tool_use_id": "toolu_01Xk9vTq4rN2"}))
         assert len(await waiting(gate)) == 1
         first.cancel()
         await until(lambda: not gate.hanging)

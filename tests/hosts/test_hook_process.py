@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,9 @@ from typing import Any
 
 import pytest
 
+import gateway.cli
+import gateway.client
+import gateway.integrations.__main__
 from gateway.client import one_request
 from gateway.integrations import hook_process, occurrences
 from gateway.integrations.hook_call import BLOCKED
@@ -28,7 +32,7 @@ CLAUDE = {
     "hook_event_name": "PreToolUse",
     "tool_name": "Bash",
     "tool_input": {"command": "rm x", "timeout": 5},
-    "tool_use_id": "toolu_1",
+    "tool_use_id": "toolu_01Xk9vTq4rN7",
 }
 REQUEST = {**CLAUDE, "hook_event_name": "PermissionRequest", "tool_use_id": None}
 CALLS: dict[str, JsonObject] = {
@@ -42,7 +46,7 @@ CALLS: dict[str, JsonObject] = {
         "workspace_roots": ["/srv/app"],
         "tool_name": "Shell",
         "tool_input": {"command": "rm x", "timeout": 5},
-        "tool_use_id": "call_1",
+        "tool_use_id": "call_3fQz81LmW0",
     },
     "copilot": {
         "sessionId": "s-1",
@@ -147,6 +151,13 @@ def test_an_approval_is_told_in_the_hosts_words(hook: Hook, host: str) -> None:
     assert request["origin"]["framework"] == host
     assert request["call_id"]
     assert 0 < request["timeout"] <= hook_process.dialect_of(host).timeout
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_mark_at_the_start_blocks_nothing(hook: Hook, host: str) -> None:
+    """Some shells put one before what they pipe."""
+    given = b"\xef\xbb\xbf" + json.dumps(CALLS[host]).encode()
+    assert allowed(host, hook(host, deciding(), given=given)) is None
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -269,13 +280,49 @@ def test_an_error_of_our_own_blocks(hook: Hook, host: str, monkeypatch: pytest.M
         assert hook(host, edit)[0] == BLOCKED
 
 
+@pytest.mark.parametrize("start", [gateway.cli.main, gateway.integrations.__main__.run])
+@pytest.mark.parametrize("lost", ["gateway.integrations.hook_process", "gateway.client.config"])
+def test_a_hook_that_cannot_be_loaded_blocks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], start: Any, lost: str
+) -> None:
+    """Hosts run the tool after the exit code of a traceback."""
+    monkeypatch.delitem(sys.modules, "gateway.integrations.hook_process")
+    monkeypatch.delattr(gateway.client, "config")
+    monkeypatch.setitem(sys.modules, lost, None)
+    assert start(["hook", "codex"]) == BLOCKED
+    assert "the hook cannot be loaded: ModuleNotFoundError" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("host", ["claude-code", "codex", "cursor"])
 def test_the_same_call_again_is_the_same_request(hook: Hook, host: str) -> None:
     """The host has an id for it; another call with the same content is another request."""
     ids = []
-    other = {"tool_use_id": "another"}
+    other = {"tool_use_id": "toolu_01Bb7Rr2Pq55"}
     for given in (CALLS[host], CALLS[host], {**CALLS[host], **other}):
         hook(host, deciding(), given=given)
+        ids.append(hook.asked["id"])
+    assert ids[0] == ids[1] != ids[2]
+
+
+@pytest.mark.parametrize("host", ["claude-code", "codex", "cursor"])
+@pytest.mark.parametrize("counted", ["functions.Bash:0", "call_12", "Shell2", "0"])
+def test_an_id_that_a_provider_repeats_names_no_call(hook: Hook, host: str, counted: str) -> None:
+    """The next call with it is another request; one that nobody answered is tried again as it."""
+    given = {**CALLS[host], "tool_use_id": counted}
+    ids = []
+    for _ in range(2):
+        assert allowed(host, hook(host, deciding(), given=given)) is None
+        ids.append(hook.asked["id"])
+        assert hook.asked["origin"]["tool_call_id"] == counted
+    assert ids[0] != ids[1]
+
+
+def test_a_deferred_call_is_found_again_without_an_id_of_its_own(hook: Hook) -> None:
+    """Claude Code asks its hook again when the run is resumed."""
+    given = {**CLAUDE, "tool_use_id": "functions.Bash:0"}
+    ids = []
+    for script in (PENDING, deciding(), deciding()):
+        hook("claude-code", script, given=given, words=("--defer",))
         ids.append(hook.asked["id"])
     assert ids[0] == ids[1] != ids[2]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from gateway.doctor.hosts import check_hosts
 from gateway.domain.records import Query
 from gateway.integrations import check_installed, install
 from gateway.integrations.host_plans import OR_BLOCK, PLANS, InstallWish
+from gateway.integrations.host_settings import SettingsFile
 from gateway.models import Reason
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, Replica
 
@@ -28,7 +30,18 @@ BEFORE = """{
 }"""
 """Tabs, values that we do not know, and no line end after the last line."""
 
+OF_CODEX = """{
+\t"description": "é",
+\t"hooks": {"PreToolUse": [{"matcher": "Read", "odd": 1, "hooks": [{"type": "command"}]}]}
+}"""
+"""The same where other members would have Codex reject the file."""
+
 Run = Callable[..., tuple[int, str, str]]
+
+
+def before_of(host: str) -> str:
+    """Return settings that the host has had before."""
+    return OF_CODEX if host == "codex" else BEFORE
 
 
 @pytest.fixture
@@ -82,16 +95,17 @@ def test_what_else_stands_there_stays(run: Run, home: Path, host: str) -> None:
     """In its order, and taken out again it is the same byte by byte."""
     path = settings(host, home)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(BEFORE)
+    before = before_of(host)
+    path.write_text(before)
     path.chmod(0o600)
     assert run(host, "--yes")[0] == 0
-    now = json.loads(path.read_text())
-    assert list(now)[:3] == ["model", "hooks", "é"]
-    assert now["hooks"]["PreToolUse"][0] == {"matcher": "Read", "hooks": [1, {}]}
+    now, then = json.loads(path.read_text()), json.loads(before)
+    assert list(now)[: len(then)] == list(then)
+    assert now["hooks"]["PreToolUse"][0] == then["hooks"]["PreToolUse"][0]
     assert path.stat().st_mode & 0o777 == 0o600
     assert run(host, "--wait", "30", "--yes")[0] == 0
     assert run(host, "--undo", "--yes")[0] == 0
-    assert path.read_text() == BEFORE
+    assert path.read_text() == before
 
 
 @pytest.mark.parametrize("host", WITH_HOOKS)
@@ -104,6 +118,34 @@ def test_what_others_wrote_since_stays_too(run: Run, home: Path, host: str) -> N
     left = json.loads(path.read_text())
     assert left.pop("version", 1) == 1
     assert left == {"theirs": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"theirs": 1}, "the member 'theirs' (it knows description and hooks)"),
+        ({"hooks": {"Stop": [{"hooks": [1]}]}}, "a hook of Stop that has no type"),
+        ({"hooks": {"Stop": [{"hooks": [{"command": "true"}]}]}}, "a hook of Stop that has"),
+    ],
+)
+def test_codex_is_given_no_file_that_it_rejects(
+    run: Run, home: Path, wrong: dict[str, Any], says: str
+) -> None:
+    """It runs every tool then. So nothing is written, and the check says why."""
+    path = settings("codex", home)
+    path.parent.mkdir()
+    path.write_text(json.dumps(wrong))
+    code, out, err = run("codex", "--yes")
+    assert (code, out, json.loads(path.read_text())) == (2, "", wrong)
+    assert f"Codex rejects a hooks.json with {says}" in err
+    plan = PLANS["codex"]
+    values = {**wrong, "hooks": {**wrong.get("hooks", {}), **added()["hooks"]}}
+    assert any(says in one for one in check_installed.find_problems(plan, values))
+
+
+def added() -> dict[str, Any]:
+    """Return our own settings of Codex."""
+    return PLANS["codex"].add({}, InstallWish(program=PROGRAM))
 
 
 def test_a_host_keeps_something_itself_only_where_that_was_asked_for(run: Run, home: Path) -> None:
@@ -133,7 +175,7 @@ def test_nobody_guesses_what_opencode_allowed_before(run: Run, home: Path) -> No
 
 
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("broken", ["{", "[]", "// a remark\n{}", '{"a": 1, "a": 2}', "\ufeff{}"])
+@pytest.mark.parametrize("broken", ["{", "[]", "// a remark\n[]", '{"a": 1, "a": 2}', "/* {}"])
 def test_a_file_that_is_not_valid_json_stays_untouched(
     run: Run, home: Path, host: str, broken: str
 ) -> None:
@@ -146,6 +188,48 @@ def test_a_file_that_is_not_valid_json_stays_untouched(
         assert (code, out) == (2, "")
         assert "nothing was written" in err
         assert path.read_text() == broken
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_an_editor_of_windows_changes_nothing_of_that(run: Run, home: Path, host: str) -> None:
+    """The ends of lines stay, and no host has to read the mark at the start of the file."""
+    path = settings(host, home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = ("\ufeff" + before_of(host).replace("\n", "\r\n") + "\r\n").encode()
+    path.write_bytes(before)
+    assert run(host, "--yes")[0] == 0
+    now = path.read_bytes()
+    assert now.count(b"\n") == now.count(b"\r\n") > before.count(b"\n")
+    assert "é" in str(json.loads(now))  # it would fail for the mark
+    assert "has it already" in run(host, "--yes")[2]
+    assert run(host, "--undo", "--yes")[0] == 0
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_no_comment_is_lost(run: Run, home: Path, host: str) -> None:
+    """Where the host allows them, the person reads what to add, and the check reads the file;
+    another host could not read the file either."""
+    path = settings(host, home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = '{\n  "url": "https://x", // "not" a comment before /* this */\n  "b": 1 /* two\n{ */\n}'
+    path.write_text(text)
+    code, out, err = run(host, "--yes")
+    assert (code, out, path.read_text()) == (2, "", text)
+    assert f"{path}" in err
+    assert "line 2" in err
+    assert "nothing was written" in err
+    added = err.partition(":\n")[2].partition("\ngateway install")[0]
+    assert bool(added) is (host in ("gemini", "opencode"))
+    if not added:
+        assert "not valid JSON" in run(host, "--check")[2]
+        return
+    path.write_text(f"{added.removesuffix('}')}, // ours\n {text.removeprefix('{')}")
+    plan = PLANS[host]
+    values = SettingsFile(path, comments=True).values
+    assert list(plan.doubts(values)) == []
+    assert [one.blocks for one in plan.entries(values)] == [True] * (host == "gemini")
+    assert run(host, "--undo", "--yes")[0] == 2  # which would lose them, too
 
 
 @pytest.mark.parametrize("wrong", [{"hooks": []}, {"hooks": {"PreToolUse": {}}}])
@@ -276,6 +360,41 @@ def test_our_deadline_is_shorter_than_the_hosts(host: str) -> None:
     (entry,) = plan.entries(values)
     assert (entry.timeout, entry.blocks) == (90, True)
     assert list(check_installed.find_problems(plan, values)) == []
+
+
+@pytest.mark.parametrize("host", sorted({*WITH_HOOKS} - {"copilot"}))
+def test_only_a_hook_that_failed_is_said_to_have_failed(host: str, tmp_path: Path) -> None:
+    """A denial reaches the model in its own words alone; whatever else goes wrong blocks too."""
+    program = tmp_path / "gateway"
+    values = PLANS[host].add({}, InstallWish(program=str(program)))
+    (entry,) = PLANS[host].entries(values)
+    failed = "the approval hook failed\n"
+    ends = {"echo no >&2; exit 2": (2, "no\n"), "exit 1": (2, failed), "exit 0": (0, "")}
+    for script, said in {**ends, "kill -9 $$": (2, failed)}.items():
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        ran = subprocess.run(
+            ["/bin/sh", "-c", entry.command], capture_output=True, text=True, check=False
+        )
+        assert (ran.returncode, ran.stderr.replace("Killed\n", "")) == said
+    program.unlink()  # the shell says that itself, before ours
+    ran = subprocess.run(
+        ["/bin/sh", "-c", entry.command], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr.endswith(failed)) == (2, True)
+
+
+def test_a_line_of_before_is_written_again(run: Run, home: Path) -> None:
+    """Its model reads of a broken hook at each denial. The check says so; `install` cures it."""
+    assert run("codex", "--yes")[0] == 0
+    path = settings("codex", home)
+    new = path.read_text()
+    old = "|| { echo 'the approval hook failed' >&2; exit 2; }"
+    path.write_text(new.replace(OR_BLOCK, old))
+    found = list(check_installed.find_problems(PLANS["codex"], json.loads(path.read_text())))
+    assert any("run `gateway install codex` again" in one for one in found)
+    assert run("codex", "--yes")[0] == 0
+    assert path.read_text() == new
 
 
 @pytest.mark.parametrize(

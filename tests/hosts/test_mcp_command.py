@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -144,6 +145,21 @@ async def test_lines_that_are_no_messages(gate: Replica, tmp_path: Path) -> None
         await one.say(PING)
         assert await one.hear() == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert not (await gate.core.requests.page(Query())).items
+
+
+async def test_what_a_server_prints_beside_its_messages(gate: Replica, tmp_path: Path) -> None:
+    """It never reaches the client; one line each says so."""
+    noisy = f"echo starting up; echo '[1]'; exec {shlex.join(BEHIND)}"
+    words = ("mcp", "proxy", "--name", "files", "--", "sh", "-c", noisy)
+    async with proxy(gate, tmp_path, *words) as one:
+        await one.begin()
+        await one.say(PING)
+        assert await one.hear() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+        one.process.kill()
+        assert one.process.stderr is not None
+        said = (await one.process.stderr.read()).decode()
+    assert "it is no message of MCP: 'starting up'" in said
+    assert "Traceback" not in said
 
 
 async def test_a_stopped_proxy_withdraws_what_waits(gate: Replica, tmp_path: Path) -> None:

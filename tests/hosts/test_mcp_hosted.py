@@ -80,7 +80,7 @@ async def test_claude_code_calls_through_the_proxy(
     request = record.request
     assert request.tool == "mcp__files__write"
     assert (request.origin.channel or "").startswith("claude-code 2.")
-    assert request.origin.tool_call_id == "toolu_1"
+    assert request.origin.tool_call_id == "toolu_01Xk9vTq4rN1"
     assert not (tmp_path / "asked.txt").exists()
     assert place.exists() == (action == "edit")
     assert ("wrote" if action == "edit" else "not run: denied by ann: not now") in model.heard

@@ -199,7 +199,11 @@ async def test_without_a_gateway(gate: Replica) -> None:
 
 async def prompt(client: Client, tool: str = "Bash", **arguments: Any) -> dict[str, Any]:
     """Ask as Claude Code does; the answer is one block of text and nothing else."""
-    given = {"tool_name": tool, "input": arguments or {"command": "ls"}, "tool_use_id": "toolu_1"}
+    given = {
+        "tool_name": tool,
+        "input": arguments or {"command": "ls"},
+        "tool_use_id": "toolu_01Xk9vTq4rN1",
+    }
     result = await client.call_tool("permission_prompt", given)
     assert not result.is_error and result.structured_content is None
     [content] = result.content
@@ -230,7 +234,11 @@ async def test_claude_codes_permission_prompt(
         record = await answer(gate, action, **more)
         assert expected.items() <= (await prompting).items()
         request = record.request
-        assert (request.tool, request.kind, request.call_id) == ("Bash", Kind.COMMAND, "toolu_1")
+        assert (request.tool, request.kind, request.call_id) == (
+            "Bash",
+            Kind.COMMAND,
+            "toolu_01Xk9vTq4rN1",
+        )
 
 
 async def test_what_claude_asks_of_a_person_is_a_question(gate: Replica) -> None:

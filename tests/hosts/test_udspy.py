@@ -106,6 +106,7 @@ async def test_an_approved_function_runs_once(script: Script, answer: Answer) ->
     request = record.request
     assert (request.tool, request.arguments) == ("delete", {"path": "a.txt", "force": False})
     assert request.origin.framework == "udspy"
+    assert request.session.startswith("run-")
 
 
 async def test_an_edited_function_runs_as_edited(script: Script, answer: Answer) -> None:

@@ -102,9 +102,16 @@ def test_the_command_prints_the_route(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text(FULL)
     words = ["convert", "saiki", str(path), "--agent", "shop", "--approver", "ann"]
     assert main(words) == 0
-    printed = capsys.readouterr().out
+    printed, said = capsys.readouterr()
     assert "GATEWAY_GRANTS=memory" in printed
     assert "timeout = 120.0" in printed
+    assert "aution" not in printed + said
+    path.write_text("toolConfirmation:\n  mode: auto-approve\n")
+    assert main(words) == 0
+    printed, said = capsys.readouterr()
+    for text in (printed, said):  # in the file that it becomes, and where it is made
+        assert "without a person" in text
+    assert 'mode = "auto-approve"' in printed
     path.write_text("toolConfirmation:\n  mode: sometimes\n")
     assert main(words) != 0
     assert "[[routes]]" not in capsys.readouterr().out

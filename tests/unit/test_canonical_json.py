@@ -80,8 +80,16 @@ def test_size_is_bounded_before_parsing() -> None:
 
 def test_integers_that_other_languages_would_round_are_refused() -> None:
     """A 64-bit id must travel as a string, or two parties would hash different numbers."""
-    with pytest.raises(InvalidRequest):
-        canonical({"id": 2**53})
+    for refused, shown in ((2**53, "9007199254740992"), (-(10**30), f"-1{'0' * 30}")):
+        for held in ({"id": refused}, {"a": [{"b": refused}], "c": 1.5}):
+            with pytest.raises(InvalidRequest, match=f"the integer {shown} .* send it as text"):
+                canonical(held)
+        with pytest.raises(InvalidRequest, match=f"the integer {shown} .* send it as text"):
+            parse(f'{{"id": {refused}}}'.encode())
+    with pytest.raises(InvalidRequest, match=r"the integer of \d+ bits"):
+        canonical({"id": 10**9999})
+    with pytest.raises(InvalidRequest, match=r"the integer 1{40}… is"):
+        parse(b"1" * 9999)
 
 
 @pytest.mark.parametrize("value", [{1: "a"}, {"a": {None: 1}}, {"a", "b"}, b"a", {"a": "\ud800"}])

@@ -11,6 +11,7 @@ from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Risk, RiskLevel
 from gateway.policy.chain import ALLOW, ASK, DENY, LATER, Chain, ModeDecider, find_decisive
 from gateway.policy.decider import Decider, Verdict
+from gateway.policy.hooks.process import HookFailed
 from tests.unit.test_transitions import form, record
 
 
@@ -35,6 +36,25 @@ class Fixed:
 async def decided(deciders: list[Decider], *, stored: bool = True) -> Verdict | None:
     """Return what a chain of these says to a request."""
     return (await Chain(deciders).decide(record(), Route(), stored=stored)).verdict
+
+
+@pytest.mark.parametrize(
+    ("error", "traced"),
+    [(HookFailed("a hook does not say whether it approves"), False), (KeyError("x"), True)],
+)
+async def test_a_decider_that_says_why_it_failed_needs_no_traceback(
+    caplog: pytest.LogCaptureFixture, error: Exception, traced: bool
+) -> None:
+    """One line names it; a mistake of its code is traced. Nothing below it allows any more."""
+
+    class Failing(Fixed):
+        async def decide(self, record: Record, route: Route) -> Verdict | None:
+            raise error
+
+    assert await decided([Failing("mine", 5, None), Fixed("low", 1, ALLOW)]) is None
+    (line,) = (one for one in caplog.records if "mine" in one.getMessage())
+    assert str(error) in line.getMessage()
+    assert bool(line.exc_info) is traced
 
 
 class Slow(Fixed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
@@ -10,12 +11,12 @@ from aiohttp import web
 from gateway.api.approval_protocol.instances import Provision, Provisioning
 from gateway.api.approval_protocol.messages import NoBody, OutcomeReport, PollQuery, Submission
 from gateway.api.approval_protocol.receivers import InstanceUpdate
-from gateway.api.approval_protocol.refusals import error_of
+from gateway.api.approval_protocol.refusals import ProtocolRefusal, error_of
 from gateway.api.approval_protocol.requests import ProtocolRequests
 from gateway.api.call import AGENT, APPROVER, ApiCall, Services, answer_call
 from gateway.api.middleware import CALL
 from gateway.api.problems import Unauthenticated
-from gateway.errors import GatewayError, Unreachable
+from gateway.errors import GatewayError, NotFound, Unreachable
 
 BASE = "/aap"
 
@@ -54,7 +55,7 @@ def protocol_routes(
         ProtocolRoute("PATCH", instance, provisioning.update, APPROVER, InstanceUpdate),
         ProtocolRoute("DELETE", instance, provisioning.delete, APPROVER),
     )
-    return [
+    served = [
         web.route(
             row.method, BASE + row.path, _serve(row, services, store_errors), allow_head=False
         )
@@ -62,6 +63,27 @@ def protocol_routes(
         else web.route(row.method, BASE + row.path, _serve(row, services, store_errors))
         for row in table
     ]
+    return [*served, web.route("*", f"{BASE}/{{rest:.*}}", _refuse_others(table))]
+
+
+def _refuse_others(
+    table: Collection[ProtocolRoute],
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Return what answers a path or method that the protocol does not have, in its own form."""
+
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        rest = f"/{request.match_info['rest']}"
+        known = {
+            row.method for row in table if re.fullmatch(row.path.replace("{id}", "[^/]+"), rest)
+        }
+        if not known:
+            return error_of(NotFound(rest), request[CALL])
+        words = f"{request.method} is not known here, only {', '.join(sorted(known))}"
+        answer = error_of(ProtocolRefusal(405, "method_not_allowed", words), request[CALL])
+        answer.headers["Allow"] = ", ".join(sorted(known))
+        return answer
+
+    return refuse
 
 
 def _serve(

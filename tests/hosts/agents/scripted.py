@@ -21,6 +21,7 @@ END = "all done"
 told: list[str] = []
 """What it was told of its calls, in their order."""
 
+_NO_ANSWER_YET = 6
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MODEL = re.compile(r"^model = .*$", re.MULTILINE)
 
@@ -42,6 +43,8 @@ def run_page(model: Any) -> None:
     end = "done"
     try:
         exec(compile(code, "page", "exec"), {"__name__": "__main__", "model": model})
+    except SystemExit as stopped:
+        end = "waits" if stopped.code == _NO_ANSWER_YET else f"exit code {stopped.code}"
     except Exception as error:  # the test reads which
         end = f"{type(error).__name__}: {error}"
     sys.stdout.write(json.dumps({"end": end, "told": told}) + "\n")
