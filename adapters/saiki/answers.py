@@ -63,8 +63,8 @@ async def decide(desk: Desk, visitor: SaikiVisitor, answer: SaikiAnswer) -> Json
         )
         try:
             after, kept = await desk.requests.decide(click), True
-        except NotRemembered as told:  # the answer counts all the same
-            after, kept = told.record, False
+        except NotRemembered as failed:  # the answer counts all the same
+            after, kept = failed.record, False
     except NotFound:
         raise CallRefused(404, GONE) from None
     except Conflict as late:
