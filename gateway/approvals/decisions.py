@@ -56,7 +56,7 @@ from gateway.ports.standing import standing_of
 from gateway.wire.codec import JsonObject, plain
 from gateway.wire.outcome_text import join_names
 
-log = logging.getLogger("gateway.approvals")
+log = logging.getLogger("gateway.policy")
 
 TOLD = {
     Reason.CANARY_MISSED: (

@@ -76,7 +76,7 @@ class RedisGrants:
         person took it back, and then only for these minutes.
         """
         keys = self._keys
-        ended = keys.denials if grant.told and why != "revoked" else keys.grants_ended
+        ended = keys.grants_passed if grant.told and why != "revoked" else keys.grants_ended
         return bool(
             await self._drop.run(
                 self._redis,
@@ -200,7 +200,7 @@ class RedisGrants:
 
     async def _list_denials(self) -> list[Grant]:
         """Return the denials that answer the same call just now, the last one first."""
-        key, now = self._keys.denials, await self._store.now()
+        key, now = self._keys.grants_passed, await self._store.now()
         ids = await self._redis.zrange(
             key, "+inf", f"({now}", byscore=True, desc=True, offset=0, num=_MOST_DENIALS
         )
@@ -256,7 +256,7 @@ class RedisGrants:
             found = keys.grants_exact(match.digest)
         return [
             keys.grant(grant.id),
-            keys.denials if grant.told and grant.id == grant.from_request else keys.grants,
+            keys.grants_passed if grant.told and grant.id == grant.from_request else keys.grants,
             found,
             keys.grants_in(grant.agent, grant.session or ""),
             keys.grants_due,

@@ -20,7 +20,7 @@ class Keys:
         """Remembered decisions by when their end is to be announced (sorted set)."""
         self.grants_ended = self.of("grants", "ended")
         """Remembered decisions that ended, by when (sorted set)."""
-        self.denials = self.of("grants", "passed")
+        self.grants_passed = self.of("grants", "passed")
         """Denied requests that answer the same call, by until when (sorted set)."""
         self.pending = self.of("pending")
         """All pending requests by creation time (sorted set)."""

@@ -91,7 +91,7 @@ class Retention:
     async def _forget_grants(self, before_ms: int) -> None:
         """Drop the grants that ended before then, with where their cards stood."""
         redis, keys = self._store.redis, self._store.keys
-        for ended in (keys.grants_ended, keys.denials):
+        for ended in (keys.grants_ended, keys.grants_passed):
             while ids := await redis.zrange(
                 ended, "-inf", f"({before_ms}", byscore=True, offset=0, num=_BATCH
             ):

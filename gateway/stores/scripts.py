@@ -287,7 +287,7 @@ def _seldom(
         values["grant"] = grant
     if transition.minutes:
         named.append(("grant", keys.grant(after.id)))
-        named += (("same", _same(keys, after)), ("denials", keys.denials))
+        named += (("same", _same(keys, after)), ("denials", keys.grants_passed))
         values["minutes"] = transition.minutes
     if budget is not None and budget.denials:
         named.append(("breakers", keys.breakers))

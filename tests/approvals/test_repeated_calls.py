@@ -273,7 +273,7 @@ async def pass_by(world: World, record: Record) -> None:
     store, asked = world.store, record.request
     same = store.keys.same(asked.agent, asked.session, asked.digest)
     await store.redis.delete(same, store.keys.grant(record.id))
-    await store.redis.zadd(store.keys.denials, {record.id: 1})
+    await store.redis.zadd(store.keys.grants_passed, {record.id: 1})
 
 
 async def test_denials_that_ran_out_push_nothing_out_of_the_list(firm: World) -> None:
@@ -327,7 +327,7 @@ async def test_denials_that_ran_out_are_forgotten_with_their_events(firm: World)
     await deny(firm, record)
     await pass_by(firm, record)
     await Retention(store, firm.clock, days=1)._forget_grants(firm.clock.now_ms() + 60_000)
-    left = await store.redis.exists(store.keys.grant(record.id), store.keys.denials)
+    left = await store.redis.exists(store.keys.grant(record.id), store.keys.grants_passed)
     assert left == 0
 
 
