@@ -8,6 +8,7 @@
     │       ├── WrongNumber     the number is not the one that is shown where the agent waits
     │       ├── Used            the approval is handed out no more: it was used, or given up
     │       ├── BatchRefused    one of several requests stopped them all; none was decided
+    │       ├── NotRemembered   the answer was recorded; what was to follow it failed
     │       └── WasCanary       the request was a canary, a test of attention; nothing would run
     ├── Misconfigured           a setting of the gateway or an adapter is missing or wrong
     ├── Unauthorized            the credential is unknown, revoked, or not allowed to do this
@@ -30,7 +31,7 @@ No text says that a person denied unless a person did.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.wire.errors import GatewayError, InvalidRequest, Unverified
 
@@ -53,6 +54,7 @@ __all__ = [
     "Misconfigured",
     "NotApproved",
     "NotFound",
+    "NotRemembered",
     "OverBudget",
     "Pending",
     "StepUpNeeded",
@@ -122,6 +124,16 @@ class BatchRefused(Conflict):
             for why, names in alike.items()
         )
         return f"nothing was decided; {'; '.join(problems)}"
+
+
+class NotRemembered(Conflict):
+    """The answer was recorded, as `record` says; what was to follow it failed."""
+
+    code = "not_remembered"
+
+    def __init__(self, why: str, record: Any = None) -> None:
+        super().__init__(why)
+        self.record = record
 
 
 class WasCanary(Conflict):

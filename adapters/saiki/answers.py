@@ -7,7 +7,7 @@ from typing import Any
 
 from adapters.saiki.access import CallRefused, SaikiVisitor
 from adapters.saiki.events import is_offered, read_execution_id
-from gateway.errors import Conflict, GatewayError, NotFound, StepUpNeeded
+from gateway.errors import Conflict, GatewayError, NotFound, NotRemembered, StepUpNeeded
 from gateway.models import Action
 from gateway.ports import Click, Desk, JsonObject, Record, Remember, remember_as, scopes_of
 
@@ -61,7 +61,10 @@ async def decide(desk: Desk, visitor: SaikiVisitor, answer: SaikiAnswer) -> Json
             nonce=f"saiki {answer.execution} {answer.approved} {wish}",
             remember=wish,
         )
-        after = await desk.requests.decide(click)
+        try:
+            after, kept = await desk.requests.decide(click), True
+        except NotRemembered as failed:  # the answer counts all the same
+            after, kept = failed.record, False
     except NotFound:
         raise CallRefused(404, GONE) from None
     except Conflict as late:
@@ -78,7 +81,7 @@ async def decide(desk: Desk, visitor: SaikiVisitor, answer: SaikiAnswer) -> Json
     if not after.final:
         told["status"] = after.status.value
     if answer.approved and answer.remember:
-        told["remembered"] = wish is not None and after.final
+        told["remembered"] = wish is not None and after.final and kept
     return told
 
 

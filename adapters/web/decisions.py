@@ -18,7 +18,7 @@ from adapters.web.security import (
     check_members,
     refuse_unseen,
 )
-from gateway.errors import Conflict, Unconfirmed
+from gateway.errors import Conflict, NotRemembered, Unconfirmed
 from gateway.models import Action
 from gateway.ports import (
     Click,
@@ -108,6 +108,9 @@ class DecisionHandlers:
 
         try:
             after = await self._desk.requests.decide(click, prove=prove if credential else None)
+        except NotRemembered as told:  # the answer counts all the same
+            row = await self._reading.build_row(told.record, visitor)
+            return web.json_response({**row, "warning": str(told)})
         except Conflict as conflict:
             now = await self._reading.build_row(await self._desk.requests.get(request_id), visitor)
             return build_problem(409, conflict.code, str(conflict), request=now)

@@ -236,7 +236,8 @@ class RequestView(Wire):
     what kept a remembered approval from covering it: a decision reaches only the process that may
     act on it.
     Approvers get secrets masked, unless they ask for one request with `reveal`; so the digest of
-    what they read may be another one.
+    what they read may be another one. A `warning` in the response to an answer says what should
+    have followed it and failed; the answer is recorded.
     """
 
     request: ApprovalRequest
@@ -252,6 +253,7 @@ class RequestView(Wire):
     quorum: int = 1
     owner: str | None = None
     waiting: bool = True
+    warning: str = ""
     votes: tuple[Vote, ...] = ()
     decision: Decision | None = None
     note: str = ""

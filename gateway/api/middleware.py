@@ -15,6 +15,7 @@ from gateway.api.authentication import CALLER, check_host, check_query
 from gateway.api.call import Services
 from gateway.api.metrics import Metrics
 from gateway.api.problems import Unauthenticated, problem_of, refusal_of
+from gateway.domain.health import DISK_FULL
 from gateway.domain.redaction import bug
 from gateway.errors import GatewayError, Unreachable
 from gateway.models import new_id
@@ -81,7 +82,9 @@ def problem_guard(
             return problem_of(error)
         except store_errors as error:
             _log_failure(request, error, "store_unreachable")
-            return problem_of(Unreachable("the store does not answer; nothing was approved"))
+            full = DISK_FULL in services.core.health.readiness.down
+            why = DISK_FULL if full else "the store does not answer"
+            return problem_of(Unreachable(f"{why}; nothing was approved"))
         except Exception as error:
             # The caller gets a problem document that quotes nothing of the error.
             _log_failure(request, error, "call_failed")

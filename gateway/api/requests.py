@@ -22,6 +22,7 @@ from gateway.api.messages import (
 from gateway.api.operation import operation
 from gateway.domain.records import Click, Query, Record
 from gateway.domain.tasks import check_wanted
+from gateway.errors import NotRemembered
 from gateway.models import State, Status, new_id
 from gateway.ports.blocks import draw, weight_of
 from gateway.wire.codec import JsonObject, plain
@@ -94,9 +95,12 @@ async def decide(call: ApiCall) -> web.Response:
         number=body.number,
     )
     with call.services.metrics.decide_seconds.time():
-        record = await call.core.requests.decide(click)
+        try:
+            record, warning = await call.core.requests.decide(click), ""
+        except NotRemembered as told:  # the answer counts all the same
+            record, warning = told.record, str(told)
     (seen,) = await render_records([record])
-    return reply(seen)
+    return reply({**seen, "warning": warning} if warning else seen)
 
 
 async def render_records(records: Sequence[Record]) -> list[JsonObject]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.approvals.decisions import TOLD, ClickJudge
-from gateway.approvals.grant_creation import GrantCreation
 from gateway.approvals.writer import Overtaken, Writer
 from gateway.domain.records import Click, Record
 from gateway.domain.store import Transition
@@ -19,7 +18,6 @@ from gateway.errors import (
     WasCanary,
 )
 from gateway.models import Action, Reason, RiskLevel
-from gateway.policy.grants.grant import Grant
 from gateway.wire.canonical_json import sha256_hex
 
 MOST = 50  # what a person may be asked to read in one go, and what one script decides
@@ -30,30 +28,24 @@ _ANSWERS = (Action.APPROVE, Action.DENY)
 class Batches:
     """Judges each click of a batch as if it came alone, and has one script apply them."""
 
-    def __init__(self, writer: Writer, clicks: ClickJudge, remembering: GrantCreation) -> None:
+    def __init__(self, writer: Writer, clicks: ClickJudge) -> None:
         self._writer = writer
         self._clicks = clicks
-        self._remembering = remembering
 
     async def decide(self, clicks: Sequence[Click]) -> list[Record]:
         """Apply the clicks, all or none. See `gateway.ports.RequestCalls` for what it raises."""
         _check(clicks)
         clicks = _bind(clicks)
-        grants: list[Grant] = []
 
         async def decide(found: Sequence[Record | None]) -> Sequence[Transition]:
-            nonlocal grants
-            transitions, grants = await self._judge(clicks, found)
+            transitions = await self._judge(clicks, found)
             await self._reveal(clicks, transitions)
             return transitions
 
         try:
-            ended = await self._writer.update_all([one.request_id for one in clicks], decide)
+            return await self._writer.update_all([one.request_id for one in clicks], decide)
         except Overtaken as late:
             raise BatchRefused({late.request_id: str(late)}) from None
-        for grant in grants:
-            await self._remembering.keep(grant)
-        return ended
 
     async def _reveal(self, clicks: Sequence[Click], transitions: Sequence[Transition]) -> None:
         """Raise BatchRefused when an approval counts a canary in: then it alone is ended.
@@ -70,17 +62,15 @@ class Batches:
 
     async def _judge(
         self, clicks: Sequence[Click], found: Sequence[Record | None]
-    ) -> tuple[list[Transition], list[Grant]]:
-        """Return what the clicks do to those of the requests that they have not decided yet, and
-        the grants to remember all of them by."""
+    ) -> list[Transition]:
+        """Return what the clicks do to those of the requests that they have not decided yet."""
         if len({record.request.agent for record in found if record}) > 1:
             raise InvalidRequest("a batch is of one agent")
         transitions: list[Transition] = []
-        grants: list[Grant] = []
         refused: dict[str, str] = {}
         for record, click in zip(found, clicks, strict=True):
             try:
-                transition, grant = await self._judge_one(record, click)
+                transition = await self._judge_one(record, click)
             except Unreachable:
                 raise
             except GatewayError as refusal:
@@ -89,15 +79,11 @@ class Batches:
                 continue
             if transition is not None:
                 transitions.append(transition)
-            if grant is not None:
-                grants.append(grant)
         if refused:
             raise BatchRefused(refused)
-        return transitions, grants
+        return transitions
 
-    async def _judge_one(
-        self, record: Record | None, click: Click
-    ) -> tuple[Transition | None, Grant | None]:
+    async def _judge_one(self, record: Record | None, click: Click) -> Transition | None:
         if record is None:
             raise NotFound("no such request")
         policy = await self._writer.policy()
@@ -106,10 +92,10 @@ class Batches:
             raise InvalidRequest("it takes a step-up, which is done alone")
         if approves and record.risk.level is RiskLevel.HIGH:
             raise InvalidRequest("it is high risk, which is decided alone")
-        transition, grant, _ = await self._clicks.judge(record, click)
+        transition = (await self._clicks.judge(record, click)).transition
         if transition is None and record.canary and click.action is Action.APPROVE:
             raise WasCanary(TOLD[Reason.CANARY_MISSED])
-        return transition, grant
+        return transition
 
 
 def _check(clicks: Sequence[Click]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import logging
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from gateway.errors import (
     Conflict,
     GatewayError,
     InvalidRequest,
+    NotRemembered,
     StepUpNeeded,
     Unauthorized,
     Unconfirmed,
@@ -53,6 +55,8 @@ from gateway.ports.proven_masks import NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.standing import standing_of
 from gateway.wire.codec import JsonObject, plain
 from gateway.wire.outcome_text import join_names
+
+log = logging.getLogger("gateway.policy")
 
 TOLD = {
     Reason.CANARY_MISSED: (
@@ -128,14 +132,19 @@ class ClickJudge:
         """Write down what is to be remembered, now that it is decided, and end what was stopped
         with it; return the record.
 
-        When that fails the click is retried as a whole, and only this part happens then. Who
-        answered a canary is told so, privately, as of a refusal: raises WasCanary.
+        Whatever becomes of that, the answer is recorded: raises NotRemembered, which says so. A
+        click that is sent again does only this part. Who answered a canary is told so, privately,
+        as of a refusal: raises WasCanary.
         """
         if record.canary and record.decision is not None:
             raise WasCanary(TOLD[record.decision.reason])
-        if grant is not None:
-            await self._remembering.keep(grant)
-        await end_siblings(self._store, self._writer, record)
+        try:
+            if grant is not None:
+                await self._remembering.keep(grant)
+            await end_siblings(self._store, self._writer, record)
+        except Exception as error:
+            log.exception("what follows an answer failed", extra={"event": "not_remembered"})
+            raise NotRemembered(_say_failed(grant, error), record) from error
         return record
 
     async def judge(
@@ -172,7 +181,9 @@ class ClickJudge:
                 await self._compare(record, number)
             except WrongNumber as wrong:
                 return JudgedClick(self._count_guess(record, counted, by, policy), refusal=wrong)
-        return JudgedClick(_step(record, effect, policy, number), grant)
+        step = _step(record, effect, policy, number)
+        minutes = self._remembering.minutes_of(effect.after, click)
+        return JudgedClick(step._replace(minutes=minutes), grant)
 
     def _apply(
         self,
@@ -317,6 +328,13 @@ class ClickJudge:
                 "a masked part of this could act, so it is approved in the inbox only, once it is "
                 'revealed there ("gateway login NAME" prints a link to the inbox)'
             )
+
+
+def _say_failed(grant: Grant | None, error: Exception) -> str:
+    what = "the rest of the turn may still wait" if grant is None else "it was not remembered"
+    known = isinstance(error, GatewayError)
+    why = str(error).removeprefix("nothing was recorded: ") if known else "the store failed"
+    return f"your answer was recorded, but {what}: {why}"
 
 
 def _waits_for(policy: PolicyDocument, record: Record, name: str) -> str:

@@ -15,9 +15,9 @@ from gateway.errors import Unauthorized
 from gateway.models import ApprovalRequest, Risk
 from gateway.policy.calls.roles import VARYING
 from gateway.policy.calls.touches import Leaf, touches_of
-from gateway.policy.chain import Opinion, find_decisive
-from gateway.policy.grants.coverage import what_differs
-from gateway.policy.grants.grant import Effect, Grant, Shape
+from gateway.policy.chain import DENY, Opinion, find_decisive
+from gateway.policy.grants.coverage import covers, what_differs
+from gateway.policy.grants.grant import Effect, Grant, MatchResult, Shape
 from gateway.policy.guardrails import find_signs
 from gateway.wire.codec import Wire, build, plain
 
@@ -98,12 +98,17 @@ class Explanations:
         opinions = await self._approvals.explain(request)
         stopped = await self._store.is_stopped() is not False
         record = await self._approvals.draft(request)
-        grants = [one for one in await self._grants.all() if _is_about(one, record)]
+        every = await self._grants.all()
+        grants = [one for one in every if _is_about(one, record)]
+        yes = MatchResult.YES
+        denied = [one.words for one in every if one.told and covers(one, record) is yes]
         risk = lift(record.risk, [raised for one in opinions for raised in one.raised])
         base = policy.route_for(request.agent, request.tool)
         route = base.at(risk.level)
         decided = find_decisive(opinions)
         result = f"{decided.effect} by {decided.decider}" if decided else "people are asked"
+        if denied and (decided is None or decided.effect != DENY):
+            result = f"deny: {denied[0]}"
         touched = touches_of(record)
         made = Explanation(
             digest=request.digest,

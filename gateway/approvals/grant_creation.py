@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from gateway.approvals.grant_lifecycle import GrantLifecycle, grant_id_of
-from gateway.approvals.repeated_calls import repeated_denial
 from gateway.approvals.transitions import RememberRequest, agreeing_votes
 from gateway.approvals.writer import FOLLOWUPS, TOO_LATE, Overtaken, Writer
 from gateway.domain.clock import Clock
@@ -50,6 +49,7 @@ from gateway.policy.grants.remember_offers import (
     narrowest,
     offers,
 )
+from gateway.policy.grants.repeated_calls import is_plain_denial
 from gateway.ports.proven_masks import hides_offer
 
 _REMEMBERED = {
@@ -113,22 +113,25 @@ class GrantCreation:
             refuse_unknown(policy, click.identity)
         return RememberRequest(remember=replace(wish, offer=offer.id), needs=needs)
 
+    def minutes_of(self, after: Record, click: Click) -> int:
+        """Return for how many minutes a denial answers the same call too, 0 for other answers."""
+        plain = click.remember is None and is_plain_denial(after)
+        return self._denial_minutes if plain else 0
+
     def plan_grant(
         self, policy: PolicyDocument, after: Record, click: Click, who: Approver, nonce: str
     ) -> Grant | None:
         """Return the grant that a click which decided asks for, None when it asks for none.
 
-        A plain denial also holds for the same call, for a few minutes. Of all who voted for a
-        grant, the shortest life and the fewest uses count; a pass speaks for whoever gave it last.
+        Of all who voted for a grant, the shortest life and the fewest uses count; a pass speaks for
+        whoever gave it last.
         Raises InvalidRequest, and Unauthorized for a pass.
         """
         wish = click.remember
         if after.canary or (after.decision is not None and after.decision.host_rule is not None):
             return None  # the host keeps it
         if wish is None:
-            return repeated_denial(
-                after, who, nonce, minutes=self._denial_minutes, now=self._writer.now()
-            )
+            return None
         effect = _REMEMBERED.get(click.action)
         if effect is None:
             raise InvalidRequest(f"{click.action} cannot be remembered")
@@ -171,8 +174,7 @@ class GrantCreation:
         if grant.match.shape in PASSES and outcome == WriteResult.OK:
             await self._replace_passes(grant)
         self._writer.forget_policy()
-        # What waits and asks the same takes a plain denial over already: see `grouping`.
-        if outcome == WriteResult.OK and not grant.told:
+        if outcome == WriteResult.OK:
             await self._settle(grant)
         return grant
 

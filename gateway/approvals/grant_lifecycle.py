@@ -170,9 +170,8 @@ class GrantLifecycle:
         Raises nothing when it was done before. Grants are found by the clicks that made them, and
         those that an admin made of it by looking through all.
         """
-        clicked = [
-            await self._book.store.find(grant_id_of(record.id, nonce)) for nonce in record.nonces
-        ]
+        ids = [record.id, *(grant_id_of(record.id, nonce) for nonce in record.nonces)]
+        clicked = [await self._book.store.find(one) for one in ids]
         kept = [*await self.all(), *await self.list_ended(_ALL_ENDED)]
         by_hand = [one for one in kept if one.from_request == record.id]
         found = {one.id: one for one in (*clicked, *by_hand) if one is not None}
@@ -217,6 +216,8 @@ class GrantLifecycle:
         say which grants are suspended because those who made them may no longer approve there."""
         policy, since = await self._writer.fresh_policy(), self._clock.now_ms() - _UNUSED_MS
         for grant in await self.all():
+            if grant.told:  # a plain denial is over soon, whoever may still deny
+                continue
             last = grant.rests.at if grant.rests else grant.last_used or grant.made_at
             if grant.expires_at is None and last < since:
                 spoke = grant.rests is None

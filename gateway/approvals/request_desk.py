@@ -47,7 +47,7 @@ class RequestDesk:
         self._store = store
         self._writer = writer
         self._clicks = clicks
-        self._batches = Batches(writer, clicks, remembering)
+        self._batches = Batches(writer, clicks)
         self._remembering = remembering
         self._copies = copies
 

@@ -33,7 +33,16 @@ from gateway.errors import (
     Unauthorized,
     Unreachable,
 )
-from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Reason, Status
+from gateway.models import (
+    MAX_LIFE_SECONDS,
+    Action,
+    ApprovalRequest,
+    DecidedBy,
+    DeciderKind,
+    Decision,
+    Reason,
+    Status,
+)
 from gateway.policy.grant_deciders import GrantBook
 from gateway.policy.guardrails import assess
 from gateway.wire.codec import JsonObject, plain
@@ -184,6 +193,8 @@ class Writer:
                     self._spend_grant(record)
                 case WriteResult.CLOCK:
                     self._ahead_ms = stored.created - self._clock.now_ms()
+                case WriteResult.DENIED:
+                    forced = await self._repeat(stored.behind)
                 case WriteResult.CROWDED:
                     raise OverBudget(
                         "too many of this agent's requests wait already, or it handed in too much "
@@ -376,6 +387,20 @@ class Writer:
                 raise Overtaken(TOO_LATE[result], refused.before.id)
             case _:
                 raise ValueError(f"change.lua never refuses with {result}")
+
+    async def _repeat(self, denied: str) -> RequestOutcome | None:
+        """Return how a call ends that was denied a moment ago, None when that is over."""
+        denial = await self.book.store.get(denied)
+        if denial is None:
+            return None
+        by = DecidedBy(kind=DeciderKind.GRANT, name=denied)
+        return RequestOutcome(
+            status=Status.DENIED,
+            action=Action.DENY,
+            reason=Reason.GRANT,
+            by=by,
+            message=denial.told,
+        )
 
     def _spend_grant(self, record: Record) -> None:
         """Never decide by the grant again that decided this: the server says that it is over."""

@@ -26,8 +26,10 @@ from gateway.server.connections import Backend
 from gateway.server.plugins import adapter_class
 from gateway.server.settings import Settings
 from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.data_folder import DataFolder
 from gateway.stores.outbox import RedisNotes
 from gateway.stores.requests import RedisStore
+from gateway.stores.scripts import NoRoom, NotRecorded
 
 __all__ = ["FAIL", "OK", "WARN", "Check", "examine", "gateway_url"]
 
@@ -61,15 +63,28 @@ async def examine(
     found += [_label(*one) for one in check_hosts(Path.home())]
     try:
         async with backend() as connected:
-            found.append(_label("redis", report_ok("answers")))
+            found.append(_label("redis", await _run_check(_try_to_write(connected))))
             found += await _check_redis(settings, connected)
             found += await _check_adapters(settings, connected.store, live=live)
     except Conflict as error:
         found.append(_label("redis", report_ok("answers")))
         found.append(_label("schema", report_failure(str(error), "update this gateway")))
     except _ERRORS as error:
-        found.append(_label("redis", report_failure(str(error), _NO_REDIS)))
+        says = str(error)
+        if settings.redis_url is None and DataFolder(settings.data_dir).is_full():
+            says = f"the disk of {settings.data_dir} is full, where the gateway's own Redis writes"
+        found.append(_label("redis", report_failure(says, _NO_REDIS)))
     return found
+
+
+async def _try_to_write(backend: Backend) -> Finding:
+    try:
+        await backend.store.probe()
+    except NoRoom:
+        pass  # see its memory
+    except NotRecorded as error:
+        return report_failure(str(error), "make room, or see its log")
+    return report_ok("answers")
 
 
 async def _check_redis(settings: Settings, backend: Backend) -> list[Check]:

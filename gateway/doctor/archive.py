@@ -17,7 +17,7 @@ from gateway.stores.requests import RedisStore
 from gateway.stores.seals import find_strays, seals_of
 from gateway.stores.segments import Archive, ArchiveProblem, Mark, name_numbers
 
-_LEAST_FREE = 1024**3  # bytes
+_LEAST_FREE, _FULL = 1024**3, 1024**2  # bytes
 _LATE_MS = 2 * 3_600_000
 _NAME_ONE = "set GATEWAY_ARCHIVE to a lasting folder that all gateways share"
 _WRITABLE = "give the gateway's user the folder, on a file system with hard links"
@@ -57,6 +57,8 @@ async def _find_fault(store: RedisStore, mark: Mark, folder: Path, free: int) ->
     if strays := await find_strays(store, mark):
         numbers = ", ".join(map(str, strays))
         return report_failure(f"the audit went backwards: Redis forgot segment {numbers}", _FORGOT)
+    if free < _FULL:
+        return report_failure(f"the disk of {folder} is full", "make room")
     if free < _LEAST_FREE:
         return report_doubt(f"less than 1 GB is free in {folder}", "make room")
     oldest = await anext(seals_of(store), None)

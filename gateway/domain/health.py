@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+DISK_FULL = "the disk of the gateway's own Redis is full: nothing can be recorded"
+
 log = logging.getLogger("gateway.health")
 
 

@@ -32,6 +32,7 @@ class WriteResult(StrEnum):
     CROWDED = "crowded"
     PAUSED = "paused"
     FULL = "full"
+    DENIED = "denied"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +62,8 @@ class Transition(NamedTuple):
     the policy generation it was decided under, None when policy has no part in it. `stoppable`
     changes are refused while the kill switch is on, and those that rest on a `number` unless it is
     the request's. With the agent's `budget`, as when a person
-    decided, denials in a row are counted. The event says `data`, that of an ending what
-    the decision says.
+    decided, denials in a row are counted. A denial answers the same call for so many `minutes`.
+    The event says `data`, that of an ending what the decision says.
     """
 
     before: Record
@@ -75,6 +76,7 @@ class Transition(NamedTuple):
     secrets: JsonObject | None = None
     budget: Budget | None = None
     number: str = ""
+    minutes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,7 @@ from gateway.server.settings import BadSettings, Settings
 from gateway.stores.archiver import Archiver, Trimming
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.data_folder import DataFolder
 from gateway.stores.embedded_server import running_engine
 from gateway.stores.event_feed import RedisCursor, RedisFeed
 from gateway.stores.figures import measure_store
@@ -116,7 +117,7 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         adapters = await stack.enter_async_context(_running_adapters(desks, core))
         work = partial(_work_for_all, settings, core, store, feed, hooks, push)
         await stack.enter_async_context(hold_duty(ingress.duty, work))
-        watching = _watch_health(core, store, ingress, feed, tuple(adapters.values()))
+        watching = _watch_health(settings, core, store, ingress, feed, tuple(adapters.values()))
         watch = await stack.enter_async_context(watching)
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         site = replace(
@@ -213,6 +214,7 @@ async def _running_hooks(settings: Settings) -> AsyncIterator[HookHost]:
 
 @asynccontextmanager
 async def _watch_health(
+    settings: Settings,
     core: Core,
     store: RedisStore,
     ingress: Ingress,
@@ -220,7 +222,15 @@ async def _watch_health(
     adapters: Sequence[Adapter],
 ) -> AsyncIterator[HealthWatch]:
     readers: dict[str, Reader] = {NOT_FOLLOWING: feed, NOT_TAKING_IN: ingress}
-    watch = HealthWatch(core.health, store, adapters, readers, serves_api=True)
+    own = settings.redis_url is None
+    watch = HealthWatch(
+        core.health,
+        store,
+        adapters,
+        readers,
+        serves_api=True,
+        is_disk_full=DataFolder(settings.data_dir.resolve()).is_full if own else lambda: False,
+    )
     async with run_in_background("health", watch.run):
         yield watch
 
@@ -236,7 +246,7 @@ async def _upkeep(settings: Settings, core: Core, store: RedisStore) -> AsyncIte
         )
         trimming = Trimming(store)
         if store.archive is not None:
-            archiver = Archiver(store, trimming)
+            archiver = Archiver(store, trimming, tell=partial(core.health.note, "archive"))
             await stack.enter_async_context(run_in_background("archiver", archiver.run))
         days = settings.retention_days
         retention = Retention(store, SystemClock(), days=days, trimming=trimming)

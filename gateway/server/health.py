@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from gateway.domain.health import Health, Readiness
+from gateway.domain.health import DISK_FULL, Health, Readiness
 from gateway.errors import Unreachable
 from gateway.ports import Adapter, Feed, HasProblems
 from gateway.stores.credentials import REDIS_ERRORS
@@ -54,7 +54,8 @@ class HealthWatch:
     """Looks at Redis, at who reads its streams, and at the adapters. See ADR 35.
 
     `readers` are by the sentence that says what it means when one does not read. With `serves_api`
-    people can answer whatever becomes of the adapters.
+    people can answer whatever becomes of the adapters. `is_disk_full` is asked where Redis does not
+    answer.
     """
 
     def __init__(
@@ -65,12 +66,14 @@ class HealthWatch:
         readers: Mapping[str, Reader],
         *,
         serves_api: bool,
+        is_disk_full: Callable[[], bool] = lambda: False,
     ) -> None:
         self._health = health
         self._store = store
         self._adapters = adapters
         self._readers = readers
         self._serves_api = serves_api
+        self._is_disk_full = is_disk_full
         self._looked: float | None = None
         self._looking = asyncio.Lock()
 
@@ -101,7 +104,9 @@ class HealthWatch:
             note("redis", str(error), down=True)
         except REDIS_ERRORS as error:
             why = str(error) or type(error).__name__
-            note("redis", f"nothing can be recorded: Redis does not answer ({why})", down=True)
+            gone = f"nothing can be recorded: Redis does not answer ({why})"
+            full = await asyncio.to_thread(self._is_disk_full)
+            note("redis", DISK_FULL if full else gone, down=True)
         else:
             note("redis", SWITCH_LOST if stopped is None else None, down=True)
             self._health.note_all(

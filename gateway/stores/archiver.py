@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -88,11 +88,19 @@ class Trimming:
 
 
 class Archiver:
-    """Archives, on whichever gateway has the turn. The folder must be the one that Redis knows."""
+    """Archives, on whichever gateway has the turn. The folder must be the one that Redis knows.
+
+    `tell` is told what keeps it from archiving, None when nothing does."""
 
     def __init__(
-        self, store: RedisStore, trimming: Trimming, pace: ArchivePace | None = None
+        self,
+        store: RedisStore,
+        trimming: Trimming,
+        pace: ArchivePace | None = None,
+        *,
+        tell: Callable[[str | None], None] = lambda _: None,
     ) -> None:
+        self._tell = tell
         self._store, self._trimming, self._pace = store, trimming, pace or PACE
         self._archive = archive_of(store)
         self._said = ""
@@ -103,10 +111,12 @@ class Archiver:
             try:
                 await self.archive_all()
                 self._said = ""
+                self._tell(None)
             except (GatewayError, RedisError, OSError) as error:
                 if str(error) != self._said:  # once, and not each minute
                     log.error("not archived: %s", error, extra={"event": "archive_failed"})
                 self._said = str(error)
+                self._tell(f"the audit is not archived, and stays in Redis: {error}")
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def archive_all(self) -> int:

@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from gateway.wire.local_discovery import write_private
 USER = "gateway"
 SOCKET_BYTES = 103  # the longest socket path that Linux (107) and macOS (103) both take
 ACL_FILE = "users.acl"
+_LEAST_FREE = 1024**2  # bytes: with less a server cannot start
+_NO_SPACE = re.compile(r"No space left on device|writing to the AOF file|File too large")
 GATEWAY_LOCK = "gateway.lock"
 LOG_BYTES = 1_000_000  # a longer log is emptied at the next start
 
@@ -140,6 +143,16 @@ class DataFolder:
         """Return what the server said last, for an error message."""
         text = (self.path / "engine.log").read_bytes()[-4_000:].decode(errors="replace")
         return "\n".join(text.splitlines()[-8:])
+
+    def is_full(self) -> bool:
+        """Whether the server here ended because its disk is full. Its last words may be missing:
+        they are kept on that disk."""
+        try:
+            free = shutil.disk_usage(self.path).free
+            said = self.last_log_lines()
+        except OSError:
+            return False
+        return free < _LEAST_FREE or _NO_SPACE.search(said) is not None
 
     def _known_password(self) -> str | None:
         known = read_text(self.path / "engine.password") or ""

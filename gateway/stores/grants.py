@@ -9,13 +9,18 @@ from typing import Any
 
 from gateway.domain.redaction import mask
 from gateway.policy.grants.grant import ANY_TOOL, Effect, End, Grant, Shape
+from gateway.policy.grants.repeated_calls import denial_of
 from gateway.ports.outgoing import GRANT
 from gateway.stores.record_codec import dumps
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
 from gateway.wire.codec import JsonObject, build, plain
 
-_FIELDS = ("body", "was", "used", "last", "gen", "notices", "suspended", "why", "by", "ended")
+_FIELDS = (
+    *("body", "was", "used", "last", "gen", "notices", "suspended", "why", "by", "ended"),
+    "expires",
+)
+_MOST_DENIALS = 500
 
 
 class RedisGrants:
@@ -68,7 +73,7 @@ class RedisGrants:
         """Take a grant back; return whether it was there.
 
         What denied the same call for a few minutes is not listed among those that ended, unless a
-        person took it back: such denials come and go by themselves.
+        person took it back, and then only for these minutes.
         """
         keys = self._keys
         ended = keys.grants_passed if grant.told and why != "revoked" else keys.grants_ended
@@ -182,13 +187,24 @@ class RedisGrants:
         return int(generation or 0), int(count)
 
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
-        """Return one page of grants, the newest first, and the cursor of the next."""
-        rank = 0
+        """Return one page of grants, the newest first, and the cursor of the next. Before the
+        first stand the denials that answer the same call."""
+        rank, denials = 0, list[Grant]()
+        if after is None:
+            denials = await self._list_denials()
         if after is not None:
             found = await self._redis.zrevrank(self._keys.grants, after)
             rank = 0 if found is None else int(found) + 1
         ids = await self._redis.zrange(self._keys.grants, rank, rank + limit - 1, desc=True)
-        return await self._load(ids), ids[-1] if len(ids) == limit else None
+        return [*denials, *await self._load(ids)], ids[-1] if len(ids) == limit else None
+
+    async def _list_denials(self) -> list[Grant]:
+        """Return the denials that answer the same call just now, the last one first."""
+        key, now = self._keys.grants_passed, await self._store.now()
+        ids = await self._redis.zrange(
+            key, "+inf", f"({now}", byscore=True, desc=True, offset=0, num=_MOST_DENIALS
+        )
+        return [one for one in await self._load(ids) if one.end is None]
 
     async def list_ended(self, limit: int) -> list[Grant]:
         """Return the grants that ended last, the last one first."""
@@ -197,7 +213,9 @@ class RedisGrants:
 
     async def of_session(self, agent: str, session: str) -> list[Grant]:
         """Return the grants that end with a session."""
-        return await self._load(await self._redis.smembers(self._keys.grants_in(agent, session)))
+        kept = await self._load(await self._redis.smembers(self._keys.grants_in(agent, session)))
+        denials = await self._list_denials()
+        return [*kept, *(one for one in denials if (one.agent, one.session) == (agent, session))]
 
     async def due(self, now: int, limit: int) -> tuple[list[Grant], list[Grant]]:
         """Return grants whose time is over at `now`, and those whose end is to be announced."""
@@ -213,18 +231,33 @@ class RedisGrants:
         for grant_id in wanted:
             pipeline.hmget(self._keys.grant(grant_id), *_FIELDS)
         rows = await pipeline.execute() if wanted else []
-        return [
-            _read_grant(dict(zip(_FIELDS, row, strict=True))) for row in rows if row[0] or row[1]
-        ]
+        found = list[Grant]()
+        for grant_id, row in zip(wanted, rows, strict=True):
+            body = row[0] or row[1]
+            if body is not None and body.isdigit():  # the minutes of a plain denial
+                made = await self._read_denial(grant_id, int(body), row[_FIELDS.index("expires")])
+            else:
+                made = _grant(body) if body else None
+            if made is not None:
+                found.append(_overlay(made, dict(zip(_FIELDS, row, strict=True))))
+        return found
+
+    async def _read_denial(self, request_id: str, minutes: int, until: str) -> Grant | None:
+        record = await self._store.load(request_id)
+        return None if record is None else denial_of(record, minutes=minutes, until=int(until))
 
     def _keys_of(self, grant: Grant) -> list[str]:
         keys, match = self._keys, grant.match
+        if match.digest is None:
+            found = keys.grants_on(grant.agent, match.tool)
+        elif grant.told and grant.id == grant.from_request:
+            found = keys.same(grant.agent, grant.session or "", match.digest)
+        else:
+            found = keys.grants_exact(match.digest)
         return [
             keys.grant(grant.id),
-            keys.grants,
-            keys.grants_exact(match.digest)
-            if match.digest is not None
-            else keys.grants_on(grant.agent, match.tool),
+            keys.grants_passed if grant.told and grant.id == grant.from_request else keys.grants,
+            found,
             keys.grants_in(grant.agent, grant.session or ""),
             keys.grants_due,
             keys.events,
@@ -257,12 +290,12 @@ def _grant(body: str) -> Grant:
     return build(Grant, {"reading": 1, **json.loads(body)})
 
 
-def _read_grant(fields: dict[str, str | None]) -> Grant:
-    """Return the grant of a hash."""
+def _overlay(grant: Grant, fields: dict[str, str | None]) -> Grant:
+    """Return a grant with what its hash says beside the body."""
     last, ended = fields["last"], fields["ended"]
     by, why = fields["by"] or "", fields["why"] or ""
     return replace(
-        _grant(fields["body"] or fields["was"] or ""),
+        grant,
         used=int(fields["used"] or 0),
         last_used=int(last) if last else None,
         generation=int(fields["gen"] or 1),

@@ -21,7 +21,7 @@ class Keys:
         self.grants_ended = self.of("grants", "ended")
         """Remembered decisions that ended, by when (sorted set)."""
         self.grants_passed = self.of("grants", "passed")
-        """Denials of the same call for a few minutes that passed by themselves (sorted set)."""
+        """Denied requests that answer the same call, by until when (sorted set)."""
         self.pending = self.of("pending")
         """All pending requests by creation time (sorted set)."""
         self.deadlines = self.of("deadlines")
@@ -161,6 +161,10 @@ class Keys:
     def grant(self, grant_id: str) -> str:
         """A remembered decision (hash)."""
         return f"{self._tag}grant:{grant_id}"
+
+    def same(self, agent: str, session: str, digest: str) -> str:
+        """The denied requests that answer this call just now (hash by id)."""
+        return f"{self._tag}same:{agent}:{session}:{digest}"
 
     def grants_exact(self, digest: str) -> str:
         """Remembered decisions about one digest: id to body (hash)."""

@@ -132,6 +132,8 @@ class RedisStore:
         result = WriteResult(answer[0])
         if result is WriteResult.CLOCK:
             return result, replace(record, created=int(answer[1]))
+        if result is WriteResult.DENIED:
+            return result, replace(record, behind=answer[1])
         if result is not WriteResult.OK:
             return result, record
         created, deadline = int(answer[1]), int(answer[2])

@@ -285,6 +285,10 @@ def _seldom(
     if (grant := _grant_of(after)) is not None and not transition.before.final:
         named.append(("grant", keys.grant(grant)))
         values["grant"] = grant
+    if transition.minutes:
+        named.append(("grant", keys.grant(after.id)))
+        named += (("same", _same(keys, after)), ("denials", keys.grants_passed))
+        values["minutes"] = transition.minutes
     if budget is not None and budget.denials:
         named.append(("breakers", keys.breakers))
         values |= {"denials": budget.denials, "pause": int(budget.pause * 1000)}
@@ -305,7 +309,14 @@ def _keys_at_birth(keys: Keys, record: Record, origin: MessageContext) -> list[t
         named.append(("grant", keys.grant(grant)))
     if record.status is Status.PENDING:
         named += (("dirty+", keys.dirty(name)) for name in record.queues)
+    if not record.canary and not record.request.questions:
+        named.append(("same", _same(keys, record)))
     return named
+
+
+def _same(keys: Keys, record: Record) -> str:
+    request = record.request
+    return keys.same(request.agent, request.session, request.digest)
 
 
 def _keys_of_change(keys: Keys, before: Record, agent: str) -> list[tuple[str, str]]:

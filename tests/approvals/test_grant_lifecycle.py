@@ -27,7 +27,7 @@ from tests.clocks import ShiftedClock
 from tests.world import AGENT, World, click, identity, over_http, policy, request
 
 
-class Broken(RuntimeError):
+class Broken(BaseException):
     """Stands for a gateway that is killed."""
 
 

@@ -11,8 +11,8 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from gateway.domain.policy_document import Budget, Mode, PolicyDocument, Route
-from gateway.domain.records import SCHEMA_VERSION
-from gateway.errors import OverBudget, Unauthorized
+from gateway.domain.records import SCHEMA_VERSION, Remember
+from gateway.errors import NotRemembered, OverBudget, Unauthorized
 from gateway.models import Action, Status
 from gateway.stores.connect import connect
 from tests.faults.server import own_server
@@ -38,7 +38,7 @@ async def full(tmp_path: Path) -> AsyncIterator[Full]:
     """Yield a gateway whose server can be filled."""
     async with own_server(tmp_path) as server:
         client = connect(server.url)
-        async with assembled(server.url, "gw") as world:
+        async with assembled(server.url, "gw", denial_minutes=5) as world:
             yield Full(world, client)
         await client.aclose()
 
@@ -51,6 +51,41 @@ async def test_what_waits_is_denied_and_what_is_new_is_refused(full: Full) -> No
         await full.world.submit()
     denied = await full.world.core.requests.decide(click(record, Action.DENY))
     assert denied.status is Status.DENIED
+
+
+async def test_a_denial_counts_and_answers_the_same_call_though_redis_is_full(full: Full) -> None:
+    """Nothing is written after it that could be refused; whoever denied is told that it counts."""
+    records = [await full.world.submit(arguments={"command": str(one)}) for one in range(3)]
+    await full.fill()
+    denied = await full.world.core.requests.decide(click(records[0], Action.DENY))
+    assert denied.status is Status.DENIED
+    batch = [click(one, Action.DENY) for one in records[1:]]
+    ended = await full.world.core.requests.decide_all(batch)
+    assert {one.status for one in ended} == {Status.DENIED}
+    await full.server.config_set("maxmemory", 0)
+    for one in range(3):
+        again = await full.world.submit(arguments={"command": str(one)})
+        assert again.status is Status.DENIED
+
+
+@pytest.mark.parametrize("action", [Action.APPROVE, Action.DENY])
+async def test_what_follows_an_answer_never_makes_it_an_error(full: Full, action: Action) -> None:
+    """The answer is recorded; whoever gave it is told what was not, and why. Sent again with room,
+    the click is remembered too, once."""
+    record = await full.world.submit()
+    answer = click(record, action, remember=Remember(lifetime="1d"))
+    await full.fill()
+    with pytest.raises(NotRemembered, match="but it was not remembered: Redis is full"):
+        await full.world.core.requests.decide(answer)
+    await full.server.config_set("maxmemory", 0)
+    kept = await full.world.core.requests.get(record.id)
+    assert kept.final
+    assert kept.decision is not None
+    assert kept.decision.action is action
+    assert await full.world.core.grants.all() == []
+    for _ in range(2):
+        await full.world.core.requests.decide(answer)
+    assert len(await full.world.core.grants.all()) == 1
 
 
 async def test_the_kill_switch_and_revocations_work(full: Full) -> None:

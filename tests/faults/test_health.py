@@ -88,6 +88,32 @@ async def test_a_full_redis_is_degraded_and_people_still_decide(
     assert [one.startswith("no more: ") for one in told] == [False, True]
 
 
+@pytest.mark.parametrize("remember", [None, {"lifetime": "1d"}])
+async def test_a_full_redis_makes_no_recorded_answer_an_error(
+    site: Site, remember: dict[str, str] | None
+) -> None:
+    """Over HTTP it is answered with 200, and a warning where something else was asked for."""
+    token = (await site.world.credentials.add_approver("zoe")).token
+    site.world.core.writer.forget_policy()
+    record = await site.world.submit()
+    await site.server.config_set(
+        "maxmemory", int((await site.server.info("memory"))["used_memory"])
+    )
+    body = {"revision": record.revision, "action": "deny", "remember": remember}
+    headers = {"Authorization": f"Bearer {token}"}
+    url = f"{site.url}/v1/requests/{record.id}/decide"
+    async with (
+        aiohttp.ClientSession(headers=headers) as http,
+        http.post(url, json={name: one for name, one in body.items() if one}) as answer,
+    ):
+        told = await answer.json()
+    assert (answer.status, told["status"]) == (200, "denied")
+    assert bool(told.get("warning")) == (remember is not None)
+    if remember:
+        assert "your answer was recorded" in told["warning"]
+        assert "Redis is full" in told["warning"]
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "why"),
     [

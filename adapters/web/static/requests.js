@@ -74,7 +74,7 @@ function answered(item, answer) {
   if (answer.ok) {
     if (answer.value.status !== "pending") drafts.delete(item.id);
     put(answer.value);
-    say(`${answer.value.word}: ${item.facts[0][1]}`);
+    say(answer.value.warning ?? `${answer.value.word}: ${item.facts[0][1]}`);
   } else {
     draft.panel = draft.panel === "confirm" ? null : draft.panel;
     if (answer.value.code === "unconfirmed" && draft.changed) Object.assign(draft.changed, { high: "With your changes it is high risk. Approve it all the same?", passkey: answer.value.detail.includes("passkey") });

@@ -8,12 +8,12 @@
 -- what it depends on: clock? (before or after its deadline), generation? (of the policy), stoppable?
 --   (the kill switch refuses it), nonce? (of the click), number? (that was typed), grant? (that decided)
 -- what most do without: secrets?, or keep? for earlier ones that may be kept; warn? when it may have
---   run; when a person ended it denials?, the most in a row, and pause?, for how many ms more of them
+--   run; minutes?, for how many this denial answers the same call; when a person ended it denials?, the most in a row, and pause?, for how many ms more of them
 --   pause the agent; of the message that is answered verb?, message_nonce?, entry? and process?
 -- keys: record, pending, agent_pending, deadlines, done, events, meta, load (the agent's), then without
 --   their last part outboxes, records and behind (who waits behind whom); for each process that is
 --   attached waiting+ (its set) and replies+ (its stream); dirty+ (cards); with what they belong to
---   ingress, reply, secret, grant, breakers
+--   ingress, reply, secret, grant, breakers; with minutes grant, same and denials
 -- Returns {result, revision, which transition was refused, from 1}.
 
 local now = now_ms()
@@ -95,6 +95,18 @@ local function count_denials(step, found)
   end
 end
 
+-- Has a denial answer the same call for some minutes: it is found by the call, listed, and counts its uses
+-- as a remembered decision does (see `usable`).
+local function repeat_denial(step)
+  local keys, life = step.keys, tonumber(step.minutes) * 60000
+  local until_ = digits(now + life)
+  redis.call('HSET', keys.grant, 'body', step.minutes, 'expires', until_, 'max', '', 'used', '0')
+  redis.call('HSET', keys.same, step.id, '')
+  redis.call('PEXPIRE', keys.grant, life)
+  redis.call('PEXPIRE', keys.same, life)
+  redis.call('ZADD', keys.denials, until_, step.id)
+end
+
 -- Writes what a transition changes of the record that was found; returns its new revision.
 local function write(step, found, ends)
   local keys, revision = step.keys, digits(tonumber(found.rev) + 1)
@@ -147,6 +159,7 @@ local function apply(step, found)
   if step.status ~= 'pending' and not step.untaken then redis.call('ZREM', keys.deadlines, step.id) end
   local revision = write(step, found, ends)
   if step.grant then used(keys.grant, now) end
+  if step.minutes then repeat_denial(step) end
   if ends then redis.call('ZADD', keys.done, now, step.id) end
   local secrets = secrets_of(step, found)
   event(keys.events, step.event, now, step.agent, step.id, revision, step.data)

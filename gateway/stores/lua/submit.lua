@@ -12,9 +12,10 @@
 -- of the message that is answered: verb, message_nonce, entry?
 -- keys: record, pending, agent_pending, deadlines, done, events, meta, sessions, waiting (what the
 --   process waits for), processes, ingress, reply, load (the agent's), then without their last part
---   outboxes, records and behind (who waits behind whom); grant with the grant; dirty+ (cards)
+--   outboxes, records and behind (who waits behind whom); grant with the grant; dirty+ (cards);
+--   same?, the denials that answer this call
 -- Returns {result, created, deadline, what it waits behind or ''}; created is the server's time also
--- when nothing was written.
+-- when nothing was written. A call that was denied just now: {'denied', the id of the request that was}.
 
 -- So much earlier than asked a signed decision may expire, before the gateway has to sign another.
 local CLOCK_SLACK_MS = 1000
@@ -31,6 +32,10 @@ local open = status == 'pending' or status == 'approved'
 if open and not meta[3] then return unknown() end
 if (meta[1] or '0') ~= new.generation then return {'again'} end
 if open and meta[2] then return {'stopped'} end
+
+-- A person denied the same call a few minutes ago at most.
+local denial = open and keys.same and redis.call('HKEYS', keys.same)[1]
+if denial then return {'denied', denial} end
 
 local now = now_ms()
 local arrival = now
