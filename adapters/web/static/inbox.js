@@ -19,7 +19,7 @@ function load() {
     import("./requests.js"), import("./views.js"), import("./card.js"), import("./news.js"),
   ]).then(([cards, views, keys, news]) => {
     parts = { cards, views, keys, news };
-    cards.tellCards({ put: (item) => { queue.put(item); queue.mark(shown); } });
+    cards.tellCards({ put: queue.put, drawn: queue.place });
     keys.listKeys(byId("keylist"));
     keys.listen(list, { enabled: () => chosen("keys", "on"), close: cards.closePanel, move });
   }).catch((error) => { loading = null; throw error; });
@@ -43,7 +43,7 @@ function route() {
   const from = shown, was = document.body.classList.contains("opened");
   view = tabs.some((tab) => tab.dataset.view === named) ? named : "pending";
   // What the view before showed does not stand under this one's name.
-  if (view !== document.body.dataset.view) list.replaceChildren();
+  if (view !== document.body.dataset.view) { parts?.cards.clear(); list.replaceChildren(); }
   document.body.dataset.view = view;
   document.body.classList.toggle("opened", Boolean(id));
   for (const tab of tabs) tab.setAttribute("aria-pressed", String(tab.dataset.view === view));
@@ -65,6 +65,7 @@ function route() {
 // Beside the queue stands the request that the address names; else, where there is room, the first.
 async function showPane(id) {
   await load();
+  if (view !== "pending") return; // another view was chosen meanwhile
   const wanted = id ?? (wide.matches ? shown ?? queue.first() : null);
   if (!wanted) {
     shown = null;
@@ -81,7 +82,7 @@ async function showPane(id) {
   }
   const card = await parts.cards.showOne(wanted, Boolean(id) && !history.state?.listed);
   queue.mark(shown);
-  if (fresh && id && !wide.matches) card?.focus({ preventScroll: true });
+  if (fresh && id) card?.focus({ preventScroll: true }); // the letters act on what has the focus
 }
 
 // A key moves on to another request: the next one, or in the other views the next card.
@@ -98,8 +99,8 @@ function move(step, card) {
   return true;
 }
 
-byId("rows").addEventListener("click", (event) => {
-  const link = event.target.closest("a.row-link");
+byId("panes").addEventListener("click", (event) => {
+  const link = event.target.closest("a.row-link, a.next");
   if (!link || event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
   event.preventDefault();
   go(link.pathname, { listed: true });
@@ -163,7 +164,7 @@ const changed = gather(async (all) => {
   try {
     if (view === "pending") await changedHere(all);
     else if (view === "final" && !Object.keys(parts.views.asked()).length) {
-      for (const [id] of all.slice(-FLOOD)) await parts.cards.read(id, true);
+      for (const [id] of all.slice(-FLOOD)) await parts.cards.read(id, () => view === "final");
     }
   } finally {
     queue.count(await recount());
