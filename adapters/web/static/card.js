@@ -207,7 +207,9 @@ export function listKeys(element) {
 
 // `move` goes to another request; false leaves it to the cards of this page.
 export function listen(list, { enabled, close, move = () => false }) {
+  document.addEventListener("pointerdown", () => document.body.classList.remove("keys"));
   document.addEventListener("keydown", (event) => {
+    document.body.classList.add("keys"); // the open card has its ring
     if (event.metaKey || event.ctrlKey || event.altKey || event.repeat) return;
     const card = document.activeElement?.closest?.(".card");
     if (event.key === "Escape" && card) { close(card.dataset.id); return; }

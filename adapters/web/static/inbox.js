@@ -43,7 +43,7 @@ function route() {
   const from = shown, was = document.body.classList.contains("opened");
   view = tabs.some((tab) => tab.dataset.view === named) ? named : "pending";
   // What the view before showed does not stand under this one's name.
-  if (view !== document.body.dataset.view) { parts?.cards.clear(); list.replaceChildren(); }
+  if (view !== document.body.dataset.view) { list.replaceChildren(); parts?.cards.clear(); }
   document.body.dataset.view = view;
   document.body.classList.toggle("opened", Boolean(id));
   for (const tab of tabs) tab.setAttribute("aria-pressed", String(tab.dataset.view === view));
