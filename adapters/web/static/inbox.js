@@ -8,7 +8,7 @@ const byId = (id) => document.getElementById(id);
 const list = byId("list"), more = byId("more"), looked = byId("looked");
 const tabs = [...document.querySelectorAll("nav [data-view]")];
 const wide = matchMedia("(min-width: 960px)");
-let view = "pending", shown = null, next = null, online = false, loads = 0, scrolled = 0, me = {};
+let view = "pending", shown = null, next = null, online = false, leads = false, loads = 0, scrolled = 0, me = {};
 
 const FLOOD = 20; // so many changes at once are read as a list
 
@@ -39,6 +39,7 @@ function go(path, state = null) {
 
 // Show what the address names: one request, the queue, or another view.
 function route() {
+  leads = true;
   const id = openedId(), named = id ? "pending" : new URLSearchParams(location.search).get("view");
   const from = shown, was = document.body.classList.contains("opened");
   view = tabs.some((tab) => tab.dataset.view === named) ? named : "pending";
@@ -82,7 +83,9 @@ async function showPane(id) {
   }
   const card = await parts.cards.showOne(wanted, Boolean(id) && !history.state?.listed);
   queue.mark(shown);
-  if (fresh && id) card?.focus({ preventScroll: true }); // the letters act on what has the focus
+  if (!card || !id || !leads) return;
+  leads = false;
+  card.focus({ preventScroll: true }); // the letters act on what has the focus
 }
 
 // A key moves on to another request: the next one, or in the other views the next card.
