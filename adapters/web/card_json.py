@@ -134,6 +134,8 @@ def add_viewer(view: JsonObject, record: Record, look: Viewer) -> JsonObject:
     if not look.may_pass:
         known = [scope for scope in remember["approve"] if not scope["pass"]]
         remember = {**remember, "approve": known}
+    if not standing.offers(Action.APPROVE):
+        remember = {**remember, "approve": []}
     return {
         **view,
         "claim": mine,

@@ -27,7 +27,7 @@ LABEL_CHARS = 60  # every platform has room for these, whatever it escapes and h
 _NAME_CHARS = 60  # of a name with its quotes, likewise
 _ARGUMENT_CHARS = 50  # of one in a label
 _BEGINNINGS = (45, 20, 4)  # characters of a longer name; four fit however they are escaped
-_FORMATS = {"command": "shell", "cmd": "shell", "script": "shell", "diff": "diff", "patch": "diff"}
+FORMATS = {"command": "shell", "cmd": "shell", "script": "shell", "diff": "diff", "patch": "diff"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def headline(record: Record, chars: int) -> Visible:
     """Return the start of what would run, in one line."""
     if record.request.questions:
         return record.show(_one_line(record.request.questions[0].text, chars))
-    spoken = (record.arguments.get(name) for name in _FORMATS)
+    spoken = (record.arguments.get(name) for name in FORMATS)
     command = next((one for one in spoken if isinstance(one, str) and one), None)
     if command is not None:
         return record.show(_one_line(command, chars))
@@ -160,7 +160,7 @@ def texts_of(record: Record) -> list[tuple[str, str, str]]:
     alone = {
         name: rest.pop(name) for name, value in record.arguments.items() if _alone(name, value)
     }
-    found = [(name, _FORMATS[name], text) for name, text in alone.items() if name in _FORMATS]
+    found = [(name, FORMATS[name], text) for name, text in alone.items() if name in FORMATS]
     short, long = part_long_members(rest)
     if short or not (long or alone or request.questions):
         found.append(("arguments", "json", pretty(short)))
@@ -170,7 +170,7 @@ def texts_of(record: Record) -> list[tuple[str, str, str]]:
         found.append(("changed environment", "json", pretty(put_short_first(request.context.env))))
     if request.context.files:
         found.append(("files and their SHA-256", "json", pretty(request.context.files)))
-    found += [(_call(name), "text", text) for name, text in alone.items() if name not in _FORMATS]
+    found += [(_call(name), "text", text) for name, text in alone.items() if name not in FORMATS]
     found += [("argument", "json", pretty({name: value})) for name, value in long.items()]
     return found
 
@@ -186,7 +186,7 @@ def _alone(name: str, value: Any) -> bool:
     """Whether an argument is a block. A name that would be cut as a label stays in the JSON."""
     if not isinstance(value, str):
         return False
-    return bool(value) if name in _FORMATS else "\n" in value and not _long(name, _ARGUMENT_CHARS)
+    return bool(value) if name in FORMATS else "\n" in value and not _long(name, _ARGUMENT_CHARS)
 
 
 def _call(name: str) -> str:

@@ -19,7 +19,7 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import mask, render_safe, secrets_in
 from gateway.domain.safe_text import Visible, ascii_escaped, make_visible
 from gateway.errors import InvalidRequest
-from gateway.ports.blocks import call_name, pretty
+from gateway.ports.blocks import FORMATS, call_name, pretty
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
 
@@ -136,7 +136,7 @@ def _properties(schema: JsonObject | None) -> JsonObject:
 
 def _field(name_of_field: str, name: str, value: Any, schema: Any, masked: bool) -> EditField:
     label = call_name(name)
-    kind, text, choices = _kind(value, schema)
+    kind, text, choices = _kind(name, value, schema)
     if masked:
         text, choices = "", ()
         kind = EditKind.JSON if kind in (EditKind.BOOLEAN, EditKind.CHOICE) else kind
@@ -151,7 +151,7 @@ def _field(name_of_field: str, name: str, value: Any, schema: Any, masked: bool)
     )
 
 
-def _kind(value: Any, schema: Any) -> tuple[EditKind, str, tuple[Visible, ...]]:
+def _kind(name: str, value: Any, schema: Any) -> tuple[EditKind, str, tuple[Visible, ...]]:
     """Return how a value is typed, what stands in its field, and the choices."""
     offered = list(_choices(schema))
     if any(_same(value, one) for one in offered):
@@ -162,7 +162,7 @@ def _kind(value: Any, schema: Any) -> tuple[EditKind, str, tuple[Visible, ...]]:
     if isinstance(value, int | float):
         return EditKind.NUMBER, json.dumps(value), ()
     if isinstance(value, str) and not make_visible(value).suspicious and "\r" not in value:
-        long = len(value) > _LONG or "\n" in value or "\t" in value
+        long = name in FORMATS or len(value) > _LONG or "\n" in value or "\t" in value
         return EditKind.LINES if long else EditKind.TEXT, value, ()
     # Also a text in which something does not show: as JSON each character of it can be read.
     return EditKind.JSON, ascii_escaped(pretty(value)), ()

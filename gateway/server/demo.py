@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -18,7 +19,7 @@ from gateway.client.http_pool import HttpPool
 from gateway.domain.tasks import cancel_and_wait
 from gateway.models import ENDINGS, Action, new_id
 from gateway.server import app
-from gateway.server.first_run import first_login
+from gateway.server.first_run import OWNER, first_login
 from gateway.server.settings import Settings
 
 DEMO_AGENT = "demo-agent"
@@ -60,6 +61,8 @@ async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIte
         print("An agent wants to run four commands in a scratch folder.")
         for line in await first_login(gateway.backend, gateway.url, settings):
             print(line)
+        folder = shlex.quote(str(settings.data_dir))
+        print(f"For a new link: GATEWAY_DATA_DIR={folder} gateway login {OWNER}")
         yield
         return
     print(f"No terminal: the demo answers its own requests over HTTP as {_DEMO_APPROVER}.")

@@ -1,6 +1,6 @@
 // One request as a card, and the letters that act on it. The gateway decides what it says; this lays it out.
 import { clock, countdown, diff, line, lines, make, plain, told } from "./dom.js";
-import { button, controls, icon, idle, leadsToReveal, problem, questions, reveal, whole } from "./panels.js";
+import { button, controls, icon, idle, leadsToReveal, next, problem, questions, reveal, whole } from "./panels.js";
 
 // `view` is what the page knows of the card: its draft, whether it may be decided, what buttons do.
 export function card(item, view) {
@@ -14,6 +14,7 @@ export function card(item, view) {
   article.append(...body(item, view));
   if (pending) article.append(...asking(item, view));
   if (!pending || item.refusal || !view.draft.panel) article.append(...problem(view));
+  if (!pending || item.refusal) article.append(next());
   article.append(pending ? about(item, view) : make("div", { class: "foot" }, more(item, view), item.opened ? small(item) : null));
   return article;
 }
@@ -206,7 +207,9 @@ export function listKeys(element) {
 
 // `move` goes to another request; false leaves it to the cards of this page.
 export function listen(list, { enabled, close, move = () => false }) {
+  document.addEventListener("pointerdown", () => document.body.classList.remove("keys"));
   document.addEventListener("keydown", (event) => {
+    document.body.classList.add("keys"); // the open card has its ring
     if (event.metaKey || event.ctrlKey || event.altKey || event.repeat) return;
     const card = document.activeElement?.closest?.(".card");
     if (event.key === "Escape" && card) { close(card.dataset.id); return; }

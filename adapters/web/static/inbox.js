@@ -8,7 +8,7 @@ const byId = (id) => document.getElementById(id);
 const list = byId("list"), more = byId("more"), looked = byId("looked");
 const tabs = [...document.querySelectorAll("nav [data-view]")];
 const wide = matchMedia("(min-width: 960px)");
-let view = "pending", shown = null, next = null, online = false, loads = 0, scrolled = 0, me = {};
+let view = "pending", shown = null, next = null, online = false, leads = false, loads = 0, scrolled = 0, me = {};
 
 const FLOOD = 20; // so many changes at once are read as a list
 
@@ -19,7 +19,7 @@ function load() {
     import("./requests.js"), import("./views.js"), import("./card.js"), import("./news.js"),
   ]).then(([cards, views, keys, news]) => {
     parts = { cards, views, keys, news };
-    cards.tellCards({ put: (item) => { queue.put(item); queue.mark(shown); } });
+    cards.tellCards({ put: queue.put, drawn: queue.place });
     keys.listKeys(byId("keylist"));
     keys.listen(list, { enabled: () => chosen("keys", "on"), close: cards.closePanel, move });
   }).catch((error) => { loading = null; throw error; });
@@ -39,11 +39,12 @@ function go(path, state = null) {
 
 // Show what the address names: one request, the queue, or another view.
 function route() {
+  leads = true;
   const id = openedId(), named = id ? "pending" : new URLSearchParams(location.search).get("view");
   const from = shown, was = document.body.classList.contains("opened");
   view = tabs.some((tab) => tab.dataset.view === named) ? named : "pending";
   // What the view before showed does not stand under this one's name.
-  if (view !== document.body.dataset.view) list.replaceChildren();
+  if (view !== document.body.dataset.view) { list.replaceChildren(); parts?.cards.clear(); }
   document.body.dataset.view = view;
   document.body.classList.toggle("opened", Boolean(id));
   for (const tab of tabs) tab.setAttribute("aria-pressed", String(tab.dataset.view === view));
@@ -65,6 +66,7 @@ function route() {
 // Beside the queue stands the request that the address names; else, where there is room, the first.
 async function showPane(id) {
   await load();
+  if (view !== "pending") return; // another view was chosen meanwhile
   const wanted = id ?? (wide.matches ? shown ?? queue.first() : null);
   if (!wanted) {
     shown = null;
@@ -81,7 +83,9 @@ async function showPane(id) {
   }
   const card = await parts.cards.showOne(wanted, Boolean(id) && !history.state?.listed);
   queue.mark(shown);
-  if (fresh && id && !wide.matches) card?.focus({ preventScroll: true });
+  if (!card || !id || !leads) return;
+  leads = false;
+  card.focus({ preventScroll: true }); // the letters act on what has the focus
 }
 
 // A key moves on to another request: the next one, or in the other views the next card.
@@ -98,8 +102,8 @@ function move(step, card) {
   return true;
 }
 
-byId("rows").addEventListener("click", (event) => {
-  const link = event.target.closest("a.row-link");
+byId("panes").addEventListener("click", (event) => {
+  const link = event.target.closest("a.row-link, a.next");
   if (!link || event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
   event.preventDefault();
   go(link.pathname, { listed: true });
@@ -163,7 +167,7 @@ const changed = gather(async (all) => {
   try {
     if (view === "pending") await changedHere(all);
     else if (view === "final" && !Object.keys(parts.views.asked()).length) {
-      for (const [id] of all.slice(-FLOOD)) await parts.cards.read(id, true);
+      for (const [id] of all.slice(-FLOOD)) await parts.cards.read(id, () => view === "final");
     }
   } finally {
     queue.count(await recount());

@@ -12,19 +12,22 @@ const SLOWEST_SECONDS = 15;
 // everything anew: nothing can fall between the two.
 export async function follow({ ready, changed, state, news = () => {} }) {
   for (let pause = 0.5; ; pause = Math.min(pause * 2, SLOWEST_SECONDS)) {
-    const why = await once(async () => { await ready(); state(true); pause = 0.5; }, changed, news).catch(() => "");
+    const why = await once(ready, () => { state(true); pause = 0.5; }, changed, news).catch(() => "");
     state(false, why);
     await rest(pause);
   }
 }
 
-async function once(ready, changed, news) {
+async function once(ready, up, changed, news) {
   const stop = new AbortController();
   let heard = Date.now(), patience = 30000;
   // A line that died without a word, as after sleep or in a tunnel, looks like a quiet one.
   const watchdog = setInterval(() => { if (Date.now() - heard > patience) stop.abort(); }, 1000);
   const wake = () => { if (!document.hidden && Date.now() - heard > patience) stop.abort(); };
   document.addEventListener("visibilitychange", wake);
+  // The browser says at once that its network is gone; the line itself would only fall silent.
+  const cut = () => stop.abort();
+  addEventListener("offline", cut);
   try {
     const answer = await fetch("/inbox/api/changes", { signal: stop.signal });
     if (answer.status === 401) await signedOut();
@@ -34,6 +37,8 @@ async function once(ready, changed, news) {
       if (name === "ready") {
         patience = data.beat * 1000 * MISSED_BEATS;
         await ready();
+        stop.signal.throwIfAborted(); // what was read may be old by now
+        up();
         heard = Date.now();
       } else if (name === "changed") changed(data.id, data.type);
       else if (name === "news") news(data);
@@ -42,6 +47,7 @@ async function once(ready, changed, news) {
   } finally {
     clearInterval(watchdog);
     document.removeEventListener("visibilitychange", wake);
+    removeEventListener("offline", cut);
     stop.abort();
   }
 }

@@ -4,10 +4,9 @@ import { whereTo } from "./api.js";
 import { sign } from "./passkeys.js";
 
 const says = document.getElementById("says");
-const form = document.getElementById("login"), button = form.querySelector("button");
+const form = document.getElementById("login"), button = form.querySelector("button"), paste = document.getElementById("paste");
 const passkey = document.getElementById("passkey"), provider = document.getElementById("provider");
-const given = new URLSearchParams(location.hash.slice(1));
-const code = given.get("code");
+let given = new URLSearchParams(location.hash.slice(1)), code = given.get("code");
 history.replaceState(null, "", location.pathname);
 // A new link opened where this page is shown already changes the fragment, and loads nothing.
 addEventListener("hashchange", () => location.reload());
@@ -59,7 +58,9 @@ else {
 
 // Without a link of their own somebody is shown the other ways in.
 async function askForAnother() {
-  form.remove();
+  code = null;
+  form.hidden = true;
+  paste.hidden = false;
   document.getElementById("how").hidden = false;
   const answer = await fetch("/inbox/api/login/ways").catch(() => null);
   const ways = answer?.ok ? await answer.json() : {};
@@ -67,6 +68,18 @@ async function askForAnother() {
   provider.hidden = !ways.provider;
   provider.textContent = `Sign in with ${ways.provider}`;
 }
+
+// An installed app opens no links. Of what is pasted only the code is used, so no address leads away from here.
+paste.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const field = document.getElementById("link"), text = field.value.trim();
+  given = new URLSearchParams(text.slice(text.indexOf("#") + 1));
+  code = given.get("code") ?? text;
+  field.value = "";
+  paste.hidden = true;
+  form.hidden = false;
+  ask();
+});
 
 provider.addEventListener("click", async () => {
   says.classList.remove("problem");

@@ -59,6 +59,7 @@ function main(item, view, offered) {
   else if (leadsToReveal(item)) row.append(reveal(item, view));
   else if (offered.has("answer")) row.append(...(item.seen ? [answer(item, view)] : []));
   else if (offered.has("approve")) row.append(approve(item, view, offered.get("approve")));
+  else row.append(next());
   row.append(button(view, "Deny", { key: "deny", letter: "d", class: "deny", run: () => view.acts.decide(item, { action: "deny" }) }));
   row.append(button(view, "More…", { key: "more", class: "strong", decides: false, expanded: Boolean(view.draft.more), run: () => view.acts.more(item) }));
   return row;
@@ -81,6 +82,9 @@ export const icon = (item) => make("span", { "aria-hidden": "true" }, `${item.ic
 export function idle(item) {
   return item.idle ? make("p", { class: "idle-word" }, icon(item), item.idle) : null;
 }
+
+// Leads on from what is answered; the queue says where to.
+export const next = () => make("a", { class: "next back", href: "/inbox", hidden: true }, "Next request");
 
 const dress = (item) => (item.idle ? "strong" : "approve");
 

@@ -117,9 +117,11 @@ export function tellStopped(on) {
   if (known && !rows.size) draw();
 }
 
-// Where the open request stands in the line.
-function place() {
-  const told = document.querySelector(`[data-id="${shown}"] .place`), at = ordered().findIndex((row) => row.id === shown);
+// Where the open request stands in the line, and which one is next after it.
+export function place() {
+  const card = document.querySelector(`[data-id="${shown}"]`), told = card?.querySelector(".place"), at = ordered().findIndex((row) => row.id === shown);
+  const link = card?.querySelector(".next"), after = ordered().find((row) => row.id !== shown)?.id;
+  if (link) { link.hidden = !after; link.href = pathOf(after); }
   if (told) told.textContent = at >= 0 && rows.size > 1 ? `${at + 1} of ${rows.size}${next ? "+" : ""}` : "";
 }
 

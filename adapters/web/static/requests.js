@@ -7,7 +7,7 @@ import { copied, make, say, setClock, settle } from "./dom.js";
 const list = document.getElementById("list");
 const items = new Map(), drafts = new Map();
 // What cards are told beside their request; `put` hears of every request that was read.
-const told = { online: false, facts: {}, put: () => {} };
+const told = { online: false, facts: {}, put: () => {}, drawn: () => {} };
 
 export const has = (id) => items.has(id);
 export const statusOf = (id) => items.get(id)?.status;
@@ -72,7 +72,9 @@ function answered(item, answer) {
   if (!answer) return;
   draft.press = null;
   if (answer.ok) {
-    if (answer.value.status !== "pending") drafts.delete(item.id);
+    // A vote was given: what asked for it goes.
+    if (answer.value.status === "pending") Object.assign(draft, { panel: null, changed: null });
+    else drafts.delete(item.id);
     put(answer.value);
     say(answer.value.warning ?? `${answer.value.word}: ${item.facts[0][1]}`);
   } else {
@@ -81,8 +83,8 @@ function answered(item, answer) {
     draft.problem = answer.value.detail;
     draft.tone = answer.value.code === "canary" ? "claimed" : "problem";
     if (answer.value.request) put(answer.value.request);
-    render(item.id);
   }
+  render(item.id);
 }
 
 async function claim(item, on) {
@@ -209,6 +211,12 @@ async function copy(text, element) {
 
 // ------------------------------------------------------------------ what the page shows
 
+// Whether a panel that approves still may: others, or another tab, may have answered.
+function offers({ controls, remember }, { panel, asked }) {
+  if (panel === "confirm") return controls.some((one) => one.action === asked?.action);
+  return panel !== "remember" || remember.approve.length + remember.deny.length > 0;
+}
+
 export function put(item) {
   const before = items.get(item.id);
   const draft = drafts.get(item.id);
@@ -216,7 +224,7 @@ export function put(item) {
     // What would run is another thing now: nothing prepared for the old one may be sent.
     Object.assign(draft, { changed: null, asked: null, panel: draft.panel === "confirm" ? null : draft.panel });
   }
-  if (draft && item.status !== "pending") Object.assign(draft, { panel: null });
+  if (draft && (item.status !== "pending" || !offers(item, draft))) draft.panel = null;
   items.set(item.id, item);
   if (JSON.stringify(before) !== JSON.stringify(item)) render(item.id);
   told.put(item);
@@ -268,6 +276,7 @@ function render(id) {
   settle(list);
   old.replaceWith(fresh);
   if (mark) focusAgain(fresh, mark);
+  told.drawn();
   watch(id);
 }
 
@@ -332,15 +341,15 @@ export function showMany(found, added) {
   settle(list);
 }
 
-// Read one anew. Of those that ended, one that was not there yet comes first.
-export async function read(id, comes = false) {
+// Read one anew. Of those that ended, one that was not there yet comes first, as long as the view `comes`.
+export async function read(id, comes = null) {
   const known = items.get(id);
   const answer = await api(`requests/${id}${known?.opened ? "?whole=1" : ""}`);
   if (!answer.ok) return;
   if (known?.revealed && known.revision === answer.value.revision) return;
   if (comes && answer.value.status === "pending") return;
   put(answer.value);
-  if (!comes || elementOf(id)) return;
+  if (!comes?.() || elementOf(id)) return;
   list.querySelector(".empty")?.remove();
   list.prepend(made(answer.value));
   settle(list);
