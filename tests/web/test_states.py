@@ -197,7 +197,9 @@ async def test_a_used_link_says_so(box: Inbox, browser: Browser) -> None:
     page = await browser.tab()
     await page.goto(f"{box.gateway.url}/inbox/login#code={code}")
     await page.until("document.body.textContent.includes('was used already')")
-    await page.until("document.getElementById('login').hidden && !document.getElementById('how').hidden")
+    await page.until(
+        "document.getElementById('login').hidden && !document.getElementById('how').hidden"
+    )
     assert await page.evaluate("location.href") == f"{box.gateway.url}/inbox/login"
 
 
