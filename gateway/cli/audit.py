@@ -17,6 +17,8 @@ from gateway.cli.formatting import say
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.audit import Verification, verify
 from gateway.domain.records import AuditEvent
+from gateway.domain.safe_text import make_visible
+from gateway.ports import list_facts
 from gateway.stores.seals import export
 from gateway.wire.codec import plain
 
@@ -36,8 +38,9 @@ async def tail(options: argparse.Namespace) -> int:
 def _format_event(event: AuditEvent) -> str:
     """Return an event as one line for a terminal; text of agents is escaped."""
     moment = datetime.fromtimestamp(event.at / 1000, UTC).isoformat(timespec="seconds")
-    data = json.dumps(event.data)
-    return f"{moment}  {event.type:16} {event.agent:16} {event.request_id[:8]:8}  {data}"
+    said = make_visible("; ".join(list_facts(event))).text
+    agent = make_visible(event.agent).text
+    return f"{moment}  {event.type:16} {agent:16} {event.request_id[:8]:8}  {said}"
 
 
 async def export_all(options: argparse.Namespace) -> int:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
+from unicodedata import east_asian_width
 
 from gateway.domain.clock import SystemClock
 from gateway.domain.reading_order import put_short_first
@@ -56,9 +58,7 @@ _SPANS = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48))
 _DAY_MS = 24 * 3_600_000
 _RECENT_MS = 2 * _DAY_MS
 _COLOURS = {"amber": "33", "dim": "2", "red": "1;31"}
-REQUEST_HEAD = (
-    f"{'REQUEST@REVISION':34}  {'STATUS':9}  {'RISK':6}  WHEN, AGENT, TOOL AND WHAT WOULD RUN"
-)
+REQUEST_HEAD = f"{'REQUEST@REVISION':34}  {'STATUS':9}  {'RISK':6}"
 
 
 def format_json(value: Any, options: argparse.Namespace) -> str:
@@ -107,17 +107,56 @@ def id_and_revision(record: dict[str, Any]) -> str:
 
 def format_line(record: dict[str, Any]) -> str:
     """Return a request in one line that begins with its ID@REVISION."""
-    request = record["request"]
-    # First in the line, so that no text of the agent can imitate or hide a finding.
-    sign = _sign(record)
-    found = "".join(f"{sign} Guardrail: {one}  " for one in _findings(record))
-    level = record["risk"]["level"]
-    risk = paint(f"{level:6}", "red") if level == RiskLevel.HIGH else f"{level:6}"
+    # Before the names, so that no text of the agent can imitate or hide a finding.
+    found = "".join(f"{one}  " for one in _marked_findings(record))
+    agent, tool = _names(record)
     return (
-        f"{id_and_revision(record)}  {record['status']:9}  {risk}  "
-        f"{_when(record)}  {found}{_quote(request['agent']):18} {_quote(request['tool']):20} "
+        f"{_first_line(record)}  {_when(record)}  {found}{agent:18} {tool:20} "
         f"{summarize_action(record)[0]}"
     )
+
+
+def format_row(record: dict[str, Any]) -> str:
+    """Return a request as a row of a list: in one line through a pipe; on a terminal in lines that
+    fit it. What the guardrails found is never cut."""
+    if not sys.stdout.isatty():
+        return format_line(record)
+    width = shutil.get_terminal_size().columns
+    names = f"{_when(record)}  {' '.join(_names(record))}"
+    return "\n".join(
+        [
+            _first_line(record),
+            *(f"  {one}" for one in _marked_findings(record)),
+            _cut(f"  {names}", width),
+            _cut(f"  {summarize_action(record)[0]}", 2 * width),
+        ]
+    )
+
+
+def _first_line(record: dict[str, Any]) -> str:
+    level = record["risk"]["level"]
+    risk = paint(f"{level:6}", "red") if level == RiskLevel.HIGH else f"{level:6}"
+    return f"{id_and_revision(record)}  {record['status']:9}  {risk}"
+
+
+def _marked_findings(record: dict[str, Any]) -> list[str]:
+    return [f"{_sign(record)} Guardrail: {one}" for one in _findings(record)]
+
+
+def _names(record: dict[str, Any]) -> tuple[str, str]:
+    request = record["request"]
+    return _quote(request["agent"]), _quote(request["tool"])
+
+
+def _cut(text: str, width: int) -> str:
+    """Return as much of a text as a line of the terminal has room for; some letters take two
+    places."""
+    left = width
+    for at, char in enumerate(text):
+        left -= 2 if east_asian_width(char) in "WF" else 1
+        if left < (at + 1 < len(text)):
+            return f"{text[:at]}…"
+    return text
 
 
 def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
@@ -128,7 +167,7 @@ def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
     request = record["request"]
     context = request.get("context", {})
     parts = {
-        "": record["arguments"],
+        "  ": record["arguments"],
         "  payload ": request.get("payload"),
         "  changed environment ": context.get("env"),
         "  files ": context.get("files"),
@@ -139,7 +178,7 @@ def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
         f"{label}{json.dumps(part, ensure_ascii=False)}"
         for label, part in put_short_first(parts).items()
         if part is not None
-    )
+    ).lstrip()
     seen = ""
     for part, _ in make_visible(text).segments:
         seen += part
@@ -213,7 +252,26 @@ def _what_runs(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     runs = {label: _at(record, path) for label, path in _RUNS}
     for label, value in put_short_first(runs).items():
         if value is not None:
-            yield label, _indent_json(value)
+            yield from _say_part(label, value)
+
+
+def _say_part(label: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Return a part of what runs: as JSON, and members with several lines as their lines."""
+    texts = {
+        name: text
+        for name, text in (value.items() if isinstance(value, dict) else ())
+        if isinstance(text, str) and "\n" in text
+    }
+    if not texts or len(texts) < len(value):
+        rest = {name: one for name, one in value.items() if name not in texts} if texts else value
+        yield label, _indent_json(rest)
+    for name, text in texts.items():
+        lines = make_visible(text).text.split("\n")
+        yield f"{label}, lines", _indent([f"{_quote(name)} has {len(lines)} lines:", *lines])
+
+
+def _indent(lines: list[str]) -> str:
+    return ("\n" + " " * (_LABEL_CHARS + 1)).join(lines)
 
 
 def _quote(name: str) -> str:
@@ -245,7 +303,7 @@ def _escape_json(value: Any) -> str:
 
 def _indent_json(value: Any) -> str:
     """Return JSON with its later lines indented, so that none can imitate a label."""
-    return _escape_json(value).replace("\n", "\n" + " " * (_LABEL_CHARS + 1))
+    return _indent(_escape_json(value).split("\n"))
 
 
 def _when(record: dict[str, Any], tell: Callable[[int], str] | None = None) -> str:

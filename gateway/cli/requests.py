@@ -8,7 +8,7 @@ import json
 import sys
 
 from gateway.cli.answering import split_revision
-from gateway.cli.formatting import REQUEST_HEAD, format_line, format_request, print_rows
+from gateway.cli.formatting import REQUEST_HEAD, format_request, format_row, print_rows
 from gateway.cli.http_access import connect_as_approver, find_request, read_page
 
 _QUERIES = {"pending": "status=pending", "history": "final=true"}
@@ -29,7 +29,7 @@ def _print_page(command: str, options: argparse.Namespace, nothing: str) -> int:
     with connect_as_approver() as http:
         rows, place = read_page(http, _QUERIES[command], options.after, options.limit)
     nothing = "no more" if options.after else nothing
-    code = print_rows(rows, options, format_line, nothing, head=REQUEST_HEAD)
+    code = print_rows(rows, options, format_row, nothing, head=REQUEST_HEAD)
     if place is not None:
         more = f"gateway {command} --limit {options.limit} --after {place}"
         print(f"for more: {more}", file=sys.stderr)

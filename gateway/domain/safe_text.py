@@ -21,13 +21,18 @@ from itertools import islice
 Segment = tuple[str, bool]
 Span = tuple[int, int]
 
-LONG_SPACES = 32  # so many spaces in a row can push what follows out of sight
-LONG_NEWLINES = 5  # likewise for empty lines
+LONG_SPACES = 32  # so many blanks in a row can push what follows out of sight
+LONG_WIDE = 16  # likewise for tabs and wide spaces
+LONG_NEWLINES = 5  # likewise for lines without ink
 
 _MOST_ESCAPES = 2_000  # in one text; a text with more is escaped as a whole
 _SUSPECT = re.compile(r"[^\x20-\x7e\n\t]")
 _WORD = re.compile(r"[^\W\d_]+")
-_RUN = re.compile(rf" {{{LONG_SPACES},}}|\n{{{LONG_NEWLINES},}}")
+_RUN = re.compile(
+    rf"[ \t\u3000]{{{LONG_SPACES},}}|[\t\u3000]{{{LONG_WIDE},}}"
+    rf"|\n(?:[ \t\u3000]*\n){{{LONG_NEWLINES - 1},}}"
+)
+_SAME = re.compile(r"(.)\1*", re.DOTALL)
 _CROWD = re.compile(rf"({_SUSPECT.pattern})\1*|{_RUN.pattern}")
 _LATIN = re.compile(r"[A-Za-z]")
 
@@ -149,10 +154,10 @@ def make_visible(text: str, marked: Sequence[Span] = ()) -> Visible:
         hidden, alike = _find_hidden(text), _alike(text)
     except _Crowd:
         return _escape_all(text, marked)
-    runs = {found.start(): found.group() for found in _RUN.finditer(text)}
+    runs = [run for found in _RUN.finditer(text) for run in _part_run(found)]
     escapes = {at: (_escape(text[at]), 1) for at in hidden}
     escapes |= {at: (_escape(text[at], ink=True), 1) for at in alike}
-    escapes |= {at: (_escape_run(run), len(run)) for at, run in runs.items()}
+    escapes |= {at: (_escape_run(run), len(run)) for at, run in runs}
     return Visible(tuple(_segments(text, escapes, marked)), bool(hidden or runs), bool(alike))
 
 
@@ -162,6 +167,9 @@ def ascii_escaped(json_text: str) -> str:
         marks = _find_hidden(json_text) | _alike(json_text)
     except _Crowd:
         marks = {found.start() for found in _SUSPECT.finditer(json_text)}
+    for run in _RUN.finditer(json_text):
+        if json_text[run.start()] != "\n" and json_text[run.start() - 1] != "\n":
+            marks |= {*range(*run.span())}  # no indentation of the JSON: it stands within a text
     return "".join(_json_escape(char) if at in marks else char for at, char in enumerate(json_text))
 
 
@@ -184,8 +192,9 @@ def _escape_all(text: str, marked: Sequence[Span]) -> Visible:
 
 
 def _crowd(found: re.Match[str]) -> str:
-    run = found.group()
-    return _escape_run(run) if len(run) > 1 else _escape(run)
+    if len(found.group()) == 1:
+        return _escape(found.group())
+    return "".join(_escape_run(run) for _, run in _part_run(found))
 
 
 def _segments(
@@ -217,9 +226,15 @@ def _escape(char: str, *, ink: bool = False) -> str:
     return f"⟨U+{ord(char):04X}{' ' + char if ink else ''}⟩"
 
 
+def _part_run(found: re.Match[str]) -> Iterator[tuple[int, str]]:
+    """Yield each stretch of one kind of blank, and where it begins."""
+    for one in _SAME.finditer(found.group()):
+        yield found.start() + one.start(), one.group()
+
+
 def _escape_run(run: str) -> str:
     escape = f"⟨{len(run)} × U+{ord(run[0]):04X}⟩"  # noqa: RUF001 (the sign is for people)
-    return f"\n{escape}\n" if run[0] == "\n" else escape
+    return f"\n{escape}\n" if run[0] == "\n" and len(run) >= LONG_NEWLINES else escape
 
 
 def _json_escape(char: str) -> str:

@@ -75,6 +75,28 @@ def test_a_high_risk_is_red(up: Shell, tmp_path: Path) -> None:
     assert "\x1b[1;31mhigh  \x1b[0m" in on_a_terminal(up, "pending")
 
 
+def test_a_row_fits_the_terminal_and_keeps_what_was_found(up: Shell) -> None:
+    """However long the call is; what the guardrails found stands whole, before it."""
+    up.call("ask", "shell", "--no-wait", "--", "sh", "-c", f"echo {'日本 ' * 90}; rm -rf build")
+    said = on_a_terminal(up, "pending", COLUMNS="80", NO_COLOR="1").splitlines()
+    _, first, *others = said[said.index(next(one for one in said if "@1" in one)) - 1 :]
+    assert first.split()[1:] == ["pending", "medium"]
+    *found, names, call = others[:-1] if others[-1].startswith("for more") else others
+    assert found == ['  ⚠️ Guardrail: removes folders whole (in "command")']
+    assert '"shell"' in names and call.endswith("…")
+    assert all(len(one) <= 80 for one in (first, names)) and "echo 日本" in call
+    assert sum(1 + (one in "日本") for one in call) <= 160
+    assert len(up.run("pending").splitlines()) == 1
+
+
+def test_several_lines_are_printed_as_lines(up: Shell) -> None:
+    """A script is read as one, and nothing in it can pass for a label of ours."""
+    up.call("ask", "shell", "--no-wait", "--", "sh", "-c", "set -e\nnpm ci\nrisk low")
+    found = json.loads(up.run("pending", "--json"))["request"]["id"]
+    said = up.run("show", found)
+    assert f"\n{' ' * 21}npm ci\n" in said and f"\n{' ' * 21}risk low" in said
+
+
 def test_every_command_that_prints_data_prints_json() -> None:
     """One option, given where a command is made, so that none is forgotten."""
     without = {

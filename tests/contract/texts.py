@@ -57,6 +57,9 @@ def texts() -> Iterator[str]:
         "\n",
         "ls\n",
         "\t",
+        "\u3000",
+        " \t",
+        "\n ",
     ):
         yield unit * 400 + PAYLOAD + unit * 400
     yield "\n".join(["x" * 1586, PAYLOAD, "x" * 1587])

@@ -23,10 +23,10 @@ def test_members_are_said_in_words_and_moments_as_such() -> None:
         "decided by name: bob",
     ]
     assert facts(done_at=True, left_at=10**20, tools=["a", "b"], none={}) == [
-        "done at: true",
+        "done at: yes",
         f"left at: {10**20}",
-        'tools: ["a", "b"]',
-        "none: {}",
+        "tools: a, b",
+        "none: nothing",
     ]
 
 
@@ -36,6 +36,15 @@ def test_nothing_in_a_value_or_a_name_passes_for_another_fact() -> None:
     assert facts(why=forged, **{forged: {"x\ny": 1}}) == [
         'why: "no\\ndecided by name: bob"',
         '"no\\ndecided by name: bob" "x\\ny": 1',
+    ]
+
+
+def test_nobody_reads_signatures_or_brackets() -> None:
+    """Bytes are in the export; lists and objects are words; what is not set is not said."""
+    people = [{"name": "ann", "admin": True, "identities": ["token:ann"]}, {"name": "b, c"}]
+    assert facts(signature="bX4e0ngQpOup+5w==", action=None, people=people) == [
+        "signature: there is one",
+        'people: (name: ann; admin: yes; identities: token:ann), (name: "b, c")',
     ]
 
 

@@ -23,6 +23,9 @@ TEXTS = (
     ("\u0441at /etc/passwd", "⟨U+0441 \u0441⟩at /etc/passwd"),
     ("\u017fs -la", "⟨U+017F \u017f⟩s -la"),
     ("ok\x1b[2K\x1b[1A✓ Approved", "ok⟨U+001B⟩[2K⟨U+001B⟩[1A✓ Approved"),
+    ("ls" + "\u3000" * 400 + "; rm -rf ~", "ls⟨400 × U+3000⟩; rm -rf ~"),  # noqa: RUF001 (as below)
+    ("ls" + "\t" * 400 + "; rm -rf ~", "ls⟨400 × U+0009⟩; rm -rf ~"),  # noqa: RUF001 (as below)
+    ("ls" + "\n\t" * 5 + "\nrm", "ls" + "⟨1 × U+000A⟩⟨1 × U+0009⟩" * 5 + "⟨1 × U+000A⟩rm"),  # noqa: RUF001 (as below)
     ("ls" + " " * 300 + "; rm -rf ~", "ls⟨300 × U+0020⟩; rm -rf ~"),  # noqa: RUF001 (the sign is for people)
     ("שלום 日本語 👩‍💻 naïve", None),
 )
