@@ -116,7 +116,8 @@ class Archiver:
                 if str(error) != self._said:  # once, and not each minute
                     log.error("not archived: %s", error, extra={"event": "archive_failed"})
                 self._said = str(error)
-                self._tell(f"the audit is not archived, and stays in Redis: {error}")
+                if not isinstance(error, RedisError):  # that is told elsewhere
+                    self._tell(f"the audit is not archived, and stays in Redis: {error}")
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def archive_all(self) -> int:

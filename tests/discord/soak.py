@@ -237,6 +237,7 @@ async def stage() -> AsyncIterator[Soaked]:
             fakeredis.FakeAsyncRedis(server=engine, decode_responses=True) for _ in range(2)
         )
         store = RedisStore(redis, Keys("soak"))
+        await store.check_schema()
         feed = RedisFeed(blocking, store.keys)
         clock = SystemClock()
         core = core_over(store, feed, [ModeDecider()], clock, Signer(SEED))

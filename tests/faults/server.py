@@ -29,14 +29,16 @@ class Server:
         users = self._folder / "users.acl"
         users.touch()
         self.socket.unlink(missing_ok=True)
+        log = (self._folder / "engine.log").open("ab")
         self._process = await asyncio.create_subprocess_exec(
             str(find_server_binary()),
             *("--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder)),
             *("--save", "", "--appendonly", "yes", "--appendfsync", "always"),
             *("--aclfile", str(users)),
-            stdout=asyncio.subprocess.DEVNULL,
+            stdout=log,
             restore_signals=False,  # as with a full disk, a file too long is an error, not the end
         )
+        log.close()
         async with Redis(unix_socket_path=str(self.socket)) as client:
             while True:
                 assert self._process.returncode is None

@@ -21,7 +21,7 @@ from gateway.approvals.writer import FOLLOWUPS
 from gateway.client.http_pool import HttpPool
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Budget
-from gateway.domain.records import REVIEWS, AuditEvent, Identity
+from gateway.domain.records import REVIEWS, SCHEMA_VERSION, AuditEvent, Identity
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
@@ -85,6 +85,8 @@ class Site:
 
     async def __aenter__(self) -> Site:
         """Be ready to start processes."""
+        # As a version before left it: a gateway marks what is new, and only that.
+        await self.store.redis.hsetnx(self.store.keys.meta, "schema", SCHEMA_VERSION - 1)
         self._stack.push_async_callback(disconnect, self.store.redis)
         self._stack.push_async_callback(disconnect, self._blocking)
         return self

@@ -13,19 +13,29 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
+from pydantic import SecretStr
 
+from gateway.doctor import FAIL, examine
 from gateway.domain.audit import verify
+from gateway.domain.health import DISK_FULL
 from gateway.domain.records import Record
 from gateway.errors import Unreachable
 from gateway.models import Action, Status
+from gateway.server.app import run_gateway
+from gateway.server.connections import open_backend
+from gateway.server.health import HealthWatch
+from gateway.server.settings import Settings
+from gateway.stores.archiver import Archiver, Trimming
 from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.data_folder import DataFolder
 from gateway.stores.scripts import NotRecorded
 from gateway.stores.seals import export
-from tests.audit.test_archive import archived, reopened, sealed
+from tests.audit.test_archive import AT_ONCE, archived, reopened, sealed
 from tests.faults.server import Server, own_server
 from tests.waiting import moment
-from tests.world import World, assembled, click
+from tests.world import AGENT, World, assembled, click
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's prlimit"),
@@ -109,6 +119,72 @@ async def test_a_server_that_syncs_each_second_refuses_until_there_is_room(engin
         await engine.start()
         for record in answered:
             assert await world.store.load(record.id) == record
+
+
+async def test_a_full_disk_is_named_by_readiness(engine: Server, tmp_path: Path) -> None:
+    """The server of a gateway's own is gone then; what it said last, or the disk itself, says why."""
+    folder = DataFolder(tmp_path)
+    async with assembled(engine.url, "gw") as world:
+        watch = HealthWatch(
+            world.core.health, world.store, (), {}, serves_api=True, is_disk_full=folder.is_full
+        )
+        assert (await watch.look()).down == ()
+        assert not folder.is_full()
+        engine.leave_room(0)
+        with pytest.raises(REFUSED):
+            await world.submit()
+        await engine.gone()
+        watch._looked = None
+        assert (await watch.look()).down == (DISK_FULL,)
+        settings = Settings(data_dir=tmp_path, adapters=())
+        found = await examine(settings, lambda: open_backend(settings, engine.url))
+        (redis,) = (one for one in found if one.name == "redis")
+        assert (redis.result, "is full" in redis.says) == (FAIL, True)
+        engine.free_room()
+        await engine.start()
+        watch._looked = None
+        assert (await watch.look()).down == ()
+
+
+async def test_a_full_disk_is_told_to_agents(
+    engine: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent reads why nothing can be recorded, where the gateway knows it."""
+    monkeypatch.setattr("gateway.server.health._LOOK_SECONDS", 1000.0)
+    settings = Settings(
+        data_dir=tmp_path / "data", port=0, adapters=(), REDIS_URL=SecretStr(engine.url)
+    )
+    async with run_gateway(settings) as gateway:
+        token = (await gateway.backend.credentials.add_agent(AGENT)).token
+        headers = {"Authorization": f"Bearer {token}"}
+        async with aiohttp.ClientSession(gateway.url, headers=headers) as http:
+            async with http.post("/v1/sync", json={"ids": [], "process": "p" * 16}) as answer:
+                assert answer.status == 200
+            engine.leave_room(0)
+            with pytest.raises(REFUSED):
+                await gateway.backend.store.probe()
+            await engine.gone()
+            gateway.core.health.note("redis", DISK_FULL, down=True)
+            async with http.post("/v1/sync", json={"ids": [], "process": "p" * 16}) as answer:
+                assert answer.status == 503
+                assert (await answer.json())["detail"].startswith(DISK_FULL)
+        engine.free_room()
+        await engine.start()
+
+
+async def test_an_archive_whose_disk_is_full_is_a_trouble(world: World, tmp_path: Path) -> None:
+    """Readiness names it as long as it lasts."""
+    store = reopened(world, tmp_path / "archive")
+    await sealed(world)
+    told = asyncio.Queue[str | None]()
+    archiver = Archiver(store, Trimming(store), AT_ONCE, tell=told.put_nowait)
+    with no_room():
+        running = asyncio.create_task(archiver.run())
+        said = await told.get()
+    running.cancel()
+    assert said is not None
+    assert "not archived" in said
+    assert "File too large" in said
 
 
 @pytest.mark.parametrize("room", [0, 1, 100])
