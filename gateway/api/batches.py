@@ -38,7 +38,7 @@ class Batch(Wire):
     High risk is never decided so. `nonce` makes a repeated call the same call.
     """
 
-    action: Action
+    action: Annotated[Action, Field(json_schema_extra={"enum": [Action.APPROVE, Action.DENY]})]
     items: Annotated[
         tuple[Ticked, ...], Field(min_length=1, max_length=MOST), Says(uniqueItems=True)
     ]

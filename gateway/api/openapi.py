@@ -186,10 +186,14 @@ def _schemas(operations: Sequence[Operation]) -> JsonObject:
     # It takes what `submit` does, whose digest it makes.
     if Prepare in bodies:
         asked = both[SCHEMA_NAMES[ApprovalRequest]]
-        needed = [name for name in asked["required"] if name != "digest"]
         both[SCHEMA_NAMES[Prepare]]["properties"]["request"] = {
-            **asked, "required": needed, "title": "Request",
-        }  # fmt: skip
+            **asked,
+            "title": "Request",
+            "required": [name for name in asked["required"] if name != "digest"],
+            "properties": {
+                name: said for name, said in asked["properties"].items() if name != "digest"
+            },
+        }
     for kind in _OPEN_LISTS:
         schema = both[SCHEMA_NAMES[kind]]
         schema["examples"] = schema.pop("enum")

@@ -196,7 +196,9 @@ def test_what_agents_send_is_closed_and_what_they_get_is_open() -> None:
     for name in ("State", "Decision", "RequestView", "Problem"):
         assert "additionalProperties" not in schemas[name]
     asked, drafted = schemas["ApprovalRequest"], schemas["Prepare"]["properties"]["request"]
-    assert drafted["properties"] == asked["properties"]
+    assert {**drafted["properties"], "digest": asked["properties"]["digest"]} == asked["properties"]
+    assert "digest" not in drafted["properties"]
+    assert schemas["Batch"]["properties"]["action"]["enum"] == ["approve", "deny"]
     assert drafted["additionalProperties"] is False
     assert {*asked["required"]} - {*drafted["required"]} == {"digest"}
 
