@@ -134,7 +134,7 @@ def reach_of(text: str, base: str | None) -> Extent | None:
         return None
     if any(_names_delicate(script, at, base) for at in range(len(script.steps))):
         return None
-    found = [_reach_of_step(step, base) for step in script.steps]
+    found = [reach_of_step(step, base) for step in script.steps]
     known = [one for one in found if one is not None]
     return max(known) if len(known) == len(found) else None
 
@@ -152,7 +152,8 @@ def _spoken(steps: tuple[Step, ...]) -> set[int]:
     return {at for at, one in enumerate(steps) if one.name in ("echo", "printf", "cat")}
 
 
-def _reach_of_step(step: Step, base: str | None) -> Extent | None:
+def reach_of_step(step: Step, base: str | None) -> Extent | None:
+    """Return how far one step reaches; None where that is not certain."""
     started = set(step.wrappers) - _WRAPPERS - {"run", "exec"}
     if not (started <= _STARTERS and _is_certain(step) and _stays(step, base)):
         return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 
 from gateway.policy.calls.script import (
@@ -21,11 +22,12 @@ _SIGNS = tuple((says, re.compile(pattern, re.IGNORECASE)) for says, _, pattern i
 _HINTS = tuple((hint, at) for at, (_, hints, _) in enumerate(_ROWS) for hint in hints.split())
 _SPELLING = re.compile(r"[\"'\\{}]|,(?=\S)|\$'")
 _EXPANSION = re.compile(r"\$\(\)|\$\w+|\$\{[^}]*\}")
-_LOADING = frozenset(
+LOADING = frozenset(
     {"aria2c", "axel", "curl", "fetch", "ftp", "http", "https", "lwp-request", "nc", "ncat", "scp",
      "wget", "xh"}
 )  # fmt: skip
-_DECODING = frozenset({"base32", "base64", "openssl", "rev", "tr", "uudecode", "xxd"})
+"""Programs that load what another machine has."""
+DECODING = frozenset({"base32", "base64", "openssl", "rev", "tr", "uudecode", "xxd"})
 _GREPS = frozenset({"ack", "ag", "egrep", "fgrep", "grep", "rg"})
 _SPEAKING = {
     "git": frozenset({"-m", "--message", "--grep", "-S", "-G", "--author"}),
@@ -107,21 +109,57 @@ def _find_spoken(step: Step) -> set[int]:
 
 
 def _find_running(script: ShellScript) -> Iterator[str]:
-    """Yield that a script runs what it downloads or decodes: through a pipe, as text, or as a file
+    """Yield that a script runs what it downloads or decodes."""
+    for flow in find_flows(script):
+        names = {script.steps[at].name for at in flow.sources}
+        if names & LOADING:
+            yield "runs what it downloads"
+        if names & DECODING:
+            yield "runs what it decodes"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Positions of steps that load or decode something, and of those that run it."""
+
+    sources: tuple[int, ...]
+    runners: tuple[int, ...]
+
+
+def find_flows(script: ShellScript) -> Iterator[Flow]:
+    """Yield how a script runs what it downloads or decodes: through a pipe, as text, or as a file
     that it wrote before."""
-    names = {one.name for one in script.sources(script.run)}
-    if names & _LOADING:
-        yield "runs what it downloads"
-    if names & _DECODING:
-        yield "runs what it decodes"
-    loaded: set[str] = set()
+    flows: dict[tuple[int, ...], list[int]] = {}
+    left = set(script.run)
+    for at, step in enumerate(script.steps):
+        if run := script.run.intersection(step.fed_by):
+            left -= run
+            flows.setdefault(_trace(script, sorted(run)), []).append(at)
+    if left:
+        flows.setdefault(_trace(script, sorted(left)), [])
+    loaded: dict[str, tuple[int, ...]] = {}
     for at, step in enumerate(script.steps):
         started = step.words if step.name in INTERPRETERS | {"chmod"} else step.words[:1]
-        if loaded.intersection(map(base_name, started)):
-            yield "runs what it downloads"
-        sources = {one.name for one in script.sources((at,))}
-        if sources & _LOADING:
-            loaded.update(map(base_name, (*step.writes, *_outputs(step))))
+        for name in dict.fromkeys(map(base_name, started)):
+            if name in loaded:
+                flows.setdefault(loaded[name], []).append(at)
+        sources = _trace(script, (at,))
+        if any(script.steps[one].name in LOADING for one in sources):
+            loaded |= dict.fromkeys(map(base_name, (*step.writes, *_outputs(step))), sources)
+    for positions, runners in flows.items():
+        if any(script.steps[one].name in LOADING | DECODING for one in positions):
+            yield Flow(positions, tuple(runners))
+
+
+def _trace(script: ShellScript, positions: Iterable[int]) -> tuple[int, ...]:
+    """Return these positions, and those of the steps whose output is read there."""
+    left, seen = list(positions), dict[int, None]()
+    while left:
+        at = left.pop()
+        if at not in seen:
+            seen[at] = None
+            left += script.steps[at].fed_by
+    return tuple(seen)
 
 
 def _outputs(step: Step) -> Iterator[str]:

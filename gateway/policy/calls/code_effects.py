@@ -1,0 +1,165 @@
+"""Finds the worst that code or SQL does, by cheap signs; begin at `find_in_code`, `find_in_sql`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+_MOST_TEXT = 20_000
+_MOST_SNIPPET = 80
+LANGUAGES = {
+    **dict.fromkeys(("python", "python2", "python3", "ipython", "pypy3"), "Python"),
+    **dict.fromkeys(("bun", "deno", "node", "ts-node", "tsx"), "JavaScript"),
+    "lua": "Lua", "osascript": "AppleScript", "perl": "Perl", "php": "PHP", "ruby": "Ruby",
+    "tclsh": "Tcl", "awk": "awk", "gawk": "awk", "mawk": "awk",
+}  # fmt: skip
+"""What the code is called that an interpreter runs."""
+
+
+class CodeHarm(IntEnum):
+    """What code does, the worst first."""
+
+    DESTROY = 0
+    RUN = 1
+    SEND = 2
+    CHANGE = 3
+    LOOK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CodeEffect:
+    """The worst that a text does: for code its own words, for SQL a verb and what it is done to.
+    `more` counts the other statements of SQL."""
+
+    harm: CodeHarm
+    text: str
+    verb: str = ""
+    more: int = 0
+
+
+_CALLS = (
+    (CodeHarm.DESTROY, re.compile(
+        r"\bshutil\.rmtree|\brmtree\s*\(|\bos\.(?:remove|removedirs|rmdir|truncate|unlink)\b"
+        r"|\bPath\([^()\n]{0,100}\)\.(?:rmdir|unlink)|\.(?:unlink|rmdir|rmtree)\s*\("
+        r"|\b(?:rm|rmdir|unlink)(?:Sync)?\s*\(|\b(?:fs|fsPromises|promises)\.(?:rm|rmdir|truncate|unlink)\w*"
+        r"|\bFileUtils\.(?:remove|rm)\w*|\bFile\.(?:delete|unlink)|\bDir\.(?:delete|rmdir|unlink)"
+        r"|\bunlink\b|\b(?:remove_tree|rmtree)\b|\bdrop(?:Database|_database|_all|_collection)?\s*\("
+        r"|\bflush(?:all|db)\b|\bdelete(?:Many|_many)\s*\(|\bDeno\.remove\w*", re.IGNORECASE)),
+    (CodeHarm.DESTROY, re.compile(
+        r"\b(?:drop\s+(?:table|database|schema|view)|truncate\s+(?:table\s+)?\w|delete\s+from)\b",
+        re.IGNORECASE)),
+    (CodeHarm.RUN, re.compile(
+        r"\bos\.(?:exec\w*|popen|spawn\w*|startfile|system)\b|\bsubprocess\.\w+"
+        r"|\bpty\.spawn|\bchild_process\b|\b(?:exec|execFile|spawn|fork)(?:Sync)\s*\("
+        r"|\bspawn\s*\(|\b(?:shell_exec|passthru|proc_open|popen|system)\s*\(?|%x[({\[]"
+        r"|\b(?:eval|exec|compile)\s*\(|\b__import__|\bDeno\.(?:run|Command)|\bimportlib\b",
+        re.IGNORECASE)),
+    (CodeHarm.SEND, re.compile(
+        r"\brequests\.\w+|\burllib\b|\burlopen|\bhttpx\.\w+|\bhttp\.client|\bsocket\.\w+|\bfetch\s*\("
+        r"|\baxios\b|\bsmtplib|\bftplib|\bparamiko|\bNet::HTTP|\bIO::Socket|\bLWP::", re.IGNORECASE)),
+    (CodeHarm.CHANGE, re.compile(
+        r"\bopen\s*\([^()\n]{1,120},\s*(?:mode\s*=\s*)?[\"'][^\"'\n]{0,2}[wax+]|\.write_(?:bytes|text)\s*\("
+        r"|\b(?:append|copy|link|rename|symlink|write)File(?:Sync)?\s*\(|\bfile_put_contents"
+        r"|\bFile\.write|\bshutil\.(?:copy\w*|move)|\bos\.(?:chmod|chown|link|rename|replace|symlink)\b"
+        r"|\bchmod(?:Sync)?\s*\(|\brename(?:Sync)?\s*\(", re.IGNORECASE)),
+)  # fmt: skip
+
+
+@lru_cache(maxsize=512)
+def find_in_code(text: str) -> CodeEffect | None:
+    """Return the worst that code does, in its own words from there to the end of the call."""
+    text = text[:_MOST_TEXT]
+    for harm, sign in _CALLS:
+        found = [one for one in sign.finditer(text) if not _imports(text, one.start())]
+        if found:
+            worst = max(found, key=lambda one: "/" in _snippet(text, one.start()))
+            return CodeEffect(harm, _snippet(text, worst.start()))
+    return None
+
+
+def _imports(text: str, at: int) -> bool:
+    """Whether what begins there only names what is used later."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return re.match(r"\s*(?:from|import)\s", line) is not None and ";" not in line
+
+
+def _snippet(text: str, at: int) -> str:
+    """Return a call as it stands there: its line up to the bracket that ends it."""
+    line = text[at : at + _MOST_SNIPPET].split("\n", 1)[0].split(";", 1)[0]
+    depth = 0
+    for end, char in enumerate(line):
+        depth += (char == "(") - (char == ")")
+        if char == ")" and depth <= 0:
+            return line[: end + (depth == 0)]
+    return line.rstrip()
+
+
+# ---------------------------------------------------------------- SQL
+
+_COMMENTS = re.compile(r"--[^\n]*|/\*(?!!).*?\*/|^\s*#[^\n]*", re.DOTALL | re.MULTILINE)
+_TEXTS = re.compile(r"'(?:[^'\\]|\\.|'')*'|\$(\w*)\$.*?\$\1\$", re.DOTALL)
+_BEGINS = re.compile(
+    r"\s*(?:alter|begin|call|comment|commit|copy|create|delete|drop|exec|execute|explain|grant"
+    r"|insert|merge|replace|revoke|select|set|show|truncate|update|use|vacuum|with)\b",
+    re.IGNORECASE,
+)
+_NAME = r"(?:if\s+exists\s+)?(?:only\s+)?((?:[\w$]+|\"[^\"]+\"|`[^`]+`|\[[^\]]+\])(?:\.(?:[\w$]+|\"[^\"]+\"|`[^`]+`|\[[^\]]+\]))*)"  # fmt: skip  # noqa: E501
+_STATEMENTS = (
+    (CodeHarm.DESTROY, "Drops database", rf"\bdrop\s+database\s+{_NAME}"),
+    (CodeHarm.DESTROY, "Drops schema", rf"\bdrop\s+schema\s+{_NAME}"),
+    (CodeHarm.DESTROY, "Drops table", rf"\bdrop\s+(?:temporary\s+)?table\s+{_NAME}"),
+    (CodeHarm.DESTROY, "Drops", rf"\bdrop\s+(?:materialized\s+)?\w+\s+(?:concurrently\s+)?{_NAME}"),
+    (CodeHarm.DESTROY, "Empties table", rf"\btruncate\s+(?:table\s+)?{_NAME}"),
+    (CodeHarm.DESTROY, "Deletes from", rf"\bdelete\s+from\s+{_NAME}"),
+    (CodeHarm.RUN, "Runs a program by SQL:", r"\bcopy\b[^;]{0,400}\b(program)\b"),
+    (CodeHarm.RUN, "Runs", r"\b(xp_cmdshell|sys_exec|pg_read_file|lo_export|load_file)\b"),
+    (CodeHarm.RUN, "Grants", r"\bgrant\s+([\w ,]+?)\s+(?:on|to)\b"),
+    (CodeHarm.RUN, "Revokes", r"\brevoke\s+([\w ,]+?)\s+(?:on|from)\b"),
+    (CodeHarm.RUN, "Changes role", rf"\b(?:alter|create)\s+(?:role|user)\s+{_NAME}"),
+    (CodeHarm.CHANGE, "Updates", rf"\bupdate\s+{_NAME}\s+set\b"),
+    (CodeHarm.CHANGE, "Changes table", rf"\balter\s+table\s+{_NAME}"),
+    (CodeHarm.CHANGE, "Adds to", rf"\b(?:insert|replace)\s+into\s+{_NAME}"),
+    (CodeHarm.CHANGE, "Merges into", rf"\bmerge\s+into\s+{_NAME}"),
+    (CodeHarm.CHANGE, "Creates", rf"\bcreate\s+(?:or\s+replace\s+)?(?:unique\s+|temp(?:orary)?\s+)?\w+\s+(?:if\s+not\s+exists\s+)?{_NAME}"),  # fmt: skip  # noqa: E501
+    (CodeHarm.CHANGE, "Calls", rf"\b(?:call|exec(?:ute)?)\s+{_NAME}"),
+)
+_SIGNS = tuple((harm, verb, re.compile(sign, re.IGNORECASE)) for harm, verb, sign in _STATEMENTS)
+_WHERE = re.compile(r"\bwhere\b(?!\s+(?:1\s*=\s*1|true)\b)", re.IGNORECASE)
+
+
+@lru_cache(maxsize=512)
+def find_in_sql(text: str) -> CodeEffect | None:
+    """Return the worst that SQL does; None where the text does not begin as SQL does."""
+    statements = [one for one in _split(text[:_MOST_TEXT]) if one.strip()]
+    if not statements or not _BEGINS.match(statements[0]):
+        return None
+    found = [_read(one) for one in statements]
+    worst = min(found, key=lambda one: one.harm)
+    return CodeEffect(worst.harm, worst.text, worst.verb, len(statements) - 1)
+
+
+def _split(text: str) -> Iterator[str]:
+    bare = _COMMENTS.sub(" ", text)
+    begin = 0
+    inside = [found.span() for found in _TEXTS.finditer(bare)]
+    for found in re.finditer(";", bare):
+        if not any(start <= found.start() < end for start, end in inside):
+            yield bare[begin : found.start()]
+            begin = found.end()
+    yield bare[begin:]
+
+
+def _read(statement: str) -> CodeEffect:
+    said = _TEXTS.sub("''", statement)
+    for harm, verb, sign in _SIGNS:
+        if found := sign.search(said):
+            name = found[1].strip("\"`[]")
+            if verb == "Deletes from" and not _WHERE.search(said[found.end() :]):
+                verb = "Deletes all of"
+            elif verb == "Updates" and not _WHERE.search(said[found.end() :]):
+                harm, verb = CodeHarm.DESTROY, "Updates all of"
+            return CodeEffect(harm, name, verb)
+    return CodeEffect(CodeHarm.LOOK, " ".join(statement.split()), "Runs")

@@ -1,0 +1,491 @@
+"""Reads what each step of a script does, the most harmful first; begin at `list_effects`.
+
+It looks through what only starts another program: `sudo`, `sh -c`, `docker run`. It is for heads of
+cards, not for proof.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import lru_cache
+from itertools import chain
+
+from gateway.policy.calls.changed_paths import list_written
+from gateway.policy.calls.code_effects import LANGUAGES, CodeHarm, find_in_code, find_in_sql
+from gateway.policy.calls.known_steps import Extent, reach_of_step
+from gateway.policy.calls.paths import (
+    components,
+    delicate,
+    is_everything,
+    is_executed,
+    leads_away,
+    lies_outside,
+    lies_with_system,
+)
+from gateway.policy.calls.programs import DELETING
+from gateway.policy.calls.script import INTERPRETERS, ShellScript, Step, base_name, read_script
+from gateway.policy.calls.signs import (
+    DECODING,
+    LOADING,
+    Flow,
+    find_destructive,
+    find_flows,
+    words_that_act,
+)
+
+_MOST_LOOKED_AT = 48  # words of a step
+_FEW = 4
+_OTHER_USERS = frozenset({"doas", "gosu", "pkexec", "run0", "runuser", "su", "su-exec", "sudo"})
+_USER_OPTIONS = frozenset({"-u", "--user", "-l", "--login"})
+_CONTAINERS = frozenset({"docker", "nerdctl", "podman"})
+_REMOTE = frozenset({"autossh", "mosh", "ssh"})
+_MOUNT = re.compile(r"(?:(?:-v|--volume)=?)?(/[^:\s]*|\.[^:\s]*|~[^:\s]*):(/[^:\s]*)(?::\w+)*")
+_MOUNTED = re.compile(r"(?:--mount=?)?type=bind,(?=.*?(?:source|src)=([^,]+))(?=.*?(?:target|dst|destination)=([^,]+)).*")  # fmt: skip  # noqa: E501
+_LATER = frozenset(
+    {"becomes another user", "runs what it downloads", "runs what it decodes"}
+)  # said by where it comes from, or as whom it runs
+_WIPING = re.compile(r"dd|fdisk|mkfs(?:\.\w+)?|sfdisk|wipefs|shred|truncate")
+_IDLE = frozenset(
+    {":", "[", "cd", "chdir", "echo", "exit", "export", "false", "local", "popd", "printf", "pushd",
+     "pwd", "readonly", "return", "set", "shift", "shopt", "sleep", "test", "true", "umask",
+     "unset", "wait", ""}
+)  # fmt: skip
+_REACHING = LOADING | {"ftp", "rsync", "sftp", "ssh", "telnet"}
+_CONNECTING = frozenset({"nc", "ncat", "netcat", "socat", "telnet"})
+_COPYING_AFAR = frozenset({"rclone", "rsync", "scp", "sftp"})
+_AFAR = re.compile(r"(?:[a-z0-9]+://[^\s]+|(?:[\w.-]+@)?[\w.-]+:(?!\\).*)", re.IGNORECASE)
+_CLOUD = re.compile(r"(?:s3|gs|az|https?)://\S+")
+_PUBLISHING = re.compile(
+    r"(?:(?:npm|pnpm|yarn|cargo|poetry|gem|uv|flit) (?:publish|push)|(?:docker|podman|helm|nuget) "
+    r"push|twine upload|gh (?:gist create|release (?:create|upload))|vercel|netlify|surge)\b"
+)
+_SENT = re.compile(r"(-d|-F|-T|--data(?:-[a-z]+)?|--form(?:-string)?|--json|--upload-file|--post-data"
+                   r"|--post-file|--body-data|--body-file)(?:=(.*)|(?<=-[dFT])(.+))?", re.DOTALL)  # fmt: skip
+_METHOD = re.compile(r"(?:-X|--request|--method)=?(.*)")
+_SAFE_METHODS = frozenset({"", "GET", "HEAD", "OPTIONS"})
+_HOST = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?(?:[^@/\s]*@)?([\w.-]+|\[[0-9a-f:]+\])(?::\d+)?", re.I)
+_CODE_OPTIONS = re.compile(r"-[A-Za-z]*[ceErp]|--eval|--print|--command|-Command")
+_SQL_CLIENTS = frozenset(
+    {"bq", "clickhouse", "clickhouse-client", "cockroach", "duckdb", "mariadb", "mysql", "psql",
+     "sqlcmd", "sqlite3", "sqlplus", "usql"}
+)  # fmt: skip
+
+
+class Harm(IntEnum):
+    """What a step does, the worst first."""
+
+    RUN_LOADED = 0
+    DELETE_OUTSIDE = 1
+    DESTROY = 2
+    RIGHTS = 3
+    WRITE_OUTSIDE = 4
+    SEND = 5
+    RUN_CODE = 6
+    REACH = 7
+    RUN = 8
+    CHANGE = 9
+    LOOK = 10
+    IDLE = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that a step does: a verb of ours, and what it does it to, the worst first.
+
+    Without `names` the words of the step say it; `key` are the positions among them that a short
+    name must keep. `host` is where it comes from or goes to, `user` as whom it runs, `place` where.
+    """
+
+    harm: Harm
+    verb: str
+    names: tuple[str, ...] = ()
+    host: str = ""
+    user: str = ""
+    place: str = ""
+    words: tuple[str, ...] = ()
+    key: tuple[int, ...] = ()
+    whole: bool = True  # whether the words say all that stands there
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """A script, the folder that the agent may change, and the one in which the script begins."""
+
+    script: ShellScript
+    home: tuple[str, ...] | None
+    base: str | None
+
+
+@lru_cache(maxsize=1024)
+def list_effects(text: str, home: str | None, base: str | None) -> tuple[Effect, ...]:
+    """Return what a script does, the most harmful first, then in its order. `home` is the folder
+    that the agent may change, `base` the one in which it begins."""
+    script = read_script(text)
+    scene = _Scene(script, components(home) if home else None, base)
+    flows = list(find_flows(script))
+    taken = {at for flow in flows for at in (*flow.sources, *flow.runners)}
+    found = [_effect_of_flow(scene, flow) for flow in flows]
+    for at, step in enumerate(script.steps):
+        found += (one for one in _effects_of(scene, at, step)
+                  if at not in taken or one.harm in (Harm.DELETE_OUTSIDE, Harm.DESTROY))  # fmt: skip
+    unknown = [] if script.whole else [_effect_of_rest(text)]
+    unique = dict.fromkeys((*found, *unknown))
+    return tuple(sorted(unique, key=lambda one: one.harm))
+
+
+def _effect_of_rest(text: str) -> Effect:
+    """Return what a script may do that is not understood as a whole, if it looks destructive."""
+    signs = [one for one in find_destructive(text) if one not in _LATER]
+    return Effect(Harm.DESTROY if signs else Harm.IDLE, "", names=tuple(signs[:1]))
+
+
+# ---------------------------------------------------------------- what is loaded and run
+
+
+def _effect_of_flow(scene: _Scene, flow: Flow) -> Effect:
+    steps = scene.script.steps
+    loaders = [steps[at] for at in flow.sources if steps[at].name in LOADING]
+    user = next((one for at in flow.runners if (one := _user_of(steps[at]))), "")
+    place = next((one for at in flow.runners if (one := _place_of(steps[at]))), "")
+    if not loaders:
+        decoded = [steps[at].name for at in flow.sources if steps[at].name in DECODING]
+        return Effect(Harm.RUN_LOADED, "Runs what", tuple(decoded[:1]), user=user, place=place)
+    address = _address_of(loaders[0])
+    rest = address.partition("://")[2] or address
+    path = rest.partition("?")[0].rstrip("/")
+    name = path.rpartition("/")[2] if "/" in path else ""
+    return Effect(Harm.RUN_LOADED, "Downloads", (name,) if name else (), host=_host_of(address),
+                  user=user, place=place)  # fmt: skip
+
+
+def _address_of(step: Step) -> str:
+    """Return the address that a program that loads is given."""
+    words = [one for one in step.words[1:] if not one.startswith("-")]
+    return next((one for one in words if "://" in one), words[-1] if words else step.name)
+
+
+def _host_of(address: str) -> str:
+    found = _HOST.match(address)
+    return found[1] if found else address
+
+
+# ---------------------------------------------------------------- what one step does
+
+
+def _effects_of(scene: _Scene, at: int, step: Step) -> Iterator[Effect]:
+    if step.name in ("find", "fd") and any(one in step.words for one in ("-exec", "-execdir")):
+        return  # what it starts is a step of its own
+    made = [*_effects_of_program(scene, at, step)]
+    user, place = _user_of(step), _place_of(step)
+    for one in made:
+        harm = min(one.harm, Harm.RIGHTS) if user else one.harm
+        yield replace(one, harm=harm, user=user, place=place if one.names else one.place)
+    if step.writes:
+        said = made[0].names if made and made[0].verb == "Changes" else ()
+        paths = [one for path in step.writes for one in _places(step, path)]
+        if left := [one for one in paths if one not in said]:
+            yield _change(scene, left, user, place)
+
+
+def _effects_of_program(scene: _Scene, at: int, step: Step) -> Iterator[Effect]:
+    if step.name in DELETING or (step.name == "find" and "-delete" in step.words):
+        yield _delete(scene, at, step)
+        return
+    if (given := _code_of(step)) is not None or step.name in _SQL_CLIENTS:
+        yield _run_code(step, given)
+        return
+    acting = [*words_that_act(scene.script, at)]
+    acting = acting[: len(acting) - 2 * len(step.writes)]  # without `>` and where to
+    signs = [one for one in find_destructive(" ".join(acting)) if one not in _LATER]
+    written = [path for path in list_written(step) if path not in step.writes]
+    sent = _sent_by(scene, at, step)
+    if signs:
+        yield _destroy(scene, step, signs[0], written)
+    elif sent is not None:
+        yield sent
+    elif step.name == "tee" and written:
+        yield _change(scene, [one for path in written for one in _places(step, path)], "", "")
+    else:
+        yield _run(scene, step, written)
+
+
+def _delete(scene: _Scene, at: int, step: Step) -> Effect:
+    if step.name == "find":
+        found = _folders_of_find(step.words[1:])
+    else:
+        found = [*_operands(step.words[1:])]
+        if "find" in step.wrappers:
+            found = _folders_of_find(_words_of_wrapper(step, "find")) or found
+        elif {"xargs", "parallel"} & set(step.wrappers):
+            found += (step.given or "").split() or _read_by_sources(scene, step)
+    placed = [one for path in found for one in _places(step, path)]
+    placed.sort(key=lambda path: _distance(scene, path))
+    far = bool(placed) and _distance(scene, placed[0]) < _INSIDE
+    harm = Harm.DELETE_OUTSIDE if far else Harm.DESTROY
+    return Effect(harm, "Deletes", tuple(dict.fromkeys(placed)) or ("",))
+
+
+def _destroy(scene: _Scene, step: Step, sign: str, written: Sequence[str]) -> Effect:
+    """Return a step that looks destructive: by the words that do, and what it changes afar."""
+    words = (*step.wrapping, step.name, *step.words[1:])[:_MOST_LOOKED_AT]
+    inner = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
+    if sign in set(find_destructive(" ".join(inner))) or not step.wrapping:
+        words = inner
+    far = _list_far(scene, step, written)
+    core = _core_of(words, sign)
+    afar = [at for at, one in enumerate(words) if one in far or (far and _names_any(one, far))]
+    key = tuple(dict.fromkeys((*core, *afar[:1])))
+    harm = Harm.DELETE_OUTSIDE if far or _WIPING.fullmatch(step.name) else Harm.DESTROY
+    return Effect(harm, "Runs", words=words, key=key, whole=_says_all(step))
+
+
+def _names_any(word: str, paths: Sequence[str]) -> bool:
+    return any(path and word.endswith(path) for path in paths)
+
+
+def _core_of(words: Sequence[str], sign: str) -> tuple[int, ...]:
+    """Return the positions of the program and of the fewest words that still look destructive."""
+    kept = list(range(len(words)))
+    for at in range(len(words)):
+        rest = [one for one in kept if one != at]
+        if sign in set(find_destructive(" ".join(words[one] for one in rest))):
+            kept = rest
+    return (0,) if len(kept) == len(words) > _FEW else tuple(dict.fromkeys((0, *kept)))
+
+
+def _change(scene: _Scene, paths: Sequence[str], user: str, place: str) -> Effect:
+    """Return that paths are changed, those first that lie outside, or that run later."""
+    ranked = sorted(dict.fromkeys(paths), key=lambda path: _distance(scene, path, change=True))
+    far = _distance(scene, ranked[0], change=True) < _INSIDE
+    harm = Harm.WRITE_OUTSIDE if far else Harm.CHANGE
+    return Effect(min(harm, Harm.RIGHTS) if user else harm, "Changes", tuple(ranked),
+                  user=user, place=place)  # fmt: skip
+
+
+def _run(scene: _Scene, step: Step, written: Sequence[str]) -> Effect:
+    words = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
+    said = " ".join(words)
+    reach = reach_of_step(step, scene.base)
+    if step.name in _IDLE and not step.wrappers:
+        harm = Harm.IDLE
+    elif _PUBLISHING.match(said):
+        harm = Harm.SEND
+    elif step.name in _REACHING:
+        harm = Harm.REACH
+    elif reach is not None:
+        harm = {Extent.LOOK: Harm.LOOK, Extent.CHANGE: Harm.CHANGE, Extent.RUN: Harm.RUN}[reach]
+    else:
+        harm = Harm.RUN_CODE if step.name in INTERPRETERS or step.is_open else Harm.RUN
+    far = _list_far(scene, step, written)
+    harm = min(harm, Harm.WRITE_OUTSIDE) if far else harm
+    keys = [at for at, one in enumerate(words) if at and (one in far or _names_any(one, far))]
+    keys += [at for at, one in enumerate(words) if at and ("://" in one or step.name in _REMOTE)]
+    return Effect(harm, "Runs", words=words, key=(0, *keys[:1]), whole=_says_all(step))
+
+
+def _list_far(scene: _Scene, step: Step, paths: Sequence[str]) -> list[str]:
+    """Return those of the paths that lie outside, or whose content runs later."""
+    return [path for path in paths
+            if any(_distance(scene, one, change=True) < _INSIDE for one in _places(step, path))]  # fmt: skip
+
+
+def _says_all(step: Step) -> bool:
+    """Whether a step's words say all that stands there: nothing is set for it, read, written, or
+    quoted, and no option of what starts it was guessed."""
+    beside = (step.sets, step.writes, step.reads, step.given)
+    quoted = any(not one or re.search(r"[\s\"'\\]", one) for one in step.words)
+    return step.exact and not quoted and not any(beside)
+
+
+# ---------------------------------------------------------------- code
+
+
+def _code_of(step: Step) -> str | None:
+    """Return the code that an interpreter is handed as text."""
+    if step.name not in LANGUAGES:
+        return None
+    words = step.words[1:]
+    for at, word in enumerate(words):
+        if _CODE_OPTIONS.fullmatch(word) and at + 1 < len(words):
+            return words[at + 1]
+        if not word.startswith("-"):
+            return None
+    return step.given
+
+
+def _run_code(step: Step, code: str | None) -> Effect:
+    """Return what code does that an interpreter or a database is given."""
+    words = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
+    if step.name in _SQL_CLIENTS:
+        for text in (*step.words[1:], step.given or ""):
+            if (found := find_in_sql(text)) is not None and found.harm is not CodeHarm.LOOK:
+                harm = Harm.DESTROY if found.harm is CodeHarm.DESTROY else Harm.RUN_CODE
+                return Effect(harm, found.verb, (found.text,))
+        return Effect(Harm.RUN, "Runs", words=words, key=(0,), whole=_says_all(step))
+    text = code or ""
+    language, lines = LANGUAGES[step.name], text.strip().count("\n") + 1
+    said = f"Runs {language} code" + (f" of {lines} lines" if lines > 1 else "")
+    found = find_in_code(text)
+    if found is None:
+        signs = next((one for one in find_destructive(text) if one not in _LATER), None)
+        short = lines == 1 and step.given is None
+        if signs is None and short:
+            return Effect(Harm.RUN_CODE, "Runs", words=words, key=(0,), whole=_says_all(step))
+        return Effect(Harm.DESTROY if signs else Harm.RUN_CODE, said, ())
+    harm = Harm.DESTROY if found.harm is CodeHarm.DESTROY else Harm.RUN_CODE
+    return Effect(harm, f"{said}: ", (found.text,))
+
+
+# ---------------------------------------------------------------- what is sent
+
+
+def _sent_by(scene: _Scene, at: int, step: Step) -> Effect | None:
+    """Return what a step sends to another machine, where its words tell that it does."""
+    words = step.words[1:]
+    if step.name in _COPYING_AFAR or (step.name in ("aws", "gsutil", "gcloud", "az", "s3cmd")):
+        operands = [*_operands(words)]
+        afar = _CLOUD if step.name not in _COPYING_AFAR else _AFAR
+        if len(operands) > 1 and afar.fullmatch(operands[-1]):
+            sources = [one for one in operands[:-1] if step.name in _COPYING_AFAR
+                       or one not in ("s3", "cp", "mv", "sync", "storage", "put")]  # fmt: skip
+            return Effect(Harm.SEND, "Sends", tuple(sources), host=operands[-1])
+        return None
+    if step.name == "git" and words[:1] == ("push",):
+        where = next((one for one in words if _AFAR.fullmatch(one) and ("@" in one or "://" in one)), "")
+        return Effect(Harm.SEND, "Pushes", (where,)) if where else None
+    if step.name in _CONNECTING:
+        got = [*step.reads, *_read_by_sources(scene, step)]
+        hosts = [one for one in _operands(words) if not one.isdecimal()]
+        return Effect(Harm.SEND, "Sends", tuple(got), host=" ".join(hosts[:1]) or step.name)
+    if step.name not in LOADING:
+        return None
+    return _sent_to_web(scene, step)
+
+
+def _sent_to_web(scene: _Scene, step: Step) -> Effect | None:
+    words = step.words[1:]
+    sent: list[str] = []
+    told, method = False, ""
+    for at, word in enumerate(words):
+        following = words[at + 1] if at + 1 < len(words) else ""
+        if found := _SENT.fullmatch(word):
+            told = True
+            value = found[2] or found[3] or following
+            is_file = found[1] in ("-T", "--upload-file", "--post-file", "--body-file")
+            name = value if is_file else value.partition("@")[2].partition(";")[0]
+            sent += [name] if name and name != "-" else []
+        elif found := _METHOD.fullmatch(word):
+            method = found[1] or following
+    got = _read_by_sources(scene, step) if told or not step.name == "wget" else []
+    if not told and not got and method.upper() in _SAFE_METHODS:
+        return None
+    where = _host_of(_address_of(step))
+    names = tuple(dict.fromkeys((*sent, *got)))
+    if not told and not got:
+        return Effect(Harm.SEND, f"Sends {method.upper()[:8]} to", (_address_of(step),))
+    return Effect(Harm.SEND, "Sends", names, host=where)
+
+
+def _read_by_sources(scene: _Scene, step: Step) -> list[str]:
+    """Return what the steps read whose output a step gets."""
+    found: list[str] = []
+    for one in scene.script.sources(step.fed_by):
+        operands = [*_operands(one.words[1:])] if one.name not in _IDLE else []
+        if one.name in ("awk", "grep", "jq", "rg", "sed"):
+            operands = operands[1:]
+        found += chain(one.reads, operands[:4])
+    return list(dict.fromkeys(found))
+
+
+# ---------------------------------------------------------------- words, paths, users
+
+_SYSTEM, _AFAR_FROM_HOME, _UNSURE, _INSIDE = range(4)
+
+
+def _distance(scene: _Scene, path: str, *, change: bool = False) -> int:
+    """Return how far a path lies from what the agent may change, the farthest first."""
+    home, base = scene.home, scene.base
+    if is_everything(path) or path in ("*", "/*", "~/*") or lies_with_system(path, home, base):
+        return _SYSTEM
+    away = leads_away(path) if home is None else lies_outside(path, home, base)
+    if away or path.startswith("../"):
+        return _AFAR_FROM_HOME
+    if path.startswith("$") or path in (".", "./"):
+        return _UNSURE
+    runs = change and (is_executed(path) or delicate(path, base) is not None)
+    return _UNSURE if runs else _INSIDE
+
+
+def _places(step: Step, path: str) -> tuple[str, ...]:
+    """Return a path as it lies to the script's folder; one in a container as the host has it."""
+    for outer, inner in _mounts_of(step):
+        if path == inner or path.startswith(f"{inner.rstrip('/')}/"):
+            return (posixpath.join(outer, path[len(inner.rstrip("/")) :].lstrip("/")),)
+    if step.folders is None:
+        return (path,)
+    return tuple(posixpath.normpath(one) if path[:2] == ".." or step.folders != ("",) else one
+                 for one in step.places(path))  # fmt: skip
+
+
+def _mounts_of(step: Step) -> Iterator[tuple[str, str]]:
+    if not _CONTAINERS.isdisjoint(step.wrappers):
+        for word in step.wrapping:
+            if found := _MOUNT.fullmatch(word) or _MOUNTED.fullmatch(word):
+                yield found[1], found[2]
+
+
+def _place_of(step: Step) -> str:
+    """Return on which machine a step runs, where another one starts it there."""
+    for name in step.wrappers:
+        if name in _REMOTE:
+            words = _words_of_wrapper(step, name)
+            return words[-1] if words else ""
+    return ""
+
+
+def _user_of(step: Step) -> str:
+    """Return as whom a step runs, where another program has it run as somebody else."""
+    for name in step.wrappers:
+        if name in _OTHER_USERS:
+            words = _words_of_wrapper(step, name)
+            for at, word in enumerate(words):
+                option, equals, value = word.partition("=")
+                if option in _USER_OPTIONS and (equals or at + 1 < len(words)):
+                    return value if equals else words[at + 1]
+                if word.startswith("-u") and word[2:]:
+                    return word[2:]
+            if name in ("gosu", "su", "su-exec") and words and not words[-1].startswith("-"):
+                named = [one for one in words if not one.startswith("-")]
+                return named[0]
+            return "root"
+    return ""
+
+
+def _words_of_wrapper(step: Step, name: str) -> list[str]:
+    """Return the words of one of the programs that start a step, without those that it starts."""
+    words = list(step.wrapping)
+    begins = next((at for at, one in enumerate(words) if base_name(one) == name), len(words))
+    inner = step.wrappers[step.wrappers.index(name) + 1 :]
+    ends = next((at for at in range(begins + 1, len(words)) if base_name(words[at]) in inner
+                 and base_name(words[at]) not in (name,)), len(words))  # fmt: skip
+    return words[begins + 1 : ends]
+
+
+def _operands(words: Sequence[str]) -> Iterator[str]:
+    dashed = list(words).index("--") if "--" in words else len(words)
+    yield from (one for one in words[:dashed] if one and not one.startswith("-"))
+    yield from words[dashed + 1 :]
+
+
+def _folders_of_find(words: Sequence[str]) -> list[str]:
+    folders: list[str] = []
+    for word in words:
+        if word.startswith(("-", "(", "!")):
+            break
+        folders.append(word)
+    return folders or ["."]
+
