@@ -365,7 +365,7 @@ def card_of(
         state=state_of(record),
         tool=tool,
         head=head,
-        summary=notice_of(record.request.agent, head, record.risk.level, _end_word(record)),
+        summary=notice_of(record, _end_word(record)),
         headline=headline(record, HEADLINE_CHARS),
         facts=_facts(record, reveal=reveal),
         risk=record.risk.level,

@@ -13,7 +13,7 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import mask, render_safe
 from gateway.models import Action, DeciderKind
 from gateway.ports.cards import Card, card_of, discreet_summary
-from gateway.ports.heads import NOTICE_CHARS, discreet_notice, head_of, notice_of
+from gateway.ports.heads import NOTICE_CHARS, discreet_notice, notice_of
 from gateway.ports.proven_masks import MaskProofs
 
 _ALL = 10**9
@@ -39,7 +39,7 @@ def notification_of(
     if discreet:
         return Notification(title=_ASKS, text=discreet_summary(record))
     request = record.request
-    said = notice_of(request.agent, head_of(record), record.risk.level)
+    said = notice_of(record)
     whole = f"{said}\n{_whole_call(record) or ''}"
     # Only what is short is drawn: it is cheap, and nothing else can be approved here.
     may = whole[-1] != "\n" and len(whole) <= NOTICE_CHARS
@@ -54,11 +54,7 @@ def end_of_notification(record: Record, *, discreet: bool = False) -> Notificati
     """Return what replaces a notification: how the request ended, or that others answer it."""
     over = _say_end(record) if record.final else _NOT_YOURS
     agent, risk = record.request.agent, record.risk.level
-    said = (
-        discreet_notice(agent, over, risk)
-        if discreet
-        else notice_of(agent, head_of(record), risk, over)
-    )
+    said = discreet_notice(agent, over, risk) if discreet else notice_of(record, over)
     return Notification(title=_OVER, text=said)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.models import Context, Kind
-from gateway.policy.calls.changed_paths import list_commands
+from gateway.policy.calls.script import read_script
 from gateway.ports.cards import card_of
 from gateway.ports.heads import plain_head
 from tests.discord.pictures import stored
@@ -88,7 +88,7 @@ def scripts(draw: st.DrawFn) -> str:
 @settings(max_examples=150, deadline=None)
 def test_what_a_shell_runs_is_listed(script: str) -> None:
     """And nothing that it does not run: no text in single quotes, no comment."""
-    listed = {words[0] for words in list_commands(script)}
+    listed = {step.name for step in read_script(script).steps}
     assert runs(script) <= listed
     assert NEVER not in listed
 

@@ -236,6 +236,8 @@ def _destroy(scene: _Scene, step: Step, sign: str, written: Sequence[str]) -> Ef
     if sign in set(find_destructive(" ".join(inner))) or not step.wrapping:
         words = inner
     far = _list_far(scene, step, written)
+    if step.name in _COPYING_AFAR:
+        far += [one for one in _operands(step.words[1:]) if _AFAR.fullmatch(one)]
     core = _core_of(words, sign)
     afar = [at for at, one in enumerate(words) if one in far or (far and _names_any(one, far))]
     key = tuple(dict.fromkeys((*core, *afar[:1])))
@@ -279,7 +281,8 @@ def _run(scene: _Scene, step: Step, written: Sequence[str]) -> Effect:
     elif reach is not None:
         harm = {Extent.LOOK: Harm.LOOK, Extent.CHANGE: Harm.CHANGE, Extent.RUN: Harm.RUN}[reach]
     else:
-        harm = Harm.RUN_CODE if step.name in INTERPRETERS or step.is_open else Harm.RUN
+        loud = step.name in INTERPRETERS or step.is_open or _WIPING.fullmatch(step.name)
+        harm = Harm.RUN_CODE if loud else Harm.RUN
     far = _list_far(scene, step, written)
     harm = min(harm, Harm.WRITE_OUTSIDE) if far else harm
     keys = [at for at, one in enumerate(words) if at and (one in far or _names_any(one, far))]
@@ -325,7 +328,7 @@ def _run_code(step: Step, code: str | None) -> Effect:
             if (found := find_in_sql(text)) is not None and found.harm is not CodeHarm.LOOK:
                 harm = Harm.DESTROY if found.harm is CodeHarm.DESTROY else Harm.RUN_CODE
                 return Effect(harm, found.verb, (found.text,))
-        return Effect(Harm.RUN, "Runs", words=words, key=(0,), whole=_says_all(step))
+        return Effect(Harm.REACH, "Runs", words=words, key=(0,), whole=_says_all(step))
     text = code or ""
     language, lines = LANGUAGES[step.name], text.strip().count("\n") + 1
     said = f"Runs {language} code" + (f" of {lines} lines" if lines > 1 else "")
@@ -336,8 +339,8 @@ def _run_code(step: Step, code: str | None) -> Effect:
         if signs is None and short:
             return Effect(Harm.RUN_CODE, "Runs", words=words, key=(0,), whole=_says_all(step))
         return Effect(Harm.DESTROY if signs else Harm.RUN_CODE, said, ())
-    harm = Harm.DESTROY if found.harm is CodeHarm.DESTROY else Harm.RUN_CODE
-    return Effect(harm, f"{said}: ", (found.text,))
+    destroys = found.harm is CodeHarm.DESTROY or any(find_destructive(found.text))
+    return Effect(Harm.DESTROY if destroys else Harm.RUN_CODE, f"{said}: ", (found.text,))
 
 
 # ---------------------------------------------------------------- what is sent
@@ -458,10 +461,8 @@ def _user_of(step: Step) -> str:
                     return value if equals else words[at + 1]
                 if word.startswith("-u") and word[2:]:
                     return word[2:]
-            if name in ("gosu", "su", "su-exec") and words and not words[-1].startswith("-"):
-                named = [one for one in words if not one.startswith("-")]
-                return named[0]
-            return "root"
+            named = [one for one in words if not one.startswith("-")]
+            return named[0] if named and name in ("gosu", "su", "su-exec") else "root"
     return ""
 
 

@@ -1,0 +1,217 @@
+"""Says what a command does: the worst of it by what it does to what, the rest counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gateway.domain.redaction import secrets_in, start_of
+from gateway.policy.calls.effects import Effect, Harm, list_effects
+from gateway.policy.calls.script import base_name
+from gateway.policy.calls.shell_words import simple_command
+from gateway.policy.calls.wrappers import SHELLS, strip_wrapper
+from gateway.ports.head_parts import NAME_CHARS, HeadPart, Room, say_name, say_ours, say_some, shorten
+
+_WHOLE_CHARS = 60  # of a command that is said whole
+_MOST_NAMED = 2  # programs
+_NAMED_WORDS = 2  # of each, where there is little room
+_ROOM_TO_DO = 3
+_LONG_WORD = 24
+_DOING = frozenset(
+    ("apt", "apt-get", "aws", "az", "brew", "bun", "cargo", "docker", "dnf", "flux", "gcloud", "gh",
+     "git", "go", "helm", "kubectl", "npm", "pip", "pip3", "pnpm", "podman", "pulumi", "service",
+     "systemctl", "terraform", "tofu", "uv", "yarn")
+)  # fmt: skip
+"""Programs whose first word says what they do."""
+_DO = re.compile(r"[a-z][a-z0-9_.:-]{0,23}")
+_RUNS = "Runs"
+
+
+@dataclass(slots=True)
+class _Group:
+    """Effects that one verb says together."""
+
+    first: Effect
+    effects: list[Effect] = field(default_factory=list)
+
+
+def unwrap_script(text: str) -> str:
+    """Return the script that a text only hands to a shell: that of `bash -lc SCRIPT`."""
+    for _ in range(3):
+        words = simple_command(text)
+        found = strip_wrapper([one.text for one in words]) if words else None
+        if found is None or found.script is None or not set(found.names) <= SHELLS:
+            break
+        text = found.script.strip()
+    return text
+
+
+def say_command(text: str, home: str | None, base: str | None, room: Room) -> list[HeadPart]:
+    """Say the worst that a command does, then what comes next, and count the rest; a short one is
+    said whole."""
+    text = unwrap_script(text.strip())
+    if not text:
+        return [say_ours("Runs an empty command")]
+    effects = [one for one in list_effects(text, home, base) if one.verb or one.names]
+    busy = [one for one in effects if one.harm is not Harm.IDLE] or effects
+    secrets = [text[start:end] for start, end in secrets_in(text)]
+    if "\n" not in text and not (busy and _has_own_sentence(busy[0])):
+        alone = len(busy) == 1 and _is_plain(busy[0], text)
+        if _is_short(text, room) or alone or not busy:
+            return [say_ours("Runs "), say_name(text, room.words, _WHOLE_CHARS)]
+    groups = _group(busy)
+    if not groups:
+        return [say_ours(f"Runs {text.count(chr(10)) + 1} lines")]
+    return _say_groups(groups, text, secrets, room)
+
+
+def rank_command(text: str, home: str | None, base: str | None) -> Harm:
+    """Return the worst that a command does."""
+    return next((one.harm for one in list_effects(text, home, base)), Harm.IDLE)
+
+
+def _has_own_sentence(effect: Effect) -> bool:
+    """Whether a sentence says what happens better than the command itself does."""
+    return effect.harm <= Harm.DESTROY and effect.verb not in (_RUNS, "Changes")
+
+
+def _is_plain(effect: Effect, text: str) -> bool:
+    """Whether a text is one command whose beginning says what it does."""
+    begins = bool(effect.words) and base_name(text.split()[0]) == effect.words[0]
+    return effect.verb == _RUNS and begins and effect.key in ((), (0,)) and not effect.user
+
+
+def _is_short(text: str, room: Room) -> bool:
+    return len(text) <= _WHOLE_CHARS and len(text.split()) <= room.words
+
+
+def _group(effects: Sequence[Effect]) -> list[_Group]:
+    groups: dict[tuple[str, str, str, str], _Group] = {}
+    for one in effects:
+        said = (one.verb, one.host, one.user, one.place)
+        key = said if one.names or one.words else (*said[:3], f"{one}")
+        groups.setdefault(key, _Group(one)).effects.append(one)
+    return list(groups.values())
+
+
+def _say_groups(
+    groups: list[_Group], text: str, secrets: Sequence[str], room: Room
+) -> list[HeadPart]:
+    """Say the worst group, and the second where there is room for it or it is loud itself."""
+    first, *others = groups
+    loud = bool(others) and others[0].first.harm <= Harm.SEND
+    second = others[0] if others and (room.words > 1 or loud) else None
+    left = sum(len(_names_of(one, secrets, room)) for one in others[1 if second else 0 :])
+    said = _say_group(first, secrets, room, text=text, others=0 if second else left)
+    if second is None:
+        return said
+    begin, *rest = _say_group(second, secrets, room, others=left, most=1)
+    verb = begin.text.text
+    return [*said, say_ours(f", {verb[:1].lower()}{verb[1:]}"), *rest]
+
+
+def _say_group(
+    group: _Group, secrets: Sequence[str], room: Room, *, text: str = "", others: int, most: int = 0
+) -> list[HeadPart]:
+    effect, names = group.first, _names_of(group, secrets, room)
+    tail = _say_surroundings(effect)
+    if effect.harm is Harm.RUN_LOADED:
+        more = len(group.effects) - 1 + others
+        counted = [say_ours(f" and {more} more")] if more else []
+        return [*_say_loaded(effect, names, room, tail), *counted]
+    if not effect.verb:
+        return [say_ours(f"Runs a script that {effect.names[0]}"), *tail]
+    if effect.verb != _RUNS and not names:
+        what = [say_ours("Sends data")] if effect.host else [say_ours(effect.verb)]
+        more = [say_ours(f" and {others} more")] if others else []
+        return [*what, *_say_host(effect), *tail, *more]
+    begin = f"{effect.verb} " if effect.verb[-1:] != " " else effect.verb
+    lines = text.count("\n") + 1
+    if effect.verb == _RUNS and lines > 1 and room.words > 1:
+        begin = f"Runs {lines} lines: "
+    words = max(_NAMED_WORDS, room.words) if effect.verb == _RUNS or begin[-2] == ":" else room.words
+    most = most or (min(room.words, _MOST_NAMED) if effect.verb == _RUNS else 1)
+    said = say_some(names, words, most, 0 if effect.host else others)
+    more = [say_ours(f" and {others} more")] if effect.host and others else []
+    return [say_ours(begin), *said, *_say_host(effect), *tail, *more]
+
+
+def _say_loaded(
+    effect: Effect, names: Sequence[str], room: Room, tail: Sequence[HeadPart]
+) -> list[HeadPart]:
+    if not effect.host:
+        return [say_ours("Runs what "), say_name(names[0] if names else "it", 1),
+                say_ours(" decodes"), *tail]  # fmt: skip
+    if room.words < _ROOM_TO_DO:
+        address = "/".join((effect.host, *names))
+        return [say_ours("Downloads "), say_name(address, 1), say_ours(", runs it"), *tail]
+    what = [say_name(names[0], 1), say_ours(" ")] if names else []
+    return [say_ours("Downloads "), *what, say_ours("from "), say_name(effect.host, 1),
+            say_ours(" and runs it"), *tail]  # fmt: skip
+
+
+def _say_host(effect: Effect) -> list[HeadPart]:
+    return [say_ours(" to "), say_name(effect.host, 1)] if effect.host else []
+
+
+def _say_surroundings(effect: Effect) -> list[HeadPart]:
+    """Say on which machine and as whom it runs."""
+    said: list[HeadPart] = []
+    if effect.place:
+        said += [say_ours(" on "), say_name(effect.place, 1)]
+    if effect.user == "root":
+        said.append(say_ours(" as root"))
+    elif effect.user:
+        said += [say_ours(" as "), say_name(effect.user, 1)]
+    return said
+
+
+# ---------------------------------------------------------------- names
+
+
+def _names_of(group: _Group, secrets: Sequence[str], room: Room) -> list[str]:
+    """Return what a group names, each once, "…" behind those of which more follows. No part of a
+    secret is among them."""
+    if not group.first.verb:
+        return []
+    if group.first.verb != _RUNS or group.first.names:
+        found = [name for one in group.effects for name in one.names]
+        return _drop_secrets(list(dict.fromkeys(found)), secrets)
+    named: dict[str, bool] = {}
+    for effect in group.effects:
+        name, more = _name_step(effect, secrets, room)
+        named[name] = named.get(name, False) or more
+    return [f"{name}…" if more else name for name, more in named.items()]
+
+
+def _name_step(effect: Effect, secrets: Sequence[str], room: Room) -> tuple[str, bool]:
+    """Return the whole command where it finds room and its words say all of it; else its program
+    and the words that it must keep, or what it is to do. Then whether more stands there."""
+    words = tuple(one.replace("$()", "$(…)") for one in effect.words)
+    whole = " ".join(words)
+    fits = len(words) <= room.words and len(whole) <= NAME_CHARS
+    open_words = set(_drop_secrets(words, secrets))
+    if fits and effect.whole and open_words >= set(words):
+        return whole, False
+    key = [at for at in effect.key if words[at] in open_words][: max(_NAMED_WORDS, room.words)]
+    if key in ([0], []) and room.words >= _ROOM_TO_DO and words[0] in _DOING:
+        key = [0, 1] if _DO.fullmatch("".join(words[1:2])) and words[1] in open_words else [0]
+    name, before = "", -1
+    for at in sorted(key or [0]):
+        gap = "" if at == 0 else " " if at == before + 1 else "… "
+        name += f"{gap}{_shorten_word(words[at])}"
+        before = at
+    return name, before + 1 < len(words) or not effect.whole
+
+
+def _shorten_word(word: str) -> str:
+    if len(word) <= _LONG_WORD:
+        return word
+    return shorten(word, _LONG_WORD) if "/" in word else f"{start_of(word, _LONG_WORD)}…"
+
+
+def _drop_secrets(words: Sequence[str], secrets: Sequence[str]) -> list[str]:
+    """Return the words of a command that are no part of a secret. What tells that a word is one may
+    be another word: the flag before it."""
+    return [word for word in words if not any(one in word or word in one for one in secrets)]
