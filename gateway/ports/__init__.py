@@ -107,7 +107,8 @@ from gateway.ports.group_cards import (
     posted_group_of,
     read_revisions,
 )
-from gateway.ports.heads import SECRET_NAMED, Head, head_of, plain_head
+from gateway.ports.head_parts import SECRET_NAMED, Head
+from gateway.ports.heads import head_of, plain_head
 from gateway.ports.leads import leads_to_inbox, names_inbox, say_no_link
 from gateway.ports.lists import (
     Found,

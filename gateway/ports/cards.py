@@ -45,7 +45,8 @@ from gateway.ports.blocks import (
     warnings,
     why_asked,
 )
-from gateway.ports.heads import Head, discreet_notice, head_of, notice_of, plain_head
+from gateway.ports.head_parts import Head
+from gateway.ports.heads import discreet_notice, head_of, notice_of, plain_head
 from gateway.ports.notices import list_notices
 from gateway.ports.open_values import say_undeclared
 from gateway.ports.paging import Fits, paginate

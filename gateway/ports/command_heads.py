@@ -101,8 +101,10 @@ def _say_groups(
     """Say the worst group, and the second where there is room for it or it is loud itself."""
     first, *others = groups
     loud = bool(others) and others[0].first.harm <= Harm.SEND
-    second = others[0] if others and (room.words > 1 or loud) else None
-    left = sum(len(_names_of(one, secrets, room)) for one in others[1 if second else 0 :])
+    counts = [len(_names_of(one, secrets, room)) for one in others]
+    # To name what is only one takes fewer words than to count it.
+    second = others[0] if others and (room.words > 1 or loud or counts == [1]) else None
+    left = sum(counts[1 if second else 0 :])
     said = _say_group(first, secrets, room, text=text, others=0 if second else left)
     if second is None:
         return said

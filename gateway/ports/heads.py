@@ -47,8 +47,6 @@ from gateway.ports.head_parts import (
 from gateway.wire.identifiers import AGENT_NAME
 from gateway.wire.roles import Role
 
-__all__ = ["SECRET_NAMED", "Head", "HeadPart", "Room"]
-
 MOST_WORDS = 10
 _MOST_BEFORE = 12  # words before what runs
 _LABEL = 1  # of them, that names what runs
@@ -58,6 +56,7 @@ NOTICE_CHARS = 120
 _AGENT_CHARS = 24
 _FOUND_CHARS = 56  # of what was found, in a notification
 _MOST_SHORT = 60
+_MOST_INSIDE = 6  # values of one argument
 _EFFECTS = tuple(PathEffect)  # the worst first
 _VERBS = {PathEffect.DELETE: "Deletes", PathEffect.READ: "Reads", PathEffect.LIST: "Lists"}
 _CREATING = frozenset({"create", "new", "mkdir"})
@@ -98,6 +97,7 @@ _VERB = re.compile(
     r"|[Ee]mpties|[Gg]rants|[Ll]ists|[Mm]erges|[Pp]ushes|[Rr]eads|[Rr]evokes|[Rr]uns|[Ss]ends|[Ss]ets"
     r"|[Tt]ouches|[Uu]pdates|[Ww]rites)\b)"
 )
+_COUNT = re.compile(r" and (\d+)(?: more)?(?: arguments?| calls?| statements?)?")
 _INFINITIVES = {"message to": "message", "empties": "empty", "touches": "touch"}
 _Draft = Callable[[Room], list[HeadPart]]
 
@@ -243,11 +243,21 @@ def _draft(record: Record) -> _Draft:
     if request.payload is not None:
         more.append([say_ours(", with a payload")])
     rest = _list_rest(call, places)
-    return lambda room: [
-        *said(room),
-        *_say_rest(call, rest, room),
-        *(part for one in more for part in one),
-    ]
+    around = [part for one in more for part in one]
+    return lambda room: _join_counts([*said(room), *_say_rest(call, rest, room), *around], room)
+
+
+def _join_counts(parts: list[HeadPart], room: Room) -> list[HeadPart]:
+    """Return these parts, of several that count what is not said only the last, where there is no
+    room for more: it counts all."""
+    counts = {at: int(found[1]) for at, one in enumerate(parts)
+              if not one.named and (found := _COUNT.fullmatch(one.text.text))}  # fmt: skip
+    if room.words > 1 or len(counts) < 2:  # noqa: PLR2004
+        return parts
+    last = max(counts)
+    kept = [one for at, one in enumerate(parts) if at not in counts or at == last]
+    kept[kept.index(parts[last])] = say_ours(f" and {sum(counts.values())} more")
+    return kept
 
 
 def _choose(call: Touches) -> tuple[_Draft, frozenset[str]]:
@@ -425,7 +435,7 @@ def _say_nested(call: Touches, room: Room) -> list[HeadPart]:
     draft, places = _choose(worst)
     inner = [*draft(room), *_say_rest(worst, _list_rest(worst, places), room)]
     if inner[0].named:  # it begins with the tool itself
-        counted = [say_ours(f" and {rest} more calls")] if rest else []
+        counted = [say_ours(f" and {rest} more call{'s' if rest > 1 else ''}")] if rest else []
         return [tool, say_ours(" calls "), *inner, *counted]
     verb = inner[0].text.text
     said = [tool, say_ours(" calls "), *say_some([first], 1, 1, rest)]
@@ -456,22 +466,74 @@ def _rank_call(call: Touches) -> int:
 def _say_call(call: Touches, room: Room) -> list[HeadPart]:
     """Say the tool and its short arguments, those first that weigh most."""
     tool = say_name(call.call.tool, min(room.words, 3))
-    arguments = list(call.call.arguments.items())
-    if not arguments:
+    if not call.call.arguments:
         return [tool, say_ours(" without arguments")]
-    telling = {_top_of(one.place): one for one in reversed(_list_telling(call, call.leaves))}
-    roles = {one.name: one.role for one in reversed(call.leaves)}
-    arguments.sort(key=lambda one: _weigh(one[0], one[1], roles.get(one[0]), one[0] in telling))
-    shown = arguments[: room.arguments]
+    telling = {one.place: at for at, one in enumerate(_list_telling(call, call.leaves))}
+    items = [one for name, value in call.call.arguments.items()
+             for one in _split_argument(call, name, value, telling)]  # fmt: skip
+    roles = {one.place: one.role for one in call.leaves}
+    items.sort(key=lambda one: _weigh(one[0], one[1], roles.get(one[2]), one[2] in telling))
+    shown = items[: room.arguments]
     said = [tool, say_ours(": ")]
-    for at, (name, value) in enumerate(shown):
+    for at, (name, value, _) in enumerate(shown):
         said += [say_ours(", ")] if at else []
-        held = telling.get(name)
-        inside = held is not None and isinstance(value, dict)
-        name, value = (held.place, held.value) if held and inside else (name, value)
         said.append(_say_argument(name, value, min(room.words, 3)))
-    more = len(arguments) - len(shown)
+    more = len(items) - len(shown)
     return [*said, say_ours(f" and {more} more")] if more else said
+
+
+_Argument = tuple[str, Any, str]  # its name, its value, and the place of the value that weighs most
+
+
+def _split_argument(
+    call: Touches, name: str, value: Any, telling: dict[str, int]
+) -> Iterator[_Argument]:
+    """Yield an argument, or the few values in it, each with the place that tells of it; one with
+    many is said by the value that tells most."""
+    inside = [one for one in call.leaves if _top_of(one.place) == name]
+    loudest = min(inside, key=lambda one: telling.get(one.place, len(telling)), default=None)
+    if loudest is None or loudest.place not in telling:
+        yield name, value, name
+    elif not isinstance(value, dict) and not any(isinstance(one, dict) for one in _list(value)):
+        yield name, value, loudest.place
+    elif len(inside) <= _MOST_INSIDE:
+        yield from ((one.place, one.value, one.place) for one in inside)
+    else:
+        yield loudest.place, loudest.value, loudest.place
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _weigh(name: str, value: Any, role: Role | None, telling: bool) -> tuple[bool, int]:
+    """Return where an argument comes: short ones first, of them a switch that is on, then as
+    _WEIGHT says, last a switch of which everybody knows that it harms nothing."""
+    if value is True or (destroys(name) and is_on(value)):
+        words = words_of(name)
+        return False, len(_WEIGHT) + 1 if words and words <= _HARMLESS else -1
+    long = isinstance(value, dict) or len(str(value)) > _MOST_SHORT
+    if telling and (long or role is Role.UNKNOWN or role not in _WEIGHT):
+        return False, _WEIGHT[Role.URL]
+    return long, len(_WEIGHT) if role is None else _WEIGHT.get(role, len(_WEIGHT))
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    """Whether a value of this name would be masked, or any part of it."""
+    return list(mask({name: value}).values()) != [value]
+
+
+def _say_argument(name: str, value: Any, room: int) -> HeadPart:
+    given = value
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        value = " ".join(value)
+    if isinstance(value, dict | list):
+        return say_name(f"{name}[{len(value)}]", room)
+    text = value if isinstance(value, str) else json.dumps(value)
+    if _is_secret(name, given):
+        masked = cut_start(f"{name}=", NAME_CHARS, room)
+        return HeadPart(Visible((*masked.segments, (SECRET_NAMED, True)), masked=1), named=True)
+    return say_name(f"{name}={text}", room)
 
 
 # --- arguments beside those of the sentence -----------------------------------------------------
@@ -498,13 +560,12 @@ def _list_rest(call: Touches, places: frozenset[str]) -> list[Leaf]:
 
 def _list_telling(call: Touches, leaves: Sequence[Leaf]) -> list[Leaf]:
     """Return the values that name a path, a host, a recipient, or what runs, the loudest first."""
-    looks = {one.place: one.delicate is not None for one in call.paths}
-    looks |= dict.fromkeys((one.place for one in call.urls), True)
-    looks |= dict.fromkeys((one.place for one in call.readings), True)
+    looks = {one.place: one.delicate is None for one in call.paths}
+    looks |= dict.fromkeys((one.place for one in (*call.urls, *call.readings)), False)
     found = [one for one in leaves if one.role not in FREE and (
              one.role in _TELLING or one.place in looks
              or (destroys(one.name) and is_on(one.value)))]  # fmt: skip
-    return sorted(found, key=lambda one: not looks.get(one.place, one.role not in PATHS))
+    return sorted(found, key=lambda one: looks.get(one.place, True))
 
 
 def _say_rest(call: Touches, rest: Sequence[Leaf], room: Room) -> list[HeadPart]:
@@ -526,36 +587,6 @@ def _say_rest(call: Touches, rest: Sequence[Leaf], room: Room) -> list[HeadPart]
 def _top_of(place: str) -> str:
     """Return the argument in which a value stands."""
     return re.split(r"[.\[]", place, maxsplit=1)[0]
-
-
-def _weigh(name: str, value: Any, role: Role | None, telling: bool) -> tuple[bool, int]:
-    """Return where an argument comes: short ones first, of them a switch that is on, then as
-    _WEIGHT says, last a switch of which everybody knows that it harms nothing."""
-    if value is True or (destroys(name) and is_on(value)):
-        words = words_of(name)
-        return False, len(_WEIGHT) + 1 if words and words <= _HARMLESS else -1
-    long = isinstance(value, dict) or len(str(value)) > _MOST_SHORT
-    if telling and (long or role in (None, Role.UNKNOWN)):
-        return False, _WEIGHT[Role.URL]
-    return long, len(_WEIGHT) if role is None else _WEIGHT.get(role, len(_WEIGHT))
-
-
-def _is_secret(name: str, value: Any) -> bool:
-    """Whether a value of this name would be masked, or any part of it."""
-    return list(mask({name: value}).values()) != [value]
-
-
-def _say_argument(name: str, value: Any, room: int) -> HeadPart:
-    given = value
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        value = " ".join(value)
-    if isinstance(value, dict | list):
-        return say_name(f"{name}[{len(value)}]", room)
-    text = value if isinstance(value, str) else json.dumps(value)
-    if _is_secret(name, given):
-        masked = cut_start(f"{name}=", NAME_CHARS, room)
-        return HeadPart(Visible((*masked.segments, (SECRET_NAMED, True)), masked=1), named=True)
-    return say_name(f"{name}={text}", room)
 
 
 # --- what stands around a call ----------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 
 from gateway.policy.calls.changed_paths import list_written
 from gateway.policy.calls.code_effects import LANGUAGES, CodeHarm, find_in_code, find_in_sql
@@ -34,6 +34,7 @@ from gateway.policy.calls.signs import (
     Flow,
     find_destructive,
     find_flows,
+    trace_sources,
     words_that_act,
 )
 
@@ -129,12 +130,20 @@ def list_effects(text: str, home: str | None, base: str | None) -> tuple[Effect,
     flows = list(find_flows(script))
     taken = {at for flow in flows for at in (*flow.sources, *flow.runners)}
     found = [_effect_of_flow(scene, flow) for flow in flows]
-    for at, step in enumerate(script.steps):
-        found += (one for one in _effects_of(scene, at, step)
-                  if at not in taken or one.harm in (Harm.DELETE_OUTSIDE, Harm.DESTROY))  # fmt: skip
+    made = [list(_effects_of(scene, at, step)) for at, step in enumerate(script.steps)]
+    feeding = {fed for at, effects in enumerate(made) if any(map(_takes_up, effects))
+               for fed in trace_sources(script, script.steps[at].fed_by)}  # fmt: skip
+    for at, effects in enumerate(made):
+        most = Harm.DESTROY if at in taken else Harm.SEND if at in feeding else Harm.IDLE
+        found += (one for one in effects if one.harm <= most)
     unknown = [] if script.whole else [_effect_of_rest(text)]
     unique = dict.fromkeys((*found, *unknown))
     return tuple(sorted(unique, key=lambda one: one.harm))
+
+
+def _takes_up(effect: Effect) -> bool:
+    """Whether an effect names what the steps before it read."""
+    return effect.verb in ("Changes", "Deletes", "Sends")
 
 
 def _effect_of_rest(text: str) -> Effect:
@@ -215,11 +224,11 @@ def _effects_of_program(scene: _Scene, at: int, step: Step) -> Iterator[Effect]:
 
 def _delete(scene: _Scene, at: int, step: Step) -> Effect:
     if step.name == "find":
-        found = _folders_of_find(step.words[1:])
+        found = _found_by(step.words[1:])
     else:
         found = [*_operands(step.words[1:])]
         if "find" in step.wrappers:
-            found = _folders_of_find(_words_of_wrapper(step, "find")) or found
+            found = _found_by(_words_of_wrapper(step, "find")) or found
         elif {"xargs", "parallel"} & set(step.wrappers):
             found += (step.given or "").split() or _read_by_sources(scene, step)
     placed = [one for path in found for one in _places(step, path)]
@@ -398,6 +407,8 @@ def _read_by_sources(scene: _Scene, step: Step) -> list[str]:
     found: list[str] = []
     for one in scene.script.sources(step.fed_by):
         operands = [*_operands(one.words[1:])] if one.name not in _IDLE else []
+        if one.name == "find":
+            operands = _found_by(one.words[1:])
         if one.name in ("awk", "grep", "jq", "rg", "sed"):
             operands = operands[1:]
         found += chain(one.reads, operands[:4])
@@ -482,11 +493,10 @@ def _operands(words: Sequence[str]) -> Iterator[str]:
     yield from words[dashed + 1 :]
 
 
-def _folders_of_find(words: Sequence[str]) -> list[str]:
-    folders: list[str] = []
-    for word in words:
-        if word.startswith(("-", "(", "!")):
-            break
-        folders.append(word)
-    return folders or ["."]
+def _found_by(words: Sequence[str]) -> list[str]:
+    """Return what `find` finds: its folders, with the pattern of names that it is given."""
+    at = next((at for at, word in enumerate(words) if word.startswith(("-", "(", "!"))), len(words))
+    pattern = next((two for one, two in pairwise(words[at:]) if one in ("-name", "-iname")), "")
+    folders = [*words[:at]] or ["."]
+    return [f"{one.rstrip('/')}/**/{pattern}" if pattern else one for one in folders]
 

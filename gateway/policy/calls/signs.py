@@ -134,16 +134,16 @@ def find_flows(script: ShellScript) -> Iterator[Flow]:
     for at, step in enumerate(script.steps):
         if run := script.run.intersection(step.fed_by):
             left -= run
-            flows.setdefault(_trace(script, sorted(run)), []).append(at)
+            flows.setdefault(trace_sources(script, sorted(run)), []).append(at)
     if left:
-        flows.setdefault(_trace(script, sorted(left)), [])
+        flows.setdefault(trace_sources(script, sorted(left)), [])
     loaded: dict[str, tuple[int, ...]] = {}
     for at, step in enumerate(script.steps):
         started = step.words if step.name in INTERPRETERS | {"chmod"} else step.words[:1]
         for name in dict.fromkeys(map(base_name, started)):
             if name in loaded:
                 flows.setdefault(loaded[name], []).append(at)
-        sources = _trace(script, (at,))
+        sources = trace_sources(script, (at,))
         if any(script.steps[one].name in LOADING for one in sources):
             loaded |= dict.fromkeys(map(base_name, (*step.writes, *_outputs(step))), sources)
     for positions, runners in flows.items():
@@ -151,7 +151,7 @@ def find_flows(script: ShellScript) -> Iterator[Flow]:
             yield Flow(positions, tuple(runners))
 
 
-def _trace(script: ShellScript, positions: Iterable[int]) -> tuple[int, ...]:
+def trace_sources(script: ShellScript, positions: Iterable[int]) -> tuple[int, ...]:
     """Return these positions, and those of the steps whose output is read there."""
     left, seen = list(positions), dict[int, None]()
     while left:
