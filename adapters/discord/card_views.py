@@ -34,9 +34,11 @@ from gateway.ports import (
     SECRET_ASKED,
     Card,
     Control,
+    FoundAbove,
     Style,
     Tone,
     Visible,
+    choose_found_above,
     say_names,
     say_no_link,
 )
@@ -173,8 +175,10 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     head = budget.take(render_head(card, silent=silent))
     foot = budget.take(_render_footer(card, stated=silent))
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in list_notices(card)))
-    risk = budget.take(_render_risk(card, budget))
-    found = budget.take(render_findings(card, budget.room(500)))
+    chosen = choose_above(card)
+    above = budget.take(render_above(card, chosen, budget.room(500)))
+    risk = budget.take(render_risk(card, chosen, budget.room(350)))
+    found = budget.take(render_findings(card, budget.room(500), chosen))
     ended = budget.take(_render_outcome(card, budget))
     who, named = ("", False) if silent else render_facts(card, budget.room(_FACTS))
     budget.take(who)
@@ -189,7 +193,7 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     size = budget.take(_render_size_notice(card, complete=complete, silent=silent))
     return _Drawn(
         ended=ended,
-        runs=(head if card.asks else "", blocks, size, changed, fields),
+        runs=(head if card.asks else "", above if card.asks else "", blocks, size, changed, fields),
         about=(risk, found, notices, because, who, says, preview),
         foot=foot,
         complete=complete,
@@ -292,20 +296,40 @@ def render_because(card: Card, room: int) -> str:
     return f"-# {escape_line(card.asks_because.text, room - 3)}"
 
 
-def _render_risk(card: Card, budget: CardBudget) -> str:
-    """Return the risk where something was found: that it is high, or why it is not low."""
-    if not card.asks or not (card.reasons or card.risk is RiskLevel.HIGH):
-        return ""
-    reasons = "; ".join(reason.text for reason in card.reasons)
-    said = f": {escape_line(reasons, budget.room(350))}" if reasons else ""
-    return f"{_RISKS[card.risk]} risk{said}"
+def choose_above(card: Card) -> FoundAbove:
+    """Return what was found that stands between the head of a card and what runs."""
+    return choose_found_above(card, card.blocks[0].label if card.blocks else "")
 
 
-def render_findings(card: Card, room: int, rest: str = "Details has them") -> str:
-    """Return the guardrail findings, one line each, equal ones once. What is long yields to the
-    others: an agent chooses how long the names in them are. Those without room are counted, and
-    `rest` says where they are."""
-    counted = Counter(one.text for one in card.findings)
+def render_above(card: Card, above: FoundAbove, room: int) -> str:
+    """Return what of it was chosen: that the risk is high, why, and findings, each in a line."""
+    reasons = "; ".join(one.text for one in above.reasons)
+    mark = above.mark or (f"{card.risk.value} risk".capitalize() if reasons else "")
+    said = escape_line(": ".join(filter(None, (mark, reasons))), room)
+    told = [f"{'🔴' if card.risk is RiskLevel.HIGH else card.sign} {said}"] if said else []
+    told += [f"{card.sign} {escape_line(one.text, room)}" for one in above.findings]
+    return "\n".join(told)
+
+
+def render_risk(card: Card, above: FoundAbove, room: int) -> str:
+    """Return why the risk of what waits is not low, as far as that does not stand above."""
+    reasons = "; ".join(reason.text for reason in above.reasons_below(card))
+    return f"{_RISKS[card.risk]} risk: {escape_line(reasons, room)}" if reasons else ""
+
+
+_NOTHING_ABOVE = FoundAbove("", (), ())
+
+
+def render_findings(
+    card: Card,
+    room: int,
+    above: FoundAbove = _NOTHING_ABOVE,
+    rest: str = "Details has them",
+) -> str:
+    """Return the guardrail findings that do not stand above, one line each, equal ones once. What
+    is long yields to the others: an agent chooses how long the names in them are. Those without
+    room are counted, and `rest` says where they are."""
+    counted = Counter(one.text for one in above.findings_below(card))
     texts = [f"{count} times: {text}" if count > 1 else text for text, count in counted.items()]
     most = max(1, (room - _MORE_FOUND) // _LEAST_SHARE)
     shown = texts if len(texts) * _LEAST_SHARE <= room else texts[:most]

@@ -123,7 +123,7 @@ def _tell_around(
     ends = f"-# ⏳ Expires <t:{card.deadline // 1000}:R> (<t:{card.deadline // 1000}:f>)"
     ends = budget.take(ends) if waits else ""
     room = _limit_room(budget, _FOUND)
-    found = budget.take(render_findings(card, room, "the inbox has them"))
+    found = budget.take(render_findings(card, room, rest="the inbox has them"))
     notices = _render_notices(card, _limit_room(budget, _TOLD)) if waits else ""
     budget.take(notices)
     people = [("👥", card.progress)] + ([("👀", card.claimed)] if waits else [])

@@ -19,16 +19,19 @@ from adapters.discord.card_views import (
     MOST_TEXT,
     READ,
     MessageContent,
+    choose_above,
     choose_group_colour,
     list_notices,
+    render_above,
     render_blocks,
     render_ended,
     render_findings,
     render_head,
+    render_risk,
 )
 from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.markup import count_units, escape_line, escape_with_mentions, quote
-from gateway.models import Action, RiskLevel
+from gateway.models import Action
 from gateway.ports import Card, GroupCard, is_simple, named_facts
 
 ALL, NONE = "all", "none"
@@ -94,25 +97,23 @@ def build_group_view(
 
 
 def draw_item(card: Card, *, says: bool = False) -> tuple[str, bool]:
-    """Return a request's head, exactly what runs and what was found, and whether it is whole; with
+    """Return a request's head, what was found and exactly what runs, and whether it is whole; with
     `says` also the agent's own words."""
     blocks, whole = render_blocks(card, MOST_TEXT)
     facts = " · ".join(
         f"**{fact.label}** {escape_line(fact.text.text, _FACT)}" for fact in named_facts(card)
     )
-    reasons = "; ".join(reason.text for reason in card.reasons)
-    high = card.risk is RiskLevel.HIGH
-    lead = "🔴 High risk" if high else "🟡 Medium risk"
-    risk = f"{lead}: {escape_line(reasons, _TOLD)}" if reasons else lead
+    above = choose_above(card)
     said = ""
     if says and card.says is not None:
         said = f"**The agent says** ({card.unverified})\n{quote(card.says.text, _SAYS)}"
     parts = (
         render_head(card),
+        render_above(card, above, _TOLD),
         blocks,
         facts,
-        risk if high or reasons else "",
-        render_findings(card, _TOLD),
+        render_risk(card, above, _TOLD),
+        render_findings(card, _TOLD, above),
         "\n".join(f"⚠️ {notice}" for notice in list_notices(card)),
         said,
         f"👥 {escape_with_mentions(card.progress, _TOLD, card.people)}" if card.progress else "",

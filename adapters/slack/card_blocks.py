@@ -14,7 +14,17 @@ from enum import StrEnum
 
 from adapters.slack.payloads import Act, Json, SlackButton
 from gateway.models import Action, RiskLevel
-from gateway.ports import NO_LINK, SECRET_ASKED, Block, Card, Control, Style, say_no_link
+from gateway.ports import (
+    NO_LINK,
+    SECRET_ASKED,
+    Block,
+    Card,
+    Control,
+    FoundAbove,
+    Style,
+    choose_found_above,
+    say_no_link,
+)
 
 HEADER_UNITS = 150
 LABEL_UNITS = 75
@@ -276,12 +286,13 @@ def build_message(
     )
     budget = TextBudget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
     blocks = [*_render_ending(card, budget, called)]
+    above = choose_above(card)
     if card.asks:  # else it says the same
-        blocks.append(render_head(card, budget))
+        blocks += [render_head(card, budget), *render_above(card, above, budget)]
     if card.asks or card.blocks:
         blocks += _render_calls(card, budget)
-    blocks += [*render_risk(card, budget), *render_because(card, budget)]
-    blocks += [*render_findings(card, budget), *_render_warnings(card, full)]
+    blocks += [*render_risk(card, above, budget), *render_because(card, budget)]
+    blocks += [*render_findings(card, above, budget), *_render_warnings(card, full)]
     blocks.append(_render_words(card, budget))
     blocks.append(context(plain(_render_fingerprint(card))))
     if not card.final:
@@ -368,15 +379,27 @@ def render_head_elements(card: Card, budget: TextBudget) -> Iterator[Json]:
         yield {**element, "style": {"bold": True, "code": True}} if part.named else element
 
 
-def render_risk(card: Card, budget: TextBudget) -> Iterator[Json]:
-    """Return the risk of what waits where something was found: that it is high, or why it is not
-    low."""
-    reasons = "; ".join(one_line(reason.text) for reason in card.reasons)
-    high = card.risk is RiskLevel.HIGH
-    if card.final or not (high or reasons):
-        return
-    risk = _RISKS[card.risk] + (f": {reasons}" if reasons else "")
-    yield context(plain(("🔴 " if high else "") + budget.take(risk, _OUTCOME_UNITS)))
+def choose_above(card: Card) -> FoundAbove:
+    """Return what was found that stands between the head of a card and what runs."""
+    return choose_found_above(card, card.blocks[0].label if card.blocks else "")
+
+
+def render_above(card: Card, above: FoundAbove, budget: TextBudget) -> Iterator[Json]:
+    """Return what of it was chosen: that the risk is high, why, and findings, each in a line."""
+    reasons = "; ".join(one_line(one.text) for one in above.reasons)
+    said = ": ".join(filter(None, (above.mark or (_RISKS[card.risk] if reasons else ""), reasons)))
+    told = [f"{'🔴' if card.risk is RiskLevel.HIGH else card.sign} {said}"] if said else []
+    told += [f"{card.sign} {one_line(one.text)}" for one in above.findings]
+    if told:
+        yield lines(budget.take(one, _FACT_UNITS * 2) for one in told)
+
+
+def render_risk(card: Card, above: FoundAbove, budget: TextBudget) -> Iterator[Json]:
+    """Return why the risk of what waits is not low, as far as that does not stand above."""
+    if left := above.reasons_below(card):
+        reasons = "; ".join(one_line(reason.text) for reason in left)
+        sign = "🔴 " if card.risk is RiskLevel.HIGH else ""
+        yield context(plain(sign + budget.take(f"{_RISKS[card.risk]}: {reasons}", _OUTCOME_UNITS)))
 
 
 def _render_ending(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:
@@ -462,11 +485,21 @@ def render_because(card: Card, budget: TextBudget) -> Iterator[Json]:
         yield context(plain(budget.take(one_line(card.asks_because.text), _WORDS_UNITS)))
 
 
-def render_findings(card: Card, budget: TextBudget) -> Iterator[Json]:
-    """Return the guardrail findings, one line each."""
-    if card.findings:
-        found = (f"{card.sign} {one_line(one.text)}" for one in card.findings)
+def render_findings(card: Card, above: FoundAbove, budget: TextBudget) -> Iterator[Json]:
+    """Return the guardrail findings that do not stand above, one line each."""
+    if left := above.findings_below(card):
+        found = (f"{card.sign} {one_line(one.text)}" for one in left)
         yield lines(budget.take(one, _FACT_UNITS * 2) for one in found)
+
+
+def render_all_found(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Return all that was found, where there is room for it: the risk, then the findings."""
+    nothing = FoundAbove("", (), ())
+    high = card.risk is RiskLevel.HIGH and not card.final
+    if high and not card.reasons:
+        yield context(plain(f"🔴 {_RISKS[card.risk]}"))
+    yield from render_risk(card, nothing, budget)
+    yield from render_findings(card, nothing, budget)
 
 
 def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:

@@ -19,6 +19,7 @@ from adapters.slack.card_blocks import (
     TextBudget,
     build_actions,
     button,
+    choose_above,
     context,
     exact,
     fit,
@@ -33,8 +34,9 @@ from adapters.slack.card_blocks import (
     ours,
     plain,
     quote,
+    render_above,
     render_findings,
-    render_head_elements,
+    render_head,
     render_notices,
     render_risk,
     rich,
@@ -221,9 +223,8 @@ def build_request_entry(record: Record, *, stopped: bool = False, inbox: str = "
     is being denied, and has none. `inbox` is where it is answered if Slack cannot."""
     card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
     card = replace(card, inbox=inbox if leads_to_inbox(card) else "")
-    title = [*render_head_elements(card, TextBudget(CONTEXT_UNITS))]
     facts = [(fact.label, fit(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts]
-    parts = [line(*title), label_pairs(facts)]
+    parts: list[Json] = []
     if card.complete and card.blocks:
         for block in card.blocks:
             parts += [label(block.label), exact(block.text.text)]
@@ -236,14 +237,18 @@ def build_request_entry(record: Record, *, stopped: bool = False, inbox: str = "
     if not card.complete:
         press = f': press "{READ_ALL}"' if not (stopped or card.hides) else ""
         notices.append(f"Not all of it is shown{press}.")
+    parts.append(label_pairs(facts))
     actions = build_actions(card, NO_COPY, block_id=f"actions {record.id}")
     said = " · ".join(one_line(one) for one in (card.short_id, card.progress, card.claimed) if one)
     waits = ours(f"{say_until(card, 'until')} ·")
     stands = context(plain(f"{BEING_DENIED} · {said}")) if stopped else context(waits, plain(said))
+    above, budget = choose_above(card), TextBudget(CONTEXT_UNITS)
     return [
+        {**render_head(card, budget), "block_id": f"head {record.id}"},
+        *render_above(card, above, budget),
         rich(f"about {record.id}", parts),
-        *render_risk(card, TextBudget(CONTEXT_UNITS)),
-        *render_findings(card, TextBudget(CONTEXT_UNITS)),
+        *render_risk(card, above, budget),
+        *render_findings(card, above, budget),
         *render_notices(notices),
         stands,
         *([] if stopped else [actions]),

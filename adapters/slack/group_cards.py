@@ -16,6 +16,7 @@ from adapters.slack.card_blocks import (
     TextBudget,
     build_actions,
     button,
+    choose_above,
     context,
     count_units,
     label,
@@ -28,6 +29,7 @@ from adapters.slack.card_blocks import (
     ours,
     plain,
     quote,
+    render_above,
     render_blocks,
     render_end,
     render_findings,
@@ -112,11 +114,13 @@ def build_all_row(cards: Sequence[Card], value: str, *, approves: bool, more: bo
 def render_item(
     card: Card, number: int, *, copy: str = NO_COPY, says: bool = False
 ) -> Iterator[Json]:
-    """Yield one request that waits: its head, exactly what runs, what was found, its answers; with
+    """Yield one request that waits: its head, what was found, exactly what runs, its answers; with
     `says` also the agent's own words."""
     budget = TextBudget(_ITEM_UNITS)
     yield {"type": "divider"}
+    above = choose_above(card)
     yield {**render_head(card, budget), "block_id": f"head {number}"}
+    yield from render_above(card, above, budget)
     facts = [(fact.label, one_line(fact.text.text)) for fact in named_facts(card)]
     parts = [*render_blocks(card), label_pairs(facts)]
     if not card.complete and not card.blocks:
@@ -125,8 +129,8 @@ def render_item(
         parts += [line(words(f"The agent says, {card.unverified}:", bold=True))]
         parts += [quote(budget.take(card.says.text, _SAYS_UNITS))]
     yield rich(f"body {number}", parts)
-    yield from render_findings(card, budget)
-    yield from render_risk(card, budget)
+    yield from render_findings(card, above, budget)
+    yield from render_risk(card, above, budget)
     told = [f"⚠️ {one}" for one in list_notices(card)]
     told += [text for text in (card.progress, card.claimed) if text]
     if told:

@@ -29,13 +29,12 @@ from adapters.slack.card_blocks import (
     option,
     plain,
     quote,
+    render_all_found,
     render_because,
     render_blocks,
     render_diff,
-    render_findings,
     render_head,
     render_notices,
-    render_risk,
     rich,
     row,
     section,
@@ -286,8 +285,9 @@ def build_number(card: Card, form: ModalMetadata, control: Control, guesses: int
     left = MOST_GUESSES - guesses
     tries = "1 try is left" if left == 1 else f"{left} tries are left"
     warned = f"⚠️ {tries}: the third wrong number denies it."
-    found = render_findings(card, TextBudget(ABOUT_CHARS))
-    asked = [*_build_summary(card), *found, lines((control.question, warned)), field]
+    head, *what = _build_summary(card)
+    found = render_all_found(card, TextBudget(ABOUT_CHARS))
+    asked = [head, *found, *what, lines((control.question, warned)), field]
     return build_modal("Approve", asked, form=form, kind=NUMBER, submit=control.yes)
 
 
@@ -410,9 +410,8 @@ def _render_first(card: Card, full: FullView) -> Iterator[Json]:
     yield rich("about", parts or [label("No more is known")])
     if card.changed_by is not None and not card.final:
         yield context(plain(one_line(card.changed_by.text)))
-    yield from render_risk(card, TextBudget(INPUT_UNITS))
+    yield from render_all_found(card, TextBudget(INPUT_UNITS))
     yield from render_because(card, TextBudget(INPUT_UNITS))
-    yield from render_findings(card, TextBudget(INPUT_UNITS))
     yield from render_notices(list_notices(card))
     if full.undeclared is not None:
         yield context(plain(one_line(full.undeclared.text), INPUT_UNITS))

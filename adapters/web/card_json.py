@@ -27,10 +27,10 @@ from gateway.ports import (
     Segment,
     Visible,
     card_of,
+    choose_found_above,
     edit_fields,
     head_of,
     progress_of,
-    render_safe,
     say_masked,
     say_step_up,
     scopes_of,
@@ -41,10 +41,7 @@ from gateway.ports import (
 
 ROW_LINES, ROW_CHARS = 24, 2_000  # all blocks of a row together
 WHOLE = 10**9
-MOST_BEFORE = 12  # words before the first character of what runs
-_MOST_LINE = 90  # characters of a finding that stands before it
 _BEGINNING, _END, _FOLDED = 70, 60, 200  # characters of a finding that begins folded
-HIGH_RISK, LOOK_CLOSER = "High risk", "Look closer"
 _NAMED_BELOW = {SECRET_NAMED: "⟨secret, shown below⟩"}
 
 Line = str | list[list[str | bool]]
@@ -241,23 +238,15 @@ def _build_state(card: Card, *, reveal: bool) -> JsonObject:
 
 
 def _build_found(card: Card, record: Record) -> JsonObject:
-    """Return what was found as it stands before what runs: a `mark` of two words, and in short the
-    first findings and reasons, as far as the words before it allow. The others follow it."""
-    reasons = () if card.risk is RiskLevel.LOW else card.reasons
-    high = card.risk is RiskLevel.HIGH
-    before = [_say_idle(record), "".join(part.text.text for part in card.head)]
+    """Return what was found as it stands before what runs. The others follow it."""
     # Of several texts each begins with its name.
-    before += [card.blocks[0].label] if len(card.blocks) > 1 else []
-    left = MOST_BEFORE - sum(len(text.split()) for text in (*before, HIGH_RISK if high else ""))
-    above: list[list[Line]] = []
-    for texts in (_shorten_findings(card, record), reasons):
-        above.append([])
-        for text in texts:
-            left -= len(text.text.split()) if len(text.text) <= _MOST_LINE else MOST_BEFORE
-            if left >= 0:
-                above[-1].append(build_line(text.segments))
-    closer = LOOK_CLOSER if (record.signs or reasons) and not any(above) else ""
-    return {"mark": HIGH_RISK if high else closer, "findings": above[0], "reasons": above[1]}
+    named = card.blocks[0].label if len(card.blocks) > 1 else ""
+    above = choose_found_above(card, _say_idle(record), named)
+    return {
+        "mark": above.mark,
+        "findings": [build_line(one.segments) for one in above.findings],
+        "reasons": [build_line(one.segments) for one in above.reasons],
+    }
 
 
 def _build_notices(card: Card, record: Record) -> JsonObject:
@@ -278,14 +267,6 @@ def _shorten_long(finding: Visible) -> Line | None:
     if len(finding.text) <= _FOLDED:
         return None
     return build_line(finding.shortened(_BEGINNING, _END).segments)
-
-
-def _shorten_findings(card: Card, record: Record) -> list[Visible]:
-    """Return what was found, without its place where there is no other."""
-    only = card.blocks[0].label if len(card.blocks) == 1 else ""
-    places = (*record.finding_places, *("" for _ in record.findings))
-    found = zip(record.findings, places, record.signs, strict=False)
-    return [render_safe(words if place == only else sign) for words, place, sign in found]
 
 
 def _build_head(head: Head, *, reveal: bool = False) -> list[list[Any]]:

@@ -96,6 +96,7 @@ from gateway.ports.edits import (
     edit_fields,
     put_together,
 )
+from gateway.ports.found_above import FoundAbove, choose_found_above
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
 from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
 from gateway.ports.group_cards import (
@@ -242,6 +243,7 @@ __all__ = [
     "FieldAnswer",
     "Finding",
     "Found",
+    "FoundAbove",
     "FoundEvents",
     "FullView",
     "Grant",
@@ -322,6 +324,7 @@ __all__ = [
     "card_of",
     "changes",
     "check_edit",
+    "choose_found_above",
     "draw",
     "edit_as_text",
     "edit_fields",

@@ -92,6 +92,14 @@ def warnings(record: Record) -> tuple[Visible, ...]:
     return tuple(record.show(f"Guardrail: {finding}") for finding in record.signs)
 
 
+def short_warnings(record: Record, blocks: Sequence[Block]) -> tuple[Visible, ...]:
+    """Return what the guardrails found, each without its place where there is no other."""
+    only = blocks[0].label if len(blocks) == 1 else ""
+    places = (*record.finding_places, *("" for _ in record.findings))
+    found = zip(record.findings, places, record.signs, strict=False)
+    return tuple(record.show(words if place == only else sign) for words, place, sign in found)
+
+
 def why_asked(record: Record) -> Visible | None:
     """Return what kept a remembered approval from covering a request that waits, as a sentence."""
     said = "" if record.final else record.asks_because

@@ -42,6 +42,7 @@ from gateway.ports.blocks import (
     pretty,
     quote_name,
     same,
+    short_warnings,
     warnings,
     why_asked,
 )
@@ -173,7 +174,8 @@ class Card:
     has it, once the card is revealed.
     `notices` are warnings in our words; of a card that is read `here`, in the inbox, they leave out
     what stands by its state and controls. `findings` those of guardrails, in which paths that the
-    agent named stand quoted. With `alarms` they raised the risk, and stand in red, else in amber.
+    agent named stand quoted; `shorts` are the same in short, for the place before what runs. With
+    `alarms` they raised the risk, and stand in red, else in amber.
     `asks_because` is what kept a remembered approval from covering it.
     `changed` compares it with what was asked, under `changed_by`, which says who changed it.
     `progress` counts a quorum and says who is missing. `outcome` says who decided and why, `ending`
@@ -229,6 +231,7 @@ class Card:
     short_ending: Visible | None = None
     answers: tuple[FieldAnswer, ...] = ()
     findings: tuple[Visible, ...] = ()
+    shorts: tuple[Visible, ...] = ()
     alarms: bool = False
     asks_because: Visible | None = None
     asks: bool = True
@@ -398,6 +401,7 @@ def card_of(
         controls=_controls(record, head, standing, seen=complete and not hidden),
         people=_people(record),
         findings=warnings(record),
+        shorts=short_warnings(record, blocks),
         alarms=record.alarms,
         asks_because=why_asked(record),
         remembers=frozenset() if hidden else _remembers(record, standing, complete=complete),

@@ -11,7 +11,15 @@ from gateway.policy.calls.effects import Effect, Harm, list_effects
 from gateway.policy.calls.script import base_name
 from gateway.policy.calls.shell_words import simple_command
 from gateway.policy.calls.wrappers import SHELLS, strip_wrapper
-from gateway.ports.head_parts import NAME_CHARS, HeadPart, Room, say_name, say_ours, say_some, shorten
+from gateway.ports.head_parts import (
+    NAME_CHARS,
+    HeadPart,
+    Room,
+    say_name,
+    say_ours,
+    say_some,
+    shorten,
+)
 
 _WHOLE_CHARS = 60  # of a command that is said whole
 _MOST_NAMED = 2  # programs
@@ -78,7 +86,7 @@ def _has_own_sentence(effect: Effect) -> bool:
 
 def _is_plain(effect: Effect, text: str) -> bool:
     """Whether a text is one command whose beginning says what it does."""
-    begins = bool(effect.words) and base_name(text.split()[0]) == effect.words[0]
+    begins = bool(effect.words) and base_name(text.split(maxsplit=1)[0]) == effect.words[0]
     return effect.verb == _RUNS and begins and effect.key in ((), (0,)) and not effect.user
 
 
@@ -103,7 +111,8 @@ def _say_groups(
     loud = bool(others) and others[0].first.harm <= Harm.SEND
     counts = [len(_names_of(one, secrets, room)) for one in others]
     # To name what is only one takes fewer words than to count it.
-    second = others[0] if others and (room.words > 1 or loud or counts == [1]) else None
+    alone = counts == [1] and first.first.harm is not Harm.RUN_LOADED
+    second = others[0] if others and (room.words > 1 or loud or alone) else None
     left = sum(counts[1 if second else 0 :])
     said = _say_group(first, secrets, room, text=text, others=0 if second else left)
     if second is None:
@@ -119,24 +128,26 @@ def _say_group(
     effect, names = group.first, _names_of(group, secrets, room)
     tail = _say_surroundings(effect)
     if effect.harm is Harm.RUN_LOADED:
-        more = len(group.effects) - 1 + others
-        counted = [say_ours(f" and {more} more")] if more else []
-        return [*_say_loaded(effect, names, room, tail), *counted]
+        return [*_say_loaded(effect, names, room, tail), *_count(len(group.effects) - 1 + others)]
     if not effect.verb:
         return [say_ours(f"Runs a script that {effect.names[0]}"), *tail]
     if effect.verb != _RUNS and not names:
-        what = [say_ours("Sends data")] if effect.host else [say_ours(effect.verb)]
-        more = [say_ours(f" and {others} more")] if others else []
-        return [*what, *_say_host(effect), *tail, *more]
+        what = say_ours("Sends data" if effect.host else effect.verb)
+        return [what, *_say_host(effect), *tail, *_count(others)]
     begin = f"{effect.verb} " if effect.verb[-1:] != " " else effect.verb
     lines = text.count("\n") + 1
     if effect.verb == _RUNS and lines > 1 and room.words > 1:
         begin = f"Runs {lines} lines: "
-    words = max(_NAMED_WORDS, room.words) if effect.verb == _RUNS or begin[-2] == ":" else room.words
+    several = effect.verb == _RUNS or begin[-2] == ":"
+    words = max(_NAMED_WORDS, room.words) if several else room.words
     most = most or (min(room.words, _MOST_NAMED) if effect.verb == _RUNS else 1)
     said = say_some(names, words, most, 0 if effect.host else others)
-    more = [say_ours(f" and {others} more")] if effect.host and others else []
-    return [say_ours(begin), *said, *_say_host(effect), *tail, *more]
+    counted = _count(others if effect.host else 0)
+    return [say_ours(begin), *said, *_say_host(effect), *tail, *counted]
+
+
+def _count(others: int) -> list[HeadPart]:
+    return [say_ours(f" and {others} more")] if others else []
 
 
 def _say_loaded(

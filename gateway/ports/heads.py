@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
+from functools import partial
 from shlex import join
 from typing import Any
 
@@ -167,25 +168,30 @@ def notice_of(record: Record, ended: str = "") -> str:
     if ended:
         return _cut_notice((say_ours(f"{ended} · {agent}: "), *head), NOTICE_CHARS)
     first = f"{_HIGH_RISK} · " if record.risk.level is RiskLevel.HIGH else ""
-    found = _say_found(record)
+    found = _say_found(record, head)
     said = (say_ours(f"{first}{agent} "), *_say_wish(record, head))
     return f"{_cut_notice(said, NOTICE_CHARS - len(found))}{found}"
 
 
-def _say_found(record: Record) -> str:
-    """Return the first finding as it ends a notification, "" where none was found."""
+def _say_found(record: Record, head: Head) -> str:
+    """Return the first finding as it ends a notification, without the name that the head has; ""
+    where none was found."""
     if not record.findings:
         return ""
     found = record.show(record.findings[0]).text
+    before, colon, why = found.rpartition('": ')
+    named = before.partition('"')[2]
+    if colon and any(part.named and named == part.text.text for part in head):
+        found = why
     kept = found if len(found) <= _FOUND_CHARS else f"{found[: _FOUND_CHARS - 1].rstrip()}…"
     return f" · {kept}"
 
 
 def _say_wish(record: Record, head: Head) -> Iterator[HeadPart]:
     """Yield a head as what an agent wants: with its verbs in another form."""
-    if record.request.questions:
-        yield from (say_ours(f"{part.text.text[:1].lower()}{part.text.text[1:]}") if at == 0 else part
-                    for at, part in enumerate(head))  # fmt: skip
+    if record.request.questions:  # it asks
+        asks, *rest = head
+        yield from (say_ours(asks.text.text.lower()), *rest)
         return
     yield say_ours("wants to use " if head[:1] and head[0].named else "wants to ")
     for part in head:
@@ -279,10 +285,8 @@ def _choose(call: Touches) -> tuple[_Draft, frozenset[str]]:
         return (lambda room: _say_paths(call, paths, room)), said
     for leaf in call.leaves:
         if (code := _find_code(leaf)) is not None:
-            effect, lines = code
-            draft = lambda room: _say_code(call, effect, lines, room)  # noqa: E731
-            return draft, frozenset({leaf.place})
-    return (lambda room: _say_call(call, room)), everything
+            return partial(_say_code, call, *code), frozenset({leaf.place})
+    return partial(_say_call, call), everything
 
 
 def _places_of_nested(call: Touches) -> frozenset[str]:
@@ -327,7 +331,8 @@ def _find_code(leaf: Leaf) -> tuple[CodeEffect | None, int] | None:
 def _say_code(call: Touches, effect: CodeEffect | None, lines: int, room: Room) -> list[HeadPart]:
     said = [say_name(call.call.tool, min(room.words, 3)), say_ours(": ")]
     if effect is None or lines:
-        said.append(say_ours("runs code" + (f" of {lines} lines" if lines > 1 < room.words else "")))
+        counted = f" of {lines} lines" if lines > 1 and room.words > 1 else ""
+        said.append(say_ours(f"runs code{counted}"))
         named = [say_ours(": "), say_name(effect.text, max(2, room.words))] if effect else []
         return [*said, *named]
     verb = f"{effect.verb[:1].lower()}{effect.verb[1:]} "
@@ -389,8 +394,10 @@ def _may_repeat(value: Any) -> bool:
     """Whether a value may say that something is done more than once."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value > 1
-    return value is True or (isinstance(value, str) and is_on(value) and value.strip() != "1") or (
-        isinstance(value, str) and value.isdecimal() and int(value[:9]) > 1
+    return (
+        value is True
+        or (isinstance(value, str) and is_on(value) and value.strip() != "1")
+        or (isinstance(value, str) and value.isdecimal() and int(value[:9]) > 1)
     )
 
 
@@ -424,7 +431,9 @@ def _say_message(call: Touches, people: list[str], room: Room) -> list[HeadPart]
     texts = [one for one in call.leaves if isinstance(one.value, str) and one.role is Role.DATA]
     texts = [one for one in texts if not _is_secret(one.name, one.value)]
     texts.sort(key=lambda one: one.name.lower() not in _TITLES)
-    return [*said, say_ours(": "), say_name(str(texts[0].value), min(room.words, 4))] if texts else said
+    if not texts:
+        return said
+    return [*said, say_ours(": "), say_name(str(texts[0].value), min(room.words, 4))]
 
 
 def _say_nested(call: Touches, room: Room) -> list[HeadPart]:
@@ -561,7 +570,8 @@ def _list_rest(call: Touches, places: frozenset[str]) -> list[Leaf]:
 def _list_telling(call: Touches, leaves: Sequence[Leaf]) -> list[Leaf]:
     """Return the values that name a path, a host, a recipient, or what runs, the loudest first."""
     looks = {one.place: one.delicate is None for one in call.paths}
-    looks |= dict.fromkeys((one.place for one in (*call.urls, *call.readings)), False)
+    looks |= dict.fromkeys([one.place for one in call.urls], False)
+    looks |= dict.fromkeys([one.place for one in call.readings], False)
     found = [one for one in leaves if one.role not in FREE and (
              one.role in _TELLING or one.place in looks
              or (destroys(one.name) and is_on(one.value)))]  # fmt: skip

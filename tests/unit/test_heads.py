@@ -298,9 +298,7 @@ def test_a_notification_says_who_and_what() -> None:
 
 def test_a_discreet_notification_says_nothing_of_the_call() -> None:
     """For routes whose phones lie on tables."""
-    assert discreet_summary(asked(command="rm -rf build")) == (
-        "bot asks for approval, medium risk"
-    )
+    assert discreet_summary(asked(command="rm -rf build")) == ("bot asks for approval, medium risk")
 
 
 def test_commands_within_commands_are_listed() -> None:

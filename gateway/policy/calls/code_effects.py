@@ -58,8 +58,9 @@ _CALLS = (
         r"|\b(?:eval|exec|compile)\s*\(|\b__import__|\bDeno\.(?:run|Command)|\bimportlib\b",
         re.IGNORECASE)),
     (CodeHarm.SEND, re.compile(
-        r"\brequests\.\w+|\burllib\b|\burlopen|\bhttpx\.\w+|\bhttp\.client|\bsocket\.\w+|\bfetch\s*\("
-        r"|\baxios\b|\bsmtplib|\bftplib|\bparamiko|\bNet::HTTP|\bIO::Socket|\bLWP::", re.IGNORECASE)),
+        r"\brequests\.\w+|\burllib\b|\burlopen|\bhttpx\.\w+|\bhttp\.client|\bsocket\.\w+"
+        r"|\bfetch\s*\(|\baxios\b|\bsmtplib|\bftplib|\bparamiko|\bNet::HTTP|\bIO::Socket|\bLWP::",
+        re.IGNORECASE)),
     (CodeHarm.CHANGE, re.compile(
         r"\bopen\s*\([^()\n]{1,120},\s*(?:mode\s*=\s*)?[\"'][^\"'\n]{0,2}[wax+]|\.write_(?:bytes|text)\s*\("
         r"|\b(?:append|copy|link|rename|symlink|write)File(?:Sync)?\s*\(|\bfile_put_contents"
@@ -106,7 +107,9 @@ _BEGINS = re.compile(
     r"|insert|merge|replace|revoke|select|set|show|truncate|update|use|vacuum|with)\b",
     re.IGNORECASE,
 )
-_NAME = r"(?:if\s+exists\s+)?(?:only\s+)?((?:[\w$]+|\"[^\"]+\"|`[^`]+`|\[[^\]]+\])(?:\.(?:[\w$]+|\"[^\"]+\"|`[^`]+`|\[[^\]]+\]))*)"  # fmt: skip  # noqa: E501
+_WORD = r"(?:[\w$]+|\"[^\"]+\"|`[^`]+`|\[[^\]]+\])"
+_NAME = rf"(?:if\s+exists\s+)?(?:only\s+)?({_WORD}(?:\.{_WORD})*)"
+_KIND = r"(?:or\s+replace\s+)?(?:unique\s+|temp(?:orary)?\s+)?\w+\s+"
 _STATEMENTS = (
     (CodeHarm.DESTROY, "Drops database", rf"\bdrop\s+database\s+{_NAME}"),
     (CodeHarm.DESTROY, "Drops schema", rf"\bdrop\s+schema\s+{_NAME}"),
@@ -123,10 +126,11 @@ _STATEMENTS = (
     (CodeHarm.CHANGE, "Changes table", rf"\balter\s+table\s+{_NAME}"),
     (CodeHarm.CHANGE, "Adds to", rf"\b(?:insert|replace)\s+into\s+{_NAME}"),
     (CodeHarm.CHANGE, "Merges into", rf"\bmerge\s+into\s+{_NAME}"),
-    (CodeHarm.CHANGE, "Creates", rf"\bcreate\s+(?:or\s+replace\s+)?(?:unique\s+|temp(?:orary)?\s+)?\w+\s+(?:if\s+not\s+exists\s+)?{_NAME}"),  # fmt: skip  # noqa: E501
+    (CodeHarm.CHANGE, "Creates", rf"\bcreate\s+{_KIND}(?:if\s+not\s+exists\s+)?{_NAME}"),
     (CodeHarm.CHANGE, "Calls", rf"\b(?:call|exec(?:ute)?)\s+{_NAME}"),
 )
 _SIGNS = tuple((harm, verb, re.compile(sign, re.IGNORECASE)) for harm, verb, sign in _STATEMENTS)
+_ALL = {"Deletes from": "Deletes all of", "Updates": "Updates all of"}  # without a condition
 _WHERE = re.compile(r"\bwhere\b(?!\s+(?:1\s*=\s*1|true)\b)", re.IGNORECASE)
 
 
@@ -156,10 +160,8 @@ def _read(statement: str) -> CodeEffect:
     said = _TEXTS.sub("''", statement)
     for harm, verb, sign in _SIGNS:
         if found := sign.search(said):
-            name = found[1].strip("\"`[]")
-            if verb == "Deletes from" and not _WHERE.search(said[found.end() :]):
-                verb = "Deletes all of"
-            elif verb == "Updates" and not _WHERE.search(said[found.end() :]):
-                harm, verb = CodeHarm.DESTROY, "Updates all of"
+            name, left = found[1].strip('"`[]'), said[found.end() :]
+            if verb in _ALL and not _WHERE.search(left):
+                return CodeEffect(CodeHarm.DESTROY, name, _ALL[verb])
             return CodeEffect(harm, name, verb)
     return CodeEffect(CodeHarm.LOOK, " ".join(statement.split()), "Runs")

@@ -64,11 +64,16 @@ _PUBLISHING = re.compile(
     r"(?:(?:npm|pnpm|yarn|cargo|poetry|gem|uv|flit) (?:publish|push)|(?:docker|podman|helm|nuget) "
     r"push|twine upload|gh (?:gist create|release (?:create|upload))|vercel|netlify|surge)\b"
 )
-_SENT = re.compile(r"(-d|-F|-T|--data(?:-[a-z]+)?|--form(?:-string)?|--json|--upload-file|--post-data"
-                   r"|--post-file|--body-data|--body-file)(?:=(.*)|(?<=-[dFT])(.+))?", re.DOTALL)  # fmt: skip
+_SENT = re.compile(
+    r"(-d|-F|-T|--data(?:-[a-z]+)?|--form(?:-string)?|--json|--upload-file|--post-data|--post-file"
+    r"|--body-data|--body-file)(?:=(.*)|(?<=-[dFT])(.+))?",
+    re.DOTALL,
+)
 _METHOD = re.compile(r"(?:-X|--request|--method)=?(.*)")
 _SAFE_METHODS = frozenset({"", "GET", "HEAD", "OPTIONS"})
-_HOST = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?(?:[^@/\s]*@)?([\w.-]+|\[[0-9a-f:]+\])(?::\d+)?", re.I)
+_HOST = re.compile(
+    r"(?:[a-z][a-z0-9+.-]*://)?(?:[^@/\s]*@)?([\w.-]+|\[[0-9a-f:]+\])", re.IGNORECASE
+)
 _CODE_OPTIONS = re.compile(r"-[A-Za-z]*[ceErp]|--eval|--print|--command|-Command")
 _SQL_CLIENTS = frozenset(
     {"bq", "clickhouse", "clickhouse-client", "cockroach", "duckdb", "mariadb", "mysql", "psql",
@@ -301,8 +306,11 @@ def _run(scene: _Scene, step: Step, written: Sequence[str]) -> Effect:
 
 def _list_far(scene: _Scene, step: Step, paths: Sequence[str]) -> list[str]:
     """Return those of the paths that lie outside, or whose content runs later."""
-    return [path for path in paths
-            if any(_distance(scene, one, change=True) < _INSIDE for one in _places(step, path))]  # fmt: skip
+    return [
+        path
+        for path in paths
+        if any(_distance(scene, one, change=True) < _INSIDE for one in _places(step, path))
+    ]
 
 
 def _says_all(step: Step) -> bool:
@@ -367,8 +375,9 @@ def _sent_by(scene: _Scene, at: int, step: Step) -> Effect | None:
             return Effect(Harm.SEND, "Sends", tuple(sources), host=operands[-1])
         return None
     if step.name == "git" and words[:1] == ("push",):
-        where = next((one for one in words if _AFAR.fullmatch(one) and ("@" in one or "://" in one)), "")
-        return Effect(Harm.SEND, "Pushes", (where,)) if where else None
+        addresses = (one for one in words if "@" in one or "://" in one)
+        where = next(filter(_AFAR.fullmatch, addresses), "")
+        return Effect(Harm.SEND, "Pushes to", (where,)) if where else None
     if step.name in _CONNECTING:
         got = [*step.reads, *_read_by_sources(scene, step)]
         hosts = [one for one in _operands(words) if not one.isdecimal()]
@@ -392,7 +401,7 @@ def _sent_to_web(scene: _Scene, step: Step) -> Effect | None:
             sent += [name] if name and name != "-" else []
         elif found := _METHOD.fullmatch(word):
             method = found[1] or following
-    got = _read_by_sources(scene, step) if told or not step.name == "wget" else []
+    got = _read_by_sources(scene, step) if told or step.name != "wget" else []
     if not told and not got and method.upper() in _SAFE_METHODS:
         return None
     where = _host_of(_address_of(step))
@@ -499,4 +508,3 @@ def _found_by(words: Sequence[str]) -> list[str]:
     pattern = next((two for one, two in pairwise(words[at:]) if one in ("-name", "-iname")), "")
     folders = [*words[:at]] or ["."]
     return [f"{one.rstrip('/')}/**/{pattern}" if pattern else one for one in folders]
-
