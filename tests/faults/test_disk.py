@@ -122,7 +122,7 @@ async def test_a_server_that_syncs_each_second_refuses_until_there_is_room(engin
 
 
 async def test_a_full_disk_is_named_by_readiness(engine: Server, tmp_path: Path) -> None:
-    """The server of a gateway's own is gone then; what it said last, or the disk itself, says why."""
+    """The gateway's own server is gone then; what it said last, or the disk itself, says why."""
     folder = DataFolder(tmp_path)
     async with assembled(engine.url, "gw") as world:
         watch = HealthWatch(
