@@ -346,18 +346,12 @@ _NOT_RUN = frozenset(
 
 
 def card_of(
-    record: Record,
-    *,
-    lines: int,
-    chars: int,
-    reveal: bool = False,
-    proofs: MaskProofs | None = None,
-    reader: str = "",
-    here: bool = False,
-) -> Card:
+    record: Record, *, lines: int, chars: int, reveal: bool = False,
+    proofs: MaskProofs | None = None, reader: str = "", here: bool = False,
+) -> Card:  # fmt: skip
     """Return a request's card for one `reader`, or for many; `proofs` remember what masks hide."""
-    whole = blocks_of(record, reveal=reveal)
-    complete = same(blocks := cut(whole, lines=lines, chars=chars), whole)
+    blocks = cut(whole := blocks_of(record, reveal=reveal), lines=lines, chars=chars)
+    complete = same(blocks, whole)
     hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
     tool, head, standing = _name_tool(record, reveal), head_of(record), standing_of(record, reader)
     return Card(

@@ -190,7 +190,10 @@ def _names_of(group: _Group, secrets: Sequence[str], room: Room) -> list[str]:
         return []
     if group.first.verb != _RUNS or group.first.names:
         found = [name for one in group.effects for name in one.names]
-        return _drop_secrets(list(dict.fromkeys(found)), secrets)
+        # Where a name tells by itself that it holds a secret, it is said with its mask.
+        open_names = set(_drop_secrets(found, secrets))
+        kept = (one for one in found if one in open_names or next(secrets_in(one), None))
+        return list(dict.fromkeys(kept))
     named: dict[str, bool] = {}
     for effect in group.effects:
         name, more = _name_step(effect, secrets, room)

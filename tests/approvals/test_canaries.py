@@ -89,7 +89,7 @@ async def test_one_is_made_when_due_by_one_replica_and_looks_like_the_real_ones(
     assert found.request.arguments["command"] in BAITS
     assert await world.core.requests.get(found.id) == found
     card, other = (card_of(one, lines=50, chars=5000) for one in (found, real))
-    assert card.summary.startswith('"') and other.summary.startswith('"')
+    assert " wants to " in card.summary and " wants to " in other.summary
     assert (card.title, card.facts, card.notices, card.controls) == (
         other.title,
         other.facts,

@@ -59,7 +59,7 @@ def slack(record: Record) -> Iterator[str]:
     card = card_of(record, lines=card_blocks.CARD_LINES, chars=card_blocks.CARD_CHARS)
     text, made = card_blocks.build_message(card, COPY)
     notice = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    yield from _QUOTED.split(notice.replace("…", ""))
+    yield from _QUOTED.split(_without_agent(record, notice).replace("…", ""))
     yield from _slack_words(made)
     yield from _slack_words(build_request_entry(record))
     full = full_view(record, fits=modals.page_fits)
@@ -67,6 +67,13 @@ def slack(record: Record) -> Iterator[str]:
     whole = card_of(record, lines=ALL, chars=ALL)
     yield from _slack_words(modals.build_details(whole, full, form, refusal=""))
     yield from _slack_words(modals.build_deny(whole, form))
+
+
+def _without_agent(record: Record, notice: str) -> str:
+    """Return a notification with its agent quoted: there alone it stands bare, as somebody who
+    wants or asks something, or whose request it was."""
+    agent = re.escape(record.request.agent)
+    return re.sub(rf"(^|· ){agent}(?= wants to | asks |:)", r'\1"agent"', notice, count=1)
 
 
 def _slack_words(value: Any) -> Iterator[str]:
@@ -106,7 +113,7 @@ def discord(record: Record) -> Iterator[str]:
 def inbox(record: Record) -> Iterator[str]:
     """Return our words in what the page gets: title, labels, facts, notices."""
     view = build_row(record)
-    yield from _QUOTED.split(view["summary"].replace("…", ""))
+    yield from _QUOTED.split(_without_agent(record, view["summary"]).replace("…", ""))
     yield from (text for text, is_name in view["head"] if not is_name)
     for text in (view["tool"], *(one for pair in view["facts"] for one in pair)):
         yield text if isinstance(text, str) else "".join(part for part, _ in text)

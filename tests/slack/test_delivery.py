@@ -48,9 +48,9 @@ async def test_a_discreet_route_notifies_without_what_would_run(slack: Slack, wo
         await slack.until(partial(slack.messages, "C1"))
         await slack.until(partial(slack.messages, "C2"))
         (shy,), (other,) = slack.messages("C1"), slack.messages("C2")
-        assert shy.text == '"bot" asks for approval, medium risk'
+        assert shy.text == "bot asks for approval, medium risk"
         assert "rm -rf build" in shown(shy)
-        assert other.text == '"bot": Deletes "build"'
+        assert other.text == 'bot wants to delete "build" · removes folders whole'
 
 
 @pytest.mark.parametrize("problem", ["not_in_channel", "channel_not_found", "is_archived", "user"])
@@ -349,7 +349,7 @@ async def test_a_discreet_route_tells_outcomes_without_what_ran(slack: Slack, wo
         await slack.until(lambda: slack.workspace().channels.get("DBOB") and slack.messages("DBOB"))
         (told,) = slack.messages("DBOB")
         said = shown(told).lower()
-        assert '"bot"' in said
+        assert "bot" in said
         assert "approved" in said
         assert "pay_out" not in said
         assert "mallory" not in said

@@ -115,7 +115,7 @@ def test_a_card_says_who_asks_what_and_where() -> None:
     assert made.says is not None
     assert made.says.text == "to free space"
     assert made.title == '⏳ Approval needed · "shell"'
-    assert made.summary == '"bot": Runs "ls"'
+    assert made.summary == 'bot wants to run "ls"'
 
 
 def test_a_long_tool_name_is_shown_whole() -> None:

@@ -94,7 +94,7 @@ async def test_who_may_answer_is_told(site: Site) -> None:
         for phone in (ann_s, bob_s):
             (told,) = await phone.pushed()
             assert (told["id"], told["digest"]) == (record.id, record.digest)
-            assert told["body"].startswith('"deployer": Runs')
+            assert told["body"].startswith("deployer wants to run")
             assert len(told["body"]) <= 120
             assert told["actions"] == ["deny", "open"]
             headers = phone.got[0].headers
@@ -117,7 +117,7 @@ async def test_the_end_takes_its_place(site: Site) -> None:
     await site.box.decide(record, Action.DENY)
     _, told = await phone.pushed(2)
     assert (told["id"], told["ended"], told["actions"]) == (record.id, True, [])
-    assert told["body"].startswith('Denied by bob · "deployer"')
+    assert told["body"].startswith("Denied by bob · deployer")
     assert phone.got[1].headers["topic"] == record.id
     assert phone.got[1].headers["urgency"] == "normal"
     await site.settled(record)
@@ -223,7 +223,7 @@ async def test_a_discreet_one_says_nothing(site: Site) -> None:
     assert (await site.ann.post(f"push/devices/{row['id']}/discreet", {"on": True}))[0] == 200
     await site.box.ask(**SHORT)
     (told,) = await phone.pushed()
-    assert told["body"] == '"deployer" asks for approval, medium risk'
+    assert told["body"] == "deployer asks for approval, medium risk"
     assert told["actions"] == ["deny", "open"]
     assert (await answer(site.ann, told, "approve"))[0] == 409
     assert (await site.ann.post(f"push/devices/{row['id']}/discreet", {"on": False}))[0] == 200
