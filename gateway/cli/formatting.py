@@ -262,12 +262,14 @@ def _say_part(label: str, value: Any) -> Iterator[tuple[str, str]]:
         for name, text in (value.items() if isinstance(value, dict) else ())
         if isinstance(text, str) and "\n" in text
     }
+    said = []
     if not texts or len(texts) < len(value):
         rest = {name: one for name, one in value.items() if name not in texts} if texts else value
-        yield label, _indent_json(rest)
+        said.append(_indent_json(rest))
     for name, text in texts.items():
         lines = make_visible(text).text.split("\n")
-        yield f"{label}, lines", _indent([f"{_quote(name)} has {len(lines)} lines:", *lines])
+        said.append(_indent([f"{_escape_json(name)} has {len(lines)} lines:", *lines]))
+    yield from ((label if at == 0 else "and", one) for at, one in enumerate(said))
 
 
 def _indent(lines: list[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gateway.domain.redaction import secrets_in, start_of
-from gateway.policy.calls.effects import Effect, Harm, list_effects
+from gateway.policy.calls.effects import Harm, StepEffect, list_effects
 from gateway.policy.calls.script import base_name
 from gateway.policy.calls.shell_words import simple_command
 from gateway.policy.calls.wrappers import SHELLS, strip_wrapper
@@ -33,6 +33,7 @@ _DOING = frozenset(
 )  # fmt: skip
 """Programs whose first word says what they do."""
 _DO = re.compile(r"[a-z][a-z0-9_.:-]{0,23}")
+_LOGIN = re.compile(r"(?<=://)[^/@\s]*@")
 _RUNS = "Runs"
 
 
@@ -40,8 +41,8 @@ _RUNS = "Runs"
 class _Group:
     """Effects that one verb says together."""
 
-    first: Effect
-    effects: list[Effect] = field(default_factory=list)
+    first: StepEffect
+    effects: list[StepEffect] = field(default_factory=list)
 
 
 def unwrap_script(text: str) -> str:
@@ -79,12 +80,12 @@ def rank_command(text: str, home: str | None, base: str | None) -> Harm:
     return next((one.harm for one in list_effects(text, home, base)), Harm.IDLE)
 
 
-def _has_own_sentence(effect: Effect) -> bool:
+def _has_own_sentence(effect: StepEffect) -> bool:
     """Whether a sentence says what happens better than the command itself does."""
     return effect.harm <= Harm.DESTROY and effect.verb not in (_RUNS, "Changes")
 
 
-def _is_plain(effect: Effect, text: str) -> bool:
+def _is_plain(effect: StepEffect, text: str) -> bool:
     """Whether a text is one command whose beginning says what it does."""
     begins = bool(effect.words) and base_name(text.split(maxsplit=1)[0]) == effect.words[0]
     return effect.verb == _RUNS and begins and effect.key in ((), (0,)) and not effect.user
@@ -94,7 +95,7 @@ def _is_short(text: str, room: Room) -> bool:
     return len(text) <= _WHOLE_CHARS and len(text.split()) <= room.words
 
 
-def _group(effects: Sequence[Effect]) -> list[_Group]:
+def _group(effects: Sequence[StepEffect]) -> list[_Group]:
     groups: dict[tuple[str, str, str, str], _Group] = {}
     for one in effects:
         said = (one.verb, one.host, one.user, one.place)
@@ -151,7 +152,7 @@ def _count(others: int) -> list[HeadPart]:
 
 
 def _say_loaded(
-    effect: Effect, names: Sequence[str], room: Room, tail: Sequence[HeadPart]
+    effect: StepEffect, names: Sequence[str], room: Room, tail: Sequence[HeadPart]
 ) -> list[HeadPart]:
     if not effect.host:
         return [say_ours("Runs what "), say_name(names[0] if names else "it", 1),
@@ -164,11 +165,11 @@ def _say_loaded(
             say_ours(" and runs it"), *tail]  # fmt: skip
 
 
-def _say_host(effect: Effect) -> list[HeadPart]:
+def _say_host(effect: StepEffect) -> list[HeadPart]:
     return [say_ours(" to "), say_name(effect.host, 1)] if effect.host else []
 
 
-def _say_surroundings(effect: Effect) -> list[HeadPart]:
+def _say_surroundings(effect: StepEffect) -> list[HeadPart]:
     """Say on which machine and as whom it runs."""
     said: list[HeadPart] = []
     if effect.place:
@@ -189,7 +190,7 @@ def _names_of(group: _Group, secrets: Sequence[str], room: Room) -> list[str]:
     if not group.first.verb:
         return []
     if group.first.verb != _RUNS or group.first.names:
-        found = [name for one in group.effects for name in one.names]
+        found = [_LOGIN.sub("", name) for one in group.effects for name in one.names]
         # Where a name tells by itself that it holds a secret, it is said with its mask.
         open_names = set(_drop_secrets(found, secrets))
         kept = (one for one in found if one in open_names or next(secrets_in(one), None))
@@ -201,7 +202,7 @@ def _names_of(group: _Group, secrets: Sequence[str], room: Room) -> list[str]:
     return [f"{name}…" if more else name for name, more in named.items()]
 
 
-def _name_step(effect: Effect, secrets: Sequence[str], room: Room) -> tuple[str, bool]:
+def _name_step(effect: StepEffect, secrets: Sequence[str], room: Room) -> tuple[str, bool]:
     """Return the whole command where it finds room and its words say all of it; else its program
     and the words that it must keep, or what it is to do. Then whether more stands there."""
     words = tuple(one.replace("$()", "$(…)") for one in effect.words)

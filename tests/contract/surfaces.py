@@ -315,11 +315,25 @@ def _read_rows(rows: list[str], reader: Reader) -> Json:
             parts.append((label, text))
         else:
             parts[-1] = (parts[-1][0], f"{parts[-1][1]}\n{text}")
-    assert len({label for label, _ in parts}) == len(parts)
+    labels = [label for label, _ in parts if label != "and"]
+    assert len(set(labels)) == len(labels)
+    last = ""
     for label, text in parts:
-        if label in _ROWS:
-            read[_ROWS[label]] = reader.said(strict(text))
+        last = last if label == "and" else label
+        if last in _ROWS:
+            more = read[_ROWS[last]] if label == "and" else {}
+            said = reader.said(_read_member(text) if text.startswith('"') and "\n" in text
+                               else strict(text))  # fmt: skip
+            read[_ROWS[last]] = {**more, **said} if more else said
     return read
+
+
+def _read_member(text: str) -> Json:
+    """Return the one member of a part that is printed as its lines."""
+    head, lines = text.split("\n", 1)
+    name, _, counted = head.rpartition(" has ")
+    assert counted == f"{lines.count(chr(10)) + 1} lines:"
+    return {str(strict(name)): unescaped(lines)}
 
 
 SURFACES = {

@@ -306,10 +306,11 @@ def _squeezed(text: str) -> str:
 
 def _read_back(rows: list[str], label: str, name: str) -> str:
     """Return the one member of a part that is printed as its lines, or as JSON."""
-    if not any(row.startswith(f"{label}, lines ") for row in rows):
-        (found,) = json.loads(_below(rows, label)).values()
+    below = _below(rows, label)
+    if not below.startswith('"'):
+        (found,) = json.loads(below).values()
         return str(found)
-    head, lines = _below(rows, f"{label}, lines").split("\n", 1)
+    head, lines = below.split("\n", 1)
     assert head == f'"{name}" has {lines.count(chr(10)) + 1} lines:'
     return unescaped(lines)
 

@@ -31,7 +31,8 @@ async def test_approve_appears_with_what_was_masked(box: Inbox, page: Page) -> N
 
 async def test_what_is_revealed_is_marked_where_it_stands(box: Inbox, page: Page) -> None:
     """And stands nowhere else: the head says that it is below, and titles never have it."""
-    record = await box.ask(**MASKED)
+    command = f"curl -H 'Authorization: Bearer {SECRET}'"
+    record = await box.ask(**{**MASKED, "arguments": {"command": command}})
     await see(page, record)
     head, marks = (
         f"{card(record)}.querySelector('h2').textContent",

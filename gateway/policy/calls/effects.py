@@ -99,7 +99,7 @@ class Harm(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class StepEffect:
     """One thing that a step does: a verb of ours, and what it does it to, the worst first.
 
     Without `names` the words of the step say it; `key` are the positions among them that a short
@@ -127,7 +127,7 @@ class _Scene:
 
 
 @lru_cache(maxsize=1024)
-def list_effects(text: str, home: str | None, base: str | None) -> tuple[Effect, ...]:
+def list_effects(text: str, home: str | None, base: str | None) -> tuple[StepEffect, ...]:
     """Return what a script does, the most harmful first, then in its order. `home` is the folder
     that the agent may change, `base` the one in which it begins."""
     script = read_script(text)
@@ -146,33 +146,33 @@ def list_effects(text: str, home: str | None, base: str | None) -> tuple[Effect,
     return tuple(sorted(unique, key=lambda one: one.harm))
 
 
-def _takes_up(effect: Effect) -> bool:
+def _takes_up(effect: StepEffect) -> bool:
     """Whether an effect names what the steps before it read."""
     return effect.verb in ("Changes", "Deletes", "Sends")
 
 
-def _effect_of_rest(text: str) -> Effect:
+def _effect_of_rest(text: str) -> StepEffect:
     """Return what a script may do that is not understood as a whole, if it looks destructive."""
     signs = [one for one in find_destructive(text) if one not in _LATER]
-    return Effect(Harm.DESTROY if signs else Harm.IDLE, "", names=tuple(signs[:1]))
+    return StepEffect(Harm.DESTROY if signs else Harm.IDLE, "", names=tuple(signs[:1]))
 
 
 # ---------------------------------------------------------------- what is loaded and run
 
 
-def _effect_of_flow(scene: _Scene, flow: Flow) -> Effect:
+def _effect_of_flow(scene: _Scene, flow: Flow) -> StepEffect:
     steps = scene.script.steps
     loaders = [steps[at] for at in flow.sources if steps[at].name in LOADING]
     user = next((one for at in flow.runners if (one := _user_of(steps[at]))), "")
     place = next((one for at in flow.runners if (one := _place_of(steps[at]))), "")
     if not loaders:
         decoded = [steps[at].name for at in flow.sources if steps[at].name in DECODING]
-        return Effect(Harm.RUN_LOADED, "Runs what", tuple(decoded[:1]), user=user, place=place)
+        return StepEffect(Harm.RUN_LOADED, "Runs what", tuple(decoded[:1]), user=user, place=place)
     address = _address_of(loaders[0])
     rest = address.partition("://")[2] or address
     path = rest.partition("?")[0].rstrip("/")
     name = path.rpartition("/")[2] if "/" in path else ""
-    return Effect(Harm.RUN_LOADED, "Downloads", (name,) if name else (), host=_host_of(address),
+    return StepEffect(Harm.RUN_LOADED, "Downloads", (name,) if name else (), host=_host_of(address),
                   user=user, place=place)  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def _host_of(address: str) -> str:
 # ---------------------------------------------------------------- what one step does
 
 
-def _effects_of(scene: _Scene, at: int, step: Step) -> Iterator[Effect]:
+def _effects_of(scene: _Scene, at: int, step: Step) -> Iterator[StepEffect]:
     if step.name in ("find", "fd") and any(one in step.words for one in ("-exec", "-execdir")):
         return  # what it starts is a step of its own
     made = [*_effects_of_program(scene, at, step)]
@@ -205,7 +205,7 @@ def _effects_of(scene: _Scene, at: int, step: Step) -> Iterator[Effect]:
             yield _change(scene, left, user, place)
 
 
-def _effects_of_program(scene: _Scene, at: int, step: Step) -> Iterator[Effect]:
+def _effects_of_program(scene: _Scene, at: int, step: Step) -> Iterator[StepEffect]:
     if step.name in DELETING or (step.name == "find" and "-delete" in step.words):
         yield _delete(scene, at, step)
         return
@@ -227,7 +227,7 @@ def _effects_of_program(scene: _Scene, at: int, step: Step) -> Iterator[Effect]:
         yield _run(scene, step, written)
 
 
-def _delete(scene: _Scene, at: int, step: Step) -> Effect:
+def _delete(scene: _Scene, at: int, step: Step) -> StepEffect:
     if step.name == "find":
         found = _found_by(step.words[1:])
     else:
@@ -240,10 +240,10 @@ def _delete(scene: _Scene, at: int, step: Step) -> Effect:
     placed.sort(key=lambda path: _distance(scene, path))
     far = bool(placed) and _distance(scene, placed[0]) < _INSIDE
     harm = Harm.DELETE_OUTSIDE if far else Harm.DESTROY
-    return Effect(harm, "Deletes", tuple(dict.fromkeys(placed)) or ("",))
+    return StepEffect(harm, "Deletes", tuple(dict.fromkeys(placed)) or ("",))
 
 
-def _destroy(scene: _Scene, step: Step, sign: str, written: Sequence[str]) -> Effect:
+def _destroy(scene: _Scene, step: Step, sign: str, written: Sequence[str]) -> StepEffect:
     """Return a step that looks destructive: by the words that do, and what it changes afar."""
     words = (*step.wrapping, step.name, *step.words[1:])[:_MOST_LOOKED_AT]
     inner = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
@@ -256,7 +256,7 @@ def _destroy(scene: _Scene, step: Step, sign: str, written: Sequence[str]) -> Ef
     afar = [at for at, one in enumerate(words) if one in far or (far and _names_any(one, far))]
     key = tuple(dict.fromkeys((*core, *afar[:1])))
     harm = Harm.DELETE_OUTSIDE if far or _WIPING.fullmatch(step.name) else Harm.DESTROY
-    return Effect(harm, "Runs", words=words, key=key, whole=_says_all(step))
+    return StepEffect(harm, "Runs", words=words, key=key, whole=_says_all(step))
 
 
 def _names_any(word: str, paths: Sequence[str]) -> bool:
@@ -273,16 +273,16 @@ def _core_of(words: Sequence[str], sign: str) -> tuple[int, ...]:
     return (0,) if len(kept) == len(words) > _FEW else tuple(dict.fromkeys((0, *kept)))
 
 
-def _change(scene: _Scene, paths: Sequence[str], user: str, place: str) -> Effect:
+def _change(scene: _Scene, paths: Sequence[str], user: str, place: str) -> StepEffect:
     """Return that paths are changed, those first that lie outside, or that run later."""
     ranked = sorted(dict.fromkeys(paths), key=lambda path: _distance(scene, path, change=True))
     far = _distance(scene, ranked[0], change=True) < _INSIDE
     harm = Harm.WRITE_OUTSIDE if far else Harm.CHANGE
-    return Effect(min(harm, Harm.RIGHTS) if user else harm, "Changes", tuple(ranked),
+    return StepEffect(min(harm, Harm.RIGHTS) if user else harm, "Changes", tuple(ranked),
                   user=user, place=place)  # fmt: skip
 
 
-def _run(scene: _Scene, step: Step, written: Sequence[str]) -> Effect:
+def _run(scene: _Scene, step: Step, written: Sequence[str]) -> StepEffect:
     words = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
     said = " ".join(words)
     reach = reach_of_step(step, scene.base)
@@ -301,7 +301,7 @@ def _run(scene: _Scene, step: Step, written: Sequence[str]) -> Effect:
     harm = min(harm, Harm.WRITE_OUTSIDE) if far else harm
     keys = [at for at, one in enumerate(words) if at and (one in far or _names_any(one, far))]
     keys += [at for at, one in enumerate(words) if at and ("://" in one or step.name in _REMOTE)]
-    return Effect(harm, "Runs", words=words, key=(0, *keys[:1]), whole=_says_all(step))
+    return StepEffect(harm, "Runs", words=words, key=(0, *keys[:1]), whole=_says_all(step))
 
 
 def _list_far(scene: _Scene, step: Step, paths: Sequence[str]) -> list[str]:
@@ -337,15 +337,15 @@ def _code_of(step: Step) -> str | None:
     return step.given
 
 
-def _run_code(step: Step, code: str | None) -> Effect:
+def _run_code(step: Step, code: str | None) -> StepEffect:
     """Return what code does that an interpreter or a database is given."""
     words = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
     if step.name in _SQL_CLIENTS:
         for text in (*step.words[1:], step.given or ""):
             if (found := find_in_sql(text)) is not None and found.harm is not CodeHarm.LOOK:
                 harm = Harm.DESTROY if found.harm is CodeHarm.DESTROY else Harm.RUN_CODE
-                return Effect(harm, found.verb, (found.text,))
-        return Effect(Harm.REACH, "Runs", words=words, key=(0,), whole=_says_all(step))
+                return StepEffect(harm, found.verb, (found.text,))
+        return StepEffect(Harm.REACH, "Runs", words=words, key=(0,), whole=_says_all(step))
     text = code or ""
     language, lines = LANGUAGES[step.name], text.strip().count("\n") + 1
     said = f"Runs {language} code" + (f" of {lines} lines" if lines > 1 else "")
@@ -354,16 +354,16 @@ def _run_code(step: Step, code: str | None) -> Effect:
         signs = next((one for one in find_destructive(text) if one not in _LATER), None)
         short = lines == 1 and step.given is None
         if signs is None and short:
-            return Effect(Harm.RUN_CODE, "Runs", words=words, key=(0,), whole=_says_all(step))
-        return Effect(Harm.DESTROY if signs else Harm.RUN_CODE, said, ())
+            return StepEffect(Harm.RUN_CODE, "Runs", words=words, key=(0,), whole=_says_all(step))
+        return StepEffect(Harm.DESTROY if signs else Harm.RUN_CODE, said, ())
     destroys = found.harm is CodeHarm.DESTROY or any(find_destructive(found.text))
-    return Effect(Harm.DESTROY if destroys else Harm.RUN_CODE, f"{said}: ", (found.text,))
+    return StepEffect(Harm.DESTROY if destroys else Harm.RUN_CODE, f"{said}: ", (found.text,))
 
 
 # ---------------------------------------------------------------- what is sent
 
 
-def _sent_by(scene: _Scene, at: int, step: Step) -> Effect | None:
+def _sent_by(scene: _Scene, at: int, step: Step) -> StepEffect | None:
     """Return what a step sends to another machine, where its words tell that it does."""
     words = step.words[1:]
     if step.name in _COPYING_AFAR or (step.name in ("aws", "gsutil", "gcloud", "az", "s3cmd")):
@@ -372,22 +372,22 @@ def _sent_by(scene: _Scene, at: int, step: Step) -> Effect | None:
         if len(operands) > 1 and afar.fullmatch(operands[-1]):
             sources = [one for one in operands[:-1] if step.name in _COPYING_AFAR
                        or one not in ("s3", "cp", "mv", "sync", "storage", "put")]  # fmt: skip
-            return Effect(Harm.SEND, "Sends", tuple(sources), host=operands[-1])
+            return StepEffect(Harm.SEND, "Sends", tuple(sources), host=operands[-1])
         return None
     if step.name == "git" and words[:1] == ("push",):
         addresses = (one for one in words if "@" in one or "://" in one)
         where = next(filter(_AFAR.fullmatch, addresses), "")
-        return Effect(Harm.SEND, "Pushes to", (where,)) if where else None
+        return StepEffect(Harm.SEND, "Pushes to", (where,)) if where else None
     if step.name in _CONNECTING:
         got = [*step.reads, *_read_by_sources(scene, step)]
         hosts = [one for one in _operands(words) if not one.isdecimal()]
-        return Effect(Harm.SEND, "Sends", tuple(got), host=" ".join(hosts[:1]) or step.name)
+        return StepEffect(Harm.SEND, "Sends", tuple(got), host=" ".join(hosts[:1]) or step.name)
     if step.name not in LOADING:
         return None
     return _sent_to_web(scene, step)
 
 
-def _sent_to_web(scene: _Scene, step: Step) -> Effect | None:
+def _sent_to_web(scene: _Scene, step: Step) -> StepEffect | None:
     words = step.words[1:]
     sent: list[str] = []
     told, method = False, ""
@@ -407,8 +407,8 @@ def _sent_to_web(scene: _Scene, step: Step) -> Effect | None:
     where = _host_of(_address_of(step))
     names = tuple(dict.fromkeys((*sent, *got)))
     if not told and not got:
-        return Effect(Harm.SEND, f"Sends {method.upper()[:8]} to", (_address_of(step),))
-    return Effect(Harm.SEND, "Sends", names, host=where)
+        return StepEffect(Harm.SEND, f"Sends {method.upper()[:8]} to", (_address_of(step),))
+    return StepEffect(Harm.SEND, "Sends", names, host=where)
 
 
 def _read_by_sources(scene: _Scene, step: Step) -> list[str]:
