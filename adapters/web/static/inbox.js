@@ -85,7 +85,12 @@ async function showPane(id) {
   queue.mark(shown);
   if (!card || !id || !leads) return;
   leads = false;
-  card.focus({ preventScroll: true }); // the letters act on what has the focus
+  enter(card);
+}
+
+// The letters act on what has the focus; who is in the card already stays there.
+function enter(card) {
+  if (card && !card.contains(document.activeElement)) card.focus({ preventScroll: true });
 }
 
 // A key moves on to another request: the next one, or in the other views the next card.
@@ -98,7 +103,7 @@ function move(step, card) {
   if (!id) return true;
   if (!visible) { queue.linkOf(id)?.focus(); return true; }
   go(`/inbox/r/${id}`, { listed: true });
-  loading.then(() => showPane(id)).then(() => list.querySelector(".card")?.focus({ preventScroll: true })).catch(() => connection(false));
+  loading.then(() => showPane(id)).then(() => enter(list.querySelector(".card"))).catch(() => connection(false));
   return true;
 }
 
