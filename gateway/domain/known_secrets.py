@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from gateway.domain.redaction import across, mask, mask_of, names_secret, secrets_in
@@ -114,6 +115,7 @@ def _list_texts(value: Any, name: str) -> Iterator[tuple[str, list[Span]]]:
         yield text, _join(spans)
 
 
+@lru_cache(maxsize=4096)
 def _spell(secret: str) -> set[str]:
     """Return how a secret may be written: as it is, or as in JSON."""
     return {secret, *(json.dumps(secret, ensure_ascii=one)[1:-1] for one in (True, False))}
@@ -132,13 +134,17 @@ def _find(secret: str, text: str, begin: int, end: int) -> Iterator[Span]:
 def _find_cut(secret: str, text: str) -> Iterator[Span]:
     """Yield the first characters of a secret before "…", and the last ones behind it."""
     for cut in re.finditer('"?…', text):
-        for length in range(min(len(secret) - 1, cut.start()), _LEAST - 1, -1):
-            if text.endswith(secret[:length], 0, cut.start()):
-                yield cut.start() - length, cut.start()
+        begin, end = cut.span()
+        # The characters next to the cut tell mostly that nothing of the secret is there.
+        before = text[max(0, begin - _LEAST) : begin] in secret
+        for length in range(min(len(secret) - 1, begin), _LEAST - 1, -1) if before else ():
+            if text.endswith(secret[:length], 0, begin):
+                yield begin - length, begin
                 break
-        for length in range(len(secret) - 1, _LEAST - 1, -1):
-            if text.startswith(secret[-length:], cut.end()):
-                yield cut.end(), cut.end() + length
+        behind = text[end : end + _LEAST] in secret
+        for length in range(len(secret) - 1, _LEAST - 1, -1) if behind else ():
+            if text.startswith(secret[-length:], end):
+                yield end, end + length
                 break
 
 

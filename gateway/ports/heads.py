@@ -94,9 +94,8 @@ _MOST_COMPARED = 4_000  # characters of a text and what stands for it
 _TITLES = ("subject", "title")
 _ROOMS = (Room(6, 3), Room(4, 3), Room(3, 3), Room(3, 2), Room(2, 2), Room(1, 2), Room(1, 1))
 _VERB = re.compile(
-    r"\b(?:Message to|(?:[Aa]dds|[Cc]alls|[Cc]hanges|[Cc]reates|[Dd]eletes|[Dd]ownloads|[Dd]rops"
-    r"|[Ee]mpties|[Gg]rants|[Ll]ists|[Mm]erges|[Pp]ushes|[Rr]eads|[Rr]evokes|[Rr]uns|[Ss]ends|[Ss]ets"
-    r"|[Tt]ouches|[Uu]pdates|[Ww]rites)\b)"
+    r"\b(?:Message to|(?i:adds|calls|changes|creates|deletes|downloads|drops|empties|grants|lists"
+    r"|merges|pushes|reads|revokes|runs|sends|sets|touches|updates|writes)\b)"
 )
 _COUNT = re.compile(r" and (\d+)(?: more)?(?: arguments?| calls?| statements?)?")
 _INFINITIVES = {"message to": "message", "empties": "empty", "touches": "touch"}
