@@ -27,9 +27,9 @@ class Full:
     server: Any
 
     async def fill(self) -> None:
-        """Leave no byte for anything new."""
+        """Leave no byte for anything new, also when the server frees some of its own."""
         used = int((await self.server.info("memory"))["used_memory"])
-        await self.server.config_set("maxmemory", used)
+        await self.server.config_set("maxmemory", used // 2)
         await self.server.config_set("maxmemory-policy", "noeviction")
 
 

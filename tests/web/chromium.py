@@ -163,6 +163,12 @@ class Page:
             while not await self._hits(label, within):
                 continue
 
+    async def press_on(self, element: str) -> None:
+        """Click the middle of an element, whatever its text says by then."""
+        async with asyncio.timeout(_PATIENCE):
+            while not await self._hits_one(element):
+                continue
+
     async def press_twice(self, label: str) -> None:
         """Press what asks once more, and confirm; a tap beside the second takes the first back."""
         async with asyncio.timeout(_PATIENCE):
@@ -170,13 +176,16 @@ class Page:
                 await self._hits(label)
 
     async def _hits(self, label: str, within: str = "document") -> bool:
-        """Tap what has this text; whether it was hit: what moved between the aim and the tap was
-        not, as under a finger."""
-        find = (
+        """Tap what has this text; whether it was hit."""
+        return await self._hits_one(
             f"[...{within}.querySelectorAll('button, a, label')]"
             f".find((one) => one.textContent.trim() === {json.dumps(label)} && !one.disabled"
             " && !one.closest('.settling'))"
         )
+
+    async def _hits_one(self, find: str) -> bool:
+        """Tap an element; whether it was hit: what moved between the aim and the tap was not, as
+        under a finger."""
         aim = (
             f"(() => {{ const one = {find}; if (!one) return null;"
             " if (one.closest('.rest[hidden]')) {"

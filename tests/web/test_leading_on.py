@@ -108,7 +108,7 @@ async def test_letters_act_on_what_a_click_opened(box: Inbox, page: Page) -> Non
     """On a desk, from a line and from the way on alike; nothing else has to be pressed first."""
     first, second = await box.ask(**COMMAND, timeout=300), await box.ask(**FILE_CHANGE)
     await page.until(f"{card(first)}?.checkVisibility() && {line(second)}")
-    await page.press(await page.evaluate(f"{line(first)}.textContent.trim()"))
+    await page.press_on(line(first))
     await page.until(f"document.activeElement === {card(first)} && {card(first)}")
     await page.until("!document.querySelector('.settling')")
     await page.key("a")
