@@ -10,6 +10,7 @@ from gateway.domain.records import Record
 from gateway.models import Context, Kind
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import ANY_TOOL, PASSES, Match, MatchResult, Shape
+from gateway.policy.grants.pass_offers import passes_for
 from gateway.policy.grants.session_passes import lets_edit
 from tests.grants.harmless import COMMANDS, NEVER
 from tests.grants.making import allowed, asked, command, granted, remembered
@@ -63,9 +64,9 @@ EDITS = [
     ("below its base, not where it works", False, call("write", F, path="a", cwd="/srv/other")),
     ("not readable as one path", False, call("write", F, path="/ws/a/../b", content="x")),
     ("delicate", False, call("write", F, path="/ws/.github/workflows/a.yml", content="x")),
-    ("where it works on another host", False,
+    ("on the host where it works", True,
      asked("write", kind=F, arguments={"path": "/ws/a", "content": "x"},
-           context=Context(cwd="/ws", host="prod"))),
+           context=Context(cwd="/ws", host="laptop"))),
     ("nobody knows where it works", False,
      asked("create_file", kind=F, arguments={"path": "/srv/x"}, context=Context())),
     ("what was resolved lies elsewhere", False,
@@ -112,6 +113,15 @@ WORK = [
     ("a page of the web", False, call("WebFetch", T, url="https://example.com", prompt="Read")),
     ("code", False, call("python", C, code="print(1)")),
     ("input", False, call("Bash", C, command="ls", stdin="rm x")),
+    ("a server's shell", False, call("mcp__ssh__exec", C, command="ls")),
+    ("a list whose commands follow each other", False,
+     call("shell", C, commands=["cd src", "echo x > /y"])),
+    ("a list that leads away", False, call("shell", C, commands=["cd ..", "echo x > y"])),
+    ("an unknown switch", False, call("Bash", C, command="ls", sandbox=False)),
+    ("no rights asked for", True, call("Bash", C, command="ls", dangerouslyDisableSandbox=False)),
+    ("in the background", True, call("Bash", C, command="ls", run_in_background=True)),
+    ("a pattern that hides names", False, call("Glob", T, pattern="[.]env")),
+    ("a pattern that leads up", False, call("Glob", T, pattern="**/../../*")),
     ("a second command", False, call("Bash", C, command="ls", cmd="rm x")),
     ("its own code", False, call("Bash", C, command="make test")),
     ("deletes", False, call("Bash", C, command="rm a")),
@@ -150,9 +160,23 @@ def test_a_pass_for_work(wanted: bool, record: Record) -> None:
         assert passes(Shape.SCRIPTS, record)
 
 
+def test_a_pass_from_a_card_is_bound_to_its_host() -> None:
+    """What the words name is what it holds for: "now /ws on laptop"."""
+    there, elsewhere = (
+        asked("Bash", kind=C, arguments=LOOK, context=Context(cwd="/ws", host=host))
+        for host in ("laptop", "prod")
+    )
+    for offer in passes_for(there):
+        grant = granted(offer.match, session="default", expires_at=1000)
+        assert covers(grant, there) is MatchResult.YES
+        assert covers(grant, elsewhere) is not MatchResult.YES
+    assert len(passes_for(there)) == 2
+
+
 def test_running_own_code_is_a_pass_of_its_own() -> None:
     """Tests and scripts run only under the pass that names them."""
-    for text in ("make test", "npm test", "python3 x.py", "./run.sh", "git commit -m x"):
+    own = ("./sub/black .", "./sub/jest --version", "pytest -v", "pytest --version")
+    for text in ("make test", "npm test", "python3 x.py", "./run.sh", "git commit -m x", *own):
         assert passes(Shape.SCRIPTS, command(text)), text
         assert not passes(Shape.WORK, command(text)), text
 
@@ -172,7 +196,9 @@ def test_what_is_not_known_requires_approval(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Makefile", "sub/package.json", "conftest.py", "Gemfile",
-                                  "build.rs", "vite.config.ts", "GNUmakefile"])  # fmt: skip
+                                  "build.rs", "vite.config.ts", "GNUmakefile", "Makefile/",
+                                  "sub/./Makefile/.", ".rspec", ".eslintrc.json", "flake.nix",
+                                  "mise.toml", "x.targets", "uv.lock"])  # fmt: skip
 def test_files_that_commands_run_are_named_or_asked_about(name: str) -> None:
     """Under passes, and under a folder that was remembered from another file."""
     change = call("write", F, path=f"/ws/{name}", content="x")

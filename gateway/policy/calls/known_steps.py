@@ -7,6 +7,7 @@ step is known by `commands.txt`, or by the rules here.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from enum import IntEnum
 from functools import lru_cache
@@ -18,6 +19,7 @@ from gateway.policy.calls.paths import below, delicate, is_executed, within
 from gateway.policy.calls.script import Certainty, ShellScript, Step, read_script
 from gateway.policy.calls.shell_words import ENTITY, Word
 from gateway.policy.calls.signs import words_that_act
+from gateway.policy.calls.tables import load_words
 
 HARMLESS_VARIABLES = frozenset(
     {"CI", "CLICOLOR", "COLUMNS", "DEBIAN_FRONTEND", "FORCE_COLOR", "LANG", "LC_ALL", "NODE_ENV",
@@ -38,12 +40,15 @@ class Extent(IntEnum):
 _WRAPPERS = frozenset({"bash", "builtin", "command", "env", "nice", "sh", "stdbuf", "time",
                        "timeout"})  # fmt: skip
 _STARTERS = frozenset({"bundle", "hatch", "pdm", "pipenv", "poetry", "rye", "uv"})  # `… run`
-_IDLE = frozenset({":", "[", "cd", "echo", "exit", "false", "popd", "printf", "pushd", "pwd", "seq",
-                   "sleep", "test", "true", "wait"})  # fmt: skip
+_IDLE = frozenset({":", "[", "echo", "exit", "false", "printf", "pwd", "seq", "sleep", "test",
+                   "true", "wait"})  # fmt: skip
+# These run code, or set any variable, by the name of a variable that they are given.
+_NAMING = {"[": ("-v", "-R"), "test": ("-v", "-R"), "printf": ("-v",), "wait": ("-p",)}
 _LOOKING = frozenset({"column", "fold", "od", "paste", "rev", "tr", "type"})
-# Of `commands.txt`: what changes files here and runs nothing, and what only looks.
-_CHANGING = frozenset({"mkdir", "touch", "git add", "isort", "black", "ruff check", "ruff format",
-                       "go fmt", "cargo fmt", "terraform fmt"})  # fmt: skip
+# Of `commands.txt`: what changes files here, what only formats or stages them, and what looks.
+_CHANGING = frozenset({"mkdir", "touch"})
+_FORMATTING = frozenset({"git add", "isort", "black", "ruff check", "ruff format", "go fmt",
+                         "cargo fmt", "terraform fmt"})  # fmt: skip
 _LOOKS = frozenset(
     {"ls", "pwd", "whoami", "id", "hostname", "uname", "date", "uptime", "df", "du", "free",
      "nproc", "cat", "head", "tail", "wc", "nl", "tac", "stat", "file", "basename", "dirname",
@@ -56,10 +61,9 @@ _LOOKS = frozenset(
      "go version", "cargo tree", "terraform version"}
 )  # fmt: skip
 _RUNS = frozenset(
-    {"git commit", "git switch", "git stash", "git stash pop", "go build", "go test", "go vet",
-     "go list", "cargo build", "cargo check", "cargo test", "cargo clippy", "npm test", "npm run",
-     "yarn test", "pnpm test", "pnpm run", "tsc", "prettier", "eslint", "pytest", "mypy", "make",
-     "terraform validate"}
+    {"git commit", "git switch", "git stash", "git stash pop", "cargo build", "cargo check",
+     "cargo test", "cargo clippy", "npm test", "npm run", "yarn test", "pnpm test", "pnpm run",
+     "tsc", "prettier", "eslint", "pytest", "mypy", "make", "terraform validate"}
 )  # fmt: skip
 # Programs that build, test or check a project; `verbs` are the only first words they may have.
 _TOOLS: dict[str, frozenset[str]] = {
@@ -87,35 +91,42 @@ _TOOLS: dict[str, frozenset[str]] = {
         frozenset(),
     ),
 }  # fmt: skip
-_MODULES = frozenset({"black", "build", "compileall", "coverage", "doctest", "flake8", "isort",
-                      "mypy", "py_compile", "pylint", "pytest", "ruff", "unittest"})  # fmt: skip
+_ONLY_VERBS = frozenset({"gradle", "gradlew", "mvn", "mvnw"})  # each word of theirs is one
+_MODULES = frozenset({"black", "compileall", "coverage", "doctest", "flake8", "isort", "mypy",
+                      "py_compile", "pylint", "pytest", "ruff", "unittest"})  # fmt: skip
 _SCRIPTS = {
     "bash": (".sh", ".bash"), "bun": (".ts", ".js"), "deno": (".ts", ".js"),
     "node": (".js", ".mjs", ".cjs"), "perl": (".pl",), "php": (".php",),
     "python": (".py",), "python3": (".py",), "ruby": (".rb",),
     "sh": (".sh",), "ts-node": (".ts",), "tsx": (".ts", ".tsx"),
 }  # fmt: skip
-_VERSIONS = frozenset({"--version", "-V", "-v", "version"})
-_VERSIONED = frozenset({*_TOOLS, *_SCRIPTS, "docker", "gcc", "git", "java", "pip", "rustc", "uv"})
-# What these start, or where they look for it, is not the project's own.
+# Programs that run nothing of the project when they say their version.
+_VERSIONED = frozenset({*_SCRIPTS, "cargo", "docker", "dotnet", "gcc", "git", "go", "java", "npm",
+                        "pip", "rustc", "uv"})  # fmt: skip
 _SET = re.compile(r"[-+][euxo]+|pipefail")
-_STEERING = re.compile(
-    r"-(?:-?exec(?:utable)?|-?toolexec|-?config|-?rootdir|-?plugin|-?plugins|-?require|-?loader"
-    r"|-?import|-?init-script|-?eval|-?print|-?shell|-?script-shell|-?prefix|-?include|-?directory"
-    r"|-?cwd|p|c|e|r|f|C|I)(?:=.*)?"
-)
+_OPTIONS = load_words("options.txt")
 _TEXTS = frozenset(
-    {"-k", "-m", "-t", "-g", "-run", "--run", "--grep", "--filter", "--testNamePattern"}
-)
+    {"-k", "-m", "-t", "-run", "-bench", "--run", "--ext", "--grep", "--filter", "--select",
+     "--ignore", "--features", "--tests", "--testNamePattern", "--testPathPattern"}
+)  # fmt: skip
+_SHORT = re.compile(r"-[jn][0-9]+|-r[A-Za-z]|-v{1,4}")
+_TEXT = re.compile(r"[^-/~\n][^/~\n]*")
 _ARGUMENT = re.compile(r"[A-Za-z0-9_@%+:,.=\[\]/~^-]+")
 _TARGET = re.compile(r"[A-Za-z0-9_.%/:-]+")
+# A pattern of files that hides no part of a name: `src/*.py`, `test_*`, but not `s*ts` or `wall?t`.
+_PATTERN = re.compile(r"(?:[\w.-]*[._-])?\*{1,2}(?:[._-][\w.-]*)?")
+_UNCERTAIN = re.compile(r"[*?\[]")
 _WRAPPER_OPTION = re.compile(r"--?|-[elxu]*c|-[exuinskp]|-n?[0-9]+|-[oei][L0]")
 _NAMED_TARGETS = frozenset({"invoke", "just", "make", "ninja", "rake", "task"})
 _SUBSTITUTION = (
     r"([0-9]+(?:,[0-9$]+)?)?s([/|#,])(?:\\.|(?!\2)[^\\\n])*\2(?:\\.|(?!\2)[^\\\n])*\2[gI0-9]*"
 )
 _SED = re.compile(rf"(?:{_SUBSTITUTION})|[0-9]+(?:,[0-9$]+)?[pd]|/[^/\\\n]*/[pd]")
-_AWK = re.compile(r"(?!.*(?:system|getline|ENVIRON|close|[|>@`]))[^\n]*")
+# What is said in capitals is awk's own: of that, only what tells of the line.
+_AWK = re.compile(
+    r"(?!.*(?:system|getline|close|[|>@`]))"
+    r"(?!.*(?<![A-Za-z])(?!(?:BEGIN|END|NR|NF|FNR|FS|OFS|RS|ORS)\b)[A-Z]{2})[^\n]*"
+)
 _EDITORS: dict[str, tuple[frozenset[str], re.Pattern[str]]] = {
     "sed": (frozenset({"-n", "-i", "-E", "-r"}), _SED),
     "awk": (frozenset(), _AWK),
@@ -170,7 +181,7 @@ def _is_certain(step: Step) -> bool:
         step.exact
         and not step.is_open
         and set(step.sets) <= HARMLESS_VARIABLES
-        and not any(map(_may_be_option, step.words, step.marks))
+        and all(map(_is_clear, step.words, step.marks))
         and all(map(_WRAPPER_OPTION.fullmatch, options))
     )
 
@@ -182,33 +193,44 @@ def _stays(step: Step, base: str | None) -> bool:
         and all(_lies_below(folder or ".", base) for folder in step.folders)
         and all(_may_read(step, path, base) for path in step.reads)
         and all(_may_write(step, path, base) for path in step.writes)
+        and not any(map(_UNCERTAIN.search, step.reads))
     )
 
 
-def _may_be_option(word: str, mark: Certainty) -> bool:
-    """Whether a pattern of files may become an option: where it begins as anything."""
-    return mark is Certainty.GLOB and word[:1] in ("*", "?", "[", "-")
+def _is_clear(word: str, mark: Certainty) -> bool:
+    """Whether a word is what it is, or a pattern of files that hides no name and no option."""
+    return mark is not Certainty.GLOB or (
+        word[:1] not in ("*", "?", "[", "-") and hides_no_name(word)
+    )
+
+
+def hides_no_name(pattern: str) -> bool:
+    """Whether all that a pattern of files leaves out are whole words of names."""
+    parts = [part for part in pattern.split("/") if _UNCERTAIN.search(part)]
+    return all(map(_PATTERN.fullmatch, parts))
 
 
 def _reach_of_words(step: Step, base: str | None) -> Extent | None:
-    placed = "/" in step.words[0]
-    if placed and not _is_own_program(step, base):
+    if "/" not in step.words[0]:
+        readers = (_reach_by_name, _reach_of_going, _reach_of_copy, _reach_of_editor,
+                   _reach_by_table, _reach_of_project)  # fmt: skip
+        return next((found for one in readers if (found := one(step, base)) is not None), None)
+    if not _is_own_program(step, base):
         return None
-    if placed and step.name not in _TOOLS and step.name not in _SCRIPTS:
-        system = step.words[0].startswith("/")
-        return None if system else _reach_of_code(step, base, step.words[1:])
-    readers = (_reach_by_name, _reach_of_copy, _reach_of_editor, _reach_by_table, _reach_of_project)
-    return next((found for one in readers if (found := one(step, base)) is not None), None)
+    if step.name in _TOOLS or step.name in _SCRIPTS:
+        return _reach_of_project(step, base)
+    system = step.words[0].startswith("/")
+    return None if system else _reach_of_code(step, base, step.words[1:], own=True)
 
 
 def _reach_by_name(step: Step, base: str | None) -> Extent | None:
     name, words = step.name, step.words[1:]
     operands = [word for word in words if word[:1] != "-"]
     looks = (
-        name in _IDLE
+        (name in _IDLE and not set(words) & set(_NAMING.get(name, ())))
         or (name == "set" and bool(words) and all(map(_SET.fullmatch, words)))
         or (name == "command" and words[:1] in (("-v",), ("-V",)))
-        or (name in _VERSIONED and len(words) == 1 and words[0] in _VERSIONS)
+        or (name in _VERSIONED and words == ("--version",))
         or (name in _LOOKING and all(_may_read(step, one, base) for one in operands))
         or (name in ("uniq", "xxd") and not operands)
     )
@@ -218,6 +240,14 @@ def _reach_by_name(step: Step, base: str | None) -> Extent | None:
     return Extent.LOOK if looks else None
 
 
+def _reach_of_going(step: Step, base: str | None) -> Extent | None:
+    """Return how far `cd` reaches: a shell may keep the folder for what comes next."""
+    if step.name != "cd" or len(step.words) != 2 or step.words[1][:1] in ("-", "~", "$"):  # noqa: PLR2004
+        return None
+    ends = (posixpath.normpath(one) for one in step.places(step.words[1]))
+    return Extent.LOOK if all(_lies_below(one, base) for one in ends) else None
+
+
 def _reach_by_table(step: Step, base: str | None) -> Extent | None:
     """Return how far a command of `commands.txt` reaches."""
     words = step.words[2:] if step.words[1:2] == ("--no-pager",) else step.words[1:]
@@ -225,16 +255,14 @@ def _reach_by_table(step: Step, base: str | None) -> Extent | None:
     if reading is None or not _are_looked_at(step, reading, base):
         return None
     called = " ".join((reading.known.program, *reading.known.verbs))
-    if called == "git restore":
-        return Extent.CHANGE if reading.flags & {"--staged", "-S"} else None
-    if called == "ps":
-        return Extent.LOOK if set(reading.operands) <= {"aux", "ax"} else None
-    if called in _CHANGING:
-        written = () if called == "git add" else files_of(reading)
+    if called == "git restore" and reading.flags & {"--staged", "-S"}:
+        return Extent.CHANGE
+    if called in _LOOKS or (called == "ps" and set(reading.operands) <= {"aux", "ax"}):
+        return Extent.LOOK
+    if called in _FORMATTING | _CHANGING:
+        written = files_of(reading) if called in _CHANGING else ()
         return Extent.CHANGE if all(_may_write(step, path, base) for path in written) else None
     targets = reading.operands if called in ("make", "npm run", "pnpm run") else ()
-    if called in _LOOKS:
-        return Extent.LOOK
     return Extent.RUN if called in _RUNS and all(map(_TARGET.fullmatch, targets)) else None
 
 
@@ -285,25 +313,45 @@ def _reach_of_project(step: Step, base: str | None) -> Extent | None:
     while python and words[:1] in (("-u",), ("-B",)):
         words = words[1:]
     if words and name in _SCRIPTS and words[0].endswith(_SCRIPTS[name]):
-        return _reach_of_code(step, base, words) if _may_read(step, words[0], base) else None
+        may = _may_read(step, words[0], base)
+        return _reach_of_code(step, base, words, own=True) if may else None
     if python and words[:1] == ("-m",) and words[1:2] and words[1] in _MODULES:
         return _reach_of_code(step, base, words[2:])
     verbs = _TOOLS.get(name)
-    known = verbs is not None and (not verbs or (bool(words) and words[0] in verbs))
+    if verbs is None or (verbs and not _are_verbs(name, words, verbs)):
+        return None
     steered = name in _NAMED_TARGETS and any("=" in word for word in words)
-    return _reach_of_code(step, base, words) if known and not steered else None
+    return None if steered else _reach_of_code(step, base, words)
 
 
-def _reach_of_code(step: Step, base: str | None, words: tuple[str, ...]) -> Extent | None:
-    """Return that code of the project runs, where its words name nothing outside the folder and do
-    not have other code run."""
+def _are_verbs(name: str, words: tuple[str, ...], verbs: frozenset[str]) -> bool:
+    """Whether a program is told to do no more than these; what Go names is of this project."""
+    operands = [word for word in words if not word.startswith("-")]
+    if name in _ONLY_VERBS:
+        return bool(operands) and verbs.issuperset(one.rpartition(":")[2] for one in operands)
+    if name == "go":
+        named = [two for one, two in pairwise(words) if two[:1] != "-" and one not in _TEXTS]
+        return words[:1] != () and words[0] in verbs and all(one[:1] == "." for one in named)
+    if name == "coverage" and "-m" in words:
+        return words[:2] == ("run", "-m") and set(words[2:3]) <= _MODULES
+    return bool(words) and words[0] in verbs
+
+
+def _reach_of_code(
+    step: Step, base: str | None, words: tuple[str, ...], *, own: bool = False
+) -> Extent | None:
+    """Return that code of the project runs, where its words name nothing outside the folder, and
+    its options are known. What is the project's `own` program reads its options itself."""
     before = ""
     for word in words:
-        text = before in _TEXTS
+        text = before in _TEXTS and _TEXT.fullmatch(word)
         before = word
-        if text and "\n" not in word:
+        if text:
             continue
-        if _STEERING.fullmatch(word) or not _ARGUMENT.fullmatch(word):
+        option = word.partition("=")[0] if word.startswith("-") else "--"
+        if not (own or option in _OPTIONS or _SHORT.fullmatch(word)):
+            return None
+        if not _ARGUMENT.fullmatch(word) or (word.startswith("-") and ":" in word and not own):
             return None
         for part in (word, word.partition("=")[2], word.rpartition(":")[2]):
             if part and not part.startswith("-") and not _may_read(step, part, base):
@@ -329,8 +377,11 @@ def _may_read(step: Step, path: str, base: str | None) -> bool:
 
 
 def _may_write(step: Step, path: str, base: str | None) -> bool:
-    return _lies_at(step, path, base) and all(
-        delicate(one, base) is None and not is_executed(one) for one in step.places(path)
+    certain = _UNCERTAIN.search(path) is None
+    return (
+        certain
+        and _lies_at(step, path, base)
+        and all(delicate(one, base) is None and not is_executed(one) for one in step.places(path))
     )
 
 
@@ -343,7 +394,10 @@ def _lies_below(path: str, base: str | None) -> bool:
 
 
 def sure_folder(path: str) -> str:
-    """Return the folder of a pattern of files, up to the part that may be anything."""
+    """Return the folder of a pattern of files, up to the part that may be anything; `..` where
+    the way leads up again behind that."""
     parts = path.split("/")
-    sure = next((at for at, part in enumerate(parts) if re.search(r"[*?\[]", part)), None)
+    sure = next((at for at, part in enumerate(parts) if _UNCERTAIN.search(part)), None)
+    if sure is not None and ".." in parts[sure:]:
+        return ".."
     return path if sure is None else "/".join(parts[:sure]) or "."

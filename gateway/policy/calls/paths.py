@@ -158,6 +158,15 @@ _EXECUTED_NAMES = _compile(
     "directory.build.*", "*.nuspec", "package.swift", "dockerfile*", "containerfile*",
     "docker-compose*.y*ml", "compose*.y*ml", "skaffold.yaml", "chart.yaml", "turbo.json", "nx.json",
     "lerna.json", "dangerfile.*", "binding.gyp", "build.zig", "build.xml", "ivy.xml",
+    "*.toml", "*.ninja", "*.nix", "*.targets", "*.props", "*.gradle*", "*.lock", "gradle-wrapper.*",
+    "mypy.ini", "action.y*ml", "*pipelines.yml", "taskfile.*", "artisan", "global.json", "pipfile",
+    "package-lock.json", "npm-shrinkwrap.json", "pnpm-*.yaml", "go.sum", "go.work", "nodemon.json",
+    "angular.json", "project.json", "jest.config.*", "babel.config.*", "rust-toolchain*",
+)  # fmt: skip
+# Files with a dot before their name are settings of tools, but for these.
+_INERT_DOT_NAMES = _compile(
+    ".*ignore", ".gitkeep", ".keep", ".mailmap", ".git-blame-ignore-revs", ".editorconfig",
+    ".nojekyll", ".well-known",
 )  # fmt: skip
 _WORD = re.compile(r"[a-z]+")
 # All of the above in one, to tell quickly that none of it is there.
@@ -296,7 +305,9 @@ def delicate(path: str, cwd: str | None = None, *, written: bool = True) -> str 
 
 def is_executed(path: str) -> bool:
     """Whether commands run what stands in a file of this name, such as a build file."""
-    return _matches_name(path.replace("\\", "/").rpartition("/")[2].casefold(), _EXECUTED_NAMES)
+    name = (_parts_of(path, None) or [""])[-1]
+    settings = name.startswith(".") and not _matches_name(name, _INERT_DOT_NAMES)
+    return settings or _matches_name(name, _EXECUTED_NAMES)
 
 
 def delicate_word(word: str, cwd: str | None = None, *, written: bool = True) -> str | None:

@@ -37,6 +37,9 @@ _ANSI = re.compile(
 )
 _ANSI_SIGNS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
                "e": "\x1b", "E": "\x1b"}  # fmt: skip
+_RECKONING = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_NUMBER = re.compile(r"[0-9]+|\$[#?]")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/")
 _INPUT = ("<", "<&")
 _GOING = frozenset({"cd", "chdir", "pushd"})
@@ -322,7 +325,9 @@ class _ScriptReader:
         return self._run_apart(body, start) if body is not None else (None, None)
 
     def _run_test(self, node: ShellNode, start: _Start) -> _Ends:
-        """Read `[[ … ]]`, which starts nothing but what is substituted in it."""
+        """Read `[[ … ]]`, which starts nothing but what is substituted in it, unless it reckons."""
+        if _reckons(self._text(node).split()):
+            self.whole = False  # with a variable whose value may hold a command
         for one in _descend(node):
             if one.type in ("command_substitution", "process_substitution"):
                 self._substitute(one)
@@ -652,6 +657,16 @@ def said_by(step: Step) -> str | None:
     if step.name == "printf" and words and words[0] in ("%s", "%s\\n", "%b", "%s "):
         words.pop(0)
     return _ANSI.sub(_undo_ansi, " ".join(words)) + "\n"
+
+
+def _reckons(words: list[str]) -> bool:
+    """Whether a test reads a word as a sum or the name of a variable, which may hold commands."""
+    return any(
+        not _NAME.fullmatch(after)
+        if operator in ("-v", "-R")
+        else operator in _RECKONING and not (_NUMBER.fullmatch(before) and _NUMBER.fullmatch(after))
+        for before, operator, after in zip(words, words[1:], words[2:], strict=False)
+    )
 
 
 def _runs_input(words: Sequence[_Word]) -> bool:

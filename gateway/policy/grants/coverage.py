@@ -313,7 +313,8 @@ def _show(place: str, value: Any) -> str:
 def _passes(match: Match, record: Record) -> bool:
     """Whether a session's pass lets a request through: never high risk, secrets or hidden text."""
     request, arguments = record.request, record.arguments
-    if record.for_people or not legible([request.tool, arguments]):
+    elsewhere = match.host is not None and match.host != request.context.host
+    if record.for_people or elsewhere or not legible([request.tool, arguments]):
         return False
     if request.context.env or request.payload is not None or request.kind is Kind.PLAN:
         return False

@@ -34,7 +34,7 @@ def passes_for(record: Record) -> tuple[Offer, ...]:
         return ()
     context = record.request.context
     return tuple(
-        _offer(shape, pass_words(shape, context.cwd, context.host))
+        _offer(shape, pass_words(shape, context.cwd, context.host), context.host)
         for shape in PASSES
         if _covers(shape, record)
     )
@@ -63,8 +63,8 @@ def pass_words(shape: Shape, folder: str | None = None, host: str | None = None)
     )
 
 
-def _offer(shape: Shape, words: str) -> Offer:
-    match = Match(shape=shape, tool=ANY_TOOL)
+def _offer(shape: Shape, words: str, host: str | None) -> Offer:
+    match = Match(shape=shape, tool=ANY_TOOL, host=host)
     offer_id = sha256_hex(canonical(plain(match)))[:_ID_LENGTH]
     return Offer(id=offer_id, words=words, match=match)
 

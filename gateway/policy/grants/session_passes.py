@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from gateway.domain.records import Record
 from gateway.models import Kind
-from gateway.policy.calls.known_steps import Extent, reach_of, sure_folder
+from gateway.policy.calls.known_steps import Extent, hides_no_name, reach_of, sure_folder
 from gateway.policy.calls.known_tools import find_known_tools
 from gateway.policy.calls.path_spelling import could_be_delicate, names_delicate
 from gateway.policy.calls.paths import below, delicate, is_executed, is_root, is_systems, within
@@ -32,6 +33,10 @@ _CHANGING = frozenset(
      "write"}
 )  # fmt: skip
 _SWITCHES = frozenset({"append", "createdirs", "dryrun", "encoding", "overwrite", "useregex"})
+_MCP = re.compile(r"mcp_", re.IGNORECASE)
+# What a command may be told beside it that changes nothing of what it does, or where.
+_BESIDE = frozenset({"background", "blocking", "isbackground", "login", "persistent", "pty",
+                     "runinbackground", "stream", "tty"})  # fmt: skip
 _SEEN = frozenset({Role.READ, Role.FOLDER, Role.GLOB})
 
 
@@ -44,8 +49,8 @@ def lets_edit(record: Record, folder: str | None = None) -> bool:
     A pass that names a `folder` covers what lies below that one, too.
     """
     request = record.request
-    cwd, host = request.context.cwd, request.context.host
-    if request.kind is not Kind.FILE_CHANGE or host is not None or is_root(cwd):
+    cwd = request.context.cwd
+    if request.kind is not Kind.FILE_CHANGE or is_root(cwd):
         return False
     resolved = request.context.files
     return all(
@@ -126,6 +131,8 @@ def lets_work(record: Record, *, scripts: bool) -> bool:
     request = record.request
     base, files = request.context.cwd, request.context.files
     outside = (path for path in files if base is not None and not within(path, base))
+    if _MCP.match(request.tool):  # its server may run anywhere
+        return False
     if is_root(base) or any(delicate(path) is not None for path in files) or any(outside):
         return False
     if lets_edit(record):
@@ -150,11 +157,11 @@ def _changes_nothing(leaf: Leaf) -> bool:
     """Whether a value beside a command only speaks about it, or is not given."""
     if leaf.place != leaf.name:
         return False
-    if leaf.role is Role.FLAG:
-        return isinstance(leaf.value, bool | int) or leaf.value is None
     said = leaf.role in (Role.REMARK, Role.PART) and not isinstance(leaf.value, dict | list)
     known = leaf.role is Role.WORKING_FOLDER or plain_name(leaf.name) == "shell"  # a POSIX one
-    return said or known or leaf.value is None or leaf.value is False or leaf.value == {}
+    switch = plain_name(leaf.name) in _BESIDE and isinstance(leaf.value, bool)
+    refused = leaf.role is Role.RIGHTS and leaf.value is False
+    return said or known or switch or refused or leaf.value is None or leaf.value == {}
 
 
 def _reach(touches: Touches) -> Extent | None:
@@ -164,7 +171,7 @@ def _reach(touches: Touches) -> Extent | None:
     if leaf is None or (base is not None and (cwd is None or not within(base, cwd))):
         return None
     if leaf.role is Role.COMMANDS and isinstance(leaf.value, list):
-        found = [reach_of(one, base) for one in leaf.value]
+        found = [reach_of(one, base) for one in (*leaf.value, "\n".join(leaf.value))]
         known = [one for one in found if one is not None]
         return max(known, default=None) if len(known) == len(found) else None
     text = leaf.value if isinstance(leaf.value, str) else shlex.join(leaf.value)
@@ -195,16 +202,17 @@ def _is_seen(touches: Touches, leaf: Leaf) -> bool:
         return True
     if leaf.role is Role.FLAG:
         return leaf.value is None or isinstance(leaf.value, bool | int)
-    base = touches.base
     globs = leaf.role is Role.GLOB
-    for text in texts_of(leaf.value):
-        named = _without_stars(text) if globs else text
-        if names_delicate(named, base, data=False, globs=globs) or could_be_delicate(named, base):
-            return False
-        path = sure_folder(text) if globs else text
-        if path and not (below(path) if base is None else within(path, base, base)):
-            return False
-    return True
+    return all(_may_see(text, touches.base, globs=globs) for text in texts_of(leaf.value))
+
+
+def _may_see(text: str, base: str | None, *, globs: bool) -> bool:
+    named = _without_stars(text) if globs else text
+    if names_delicate(named, base, data=False, globs=globs) or could_be_delicate(named, base):
+        return False
+    path = sure_folder(text) if globs else text
+    certain = not globs or hides_no_name(text)
+    return certain and (not path or (below(path) if base is None else within(path, base, base)))
 
 
 def _without_stars(pattern: str) -> str:
