@@ -249,7 +249,7 @@ class Copies:
                 await self.keep(subject.id, reminded, copy)
                 copy = reminded
             if rest is None:
-                rest = await self._check(subject, copy, copy.ref)
+                rest = await self._check(subject, copy)
         except RetryLater as wait:
             return wait.seconds
         except CopyGone as gone:
@@ -258,17 +258,17 @@ class Copies:
             return await self._postpone_edit(subject, copy, failure)
         return rest
 
-    async def _check(self, subject: Subject, copy: Copy, ref: MessageRef) -> float | None:
+    async def _check(self, subject: Subject, copy: Copy) -> float | None:
         """Ask whether a copy that waits is still there, unless an edit or a check showed it within
         the last minutes; return in how many seconds to look again. Raises CopyGone, RetryLater."""
-        if self._checks is None or subject.final or copy.tries:
+        if self._checks is None or copy.ref is None or subject.final or copy.tries:
             return None
         now, every = self._clock.now_ms(), self._timings.check
         left = every - (now - copy.at) / 1000
         if 0 < left <= every:
             return left
         try:
-            await self.ask(self._checks.check_copy(ref))
+            await self.ask(self._checks.check_copy(copy.ref))
         except (CopyGone, RetryLater):
             raise
         except DeliveryFailed as unknown:
