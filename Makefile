@@ -10,7 +10,7 @@ SOURCES := gateway adapters tests benchmarks
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test test-thorough test-slow mutants test-emulate test-hosts check format-check lint types imports docs format bench \
+.PHONY: help setup demo quick test test-thorough test-slow mutants test-emulate test-payloads test-hosts check format-check lint types imports docs format bench \
 	screenshots gallery agent-wheel lock clean
 
 help: ## list the targets
@@ -48,6 +48,18 @@ mutants: $(READY) ## take out each guard on the list and see that a test finds i
 test-emulate: $(READY) ## run the Slack adapter against emulate, from npm
 	npm install --silent --no-audit --no-fund --prefix build/emulate node@22.23.3 emulate@0.12.2
 	EMULATE=build/emulate/node_modules/.bin $(RUN) -m pytest -q tests/slack/test_emulate.py
+
+# Pinned exactly: each release of the types may know more, or forbid more.
+PAYLOADS := build/payloads/node_modules
+PAYLOAD_PACKAGES := node@22.23.3 typescript@7.0.2 @slack/types@3.2.0 @slack/web-api@8.2.0 \
+	discord-api-types@0.38.57 @discordjs/builders@1.15.0
+
+test-payloads: $(READY) $(PAYLOADS)/.ready ## check what Slack and Discord are sent against their own types, from npm
+	PAYLOADS=$(PAYLOADS) $(RUN) -m pytest -q tests/contract/test_payloads.py
+
+$(PAYLOADS)/.ready: Makefile
+	npm install --silent --no-audit --no-fund --prefix build/payloads $(PAYLOAD_PACKAGES)
+	@touch $@
 
 test-hosts: $(READY) ## install each agents' host into build/hosts and run its tests (`HOSTS=gptme`: one)
 	$(RUN) -m tests.hosts $(HOSTS)

@@ -247,6 +247,10 @@ class SlackAdapter:
         if self._posts is not None:
             await self._posts.withdraw(target, nonce)
 
+    async def check_copy(self, ref: MessageRef) -> None:
+        """Ask whether a copy is still there."""
+        await self._run_patiently(lambda posts: posts.check_copy(ref))
+
     def list_fitting(self, group: GroupCard) -> tuple[str, ...]:
         """Return the ids of the requests that find room in one message, each whole."""
         return list_fitting(group)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -48,6 +48,7 @@ from gateway.ports import (
 UPDATES = Rate(48, 61.5)
 _LEFT = 16
 POSTS = Rate(3, 3.1)
+_CHECKS = Rate(90, 61.5)  # Slack allows hundreds a minute
 _AGAIN_SECONDS = 1.0
 _NOTE_SECONDS = 40 * 24 * 3600.0
 # Slack says that the message is not there, or can never be changed. What is about the channel or
@@ -163,6 +164,19 @@ class CardPosting:
         for card in group.items:
             await self._note_progress(workspace, ref, card)
 
+    async def check_copy(self, ref: MessageRef) -> None:
+        """Ask Slack, which tells nobody of deleted messages, whether a copy is still there. Any
+        token may ask for the address of a message."""
+        workspace, place = await self.find_place(ref.channel)
+        name = f"{ref.channel} {ref.message}"
+        async with self._pace.slot(f"check {workspace.team}", _CHECKS, name, rank=0):
+            with _tell_gone():
+                await call_repeatable(
+                    lambda: workspace.client.chat_getPermalink(
+                        channel=place.channel, message_ts=ref.message
+                    )
+                )
+
     async def _edit(
         self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str, full: FullText
     ) -> None:
@@ -270,12 +284,19 @@ async def post_message(
 async def edit_message(workspace: Workspace, ref: MessageRef, text: str, made: list[Json]) -> None:
     """Edit a posted message. Raises CopyGone when it is gone or can never be edited."""
     channel = read_place(ref.channel).channel
-    try:
+    with _tell_gone():
         await call_repeatable(
             lambda: workspace.client.chat_update(
                 channel=channel, ts=ref.message, text=text, blocks=made
             )
         )
+
+
+@contextmanager
+def _tell_gone() -> Iterator[None]:
+    """Raise CopyGone where Slack refuses because a message is gone or can never be edited."""
+    try:
+        yield
     except SlackRefused as refused:
         if refused.error in _GONE:
             raise CopyGone(str(refused), deleted=refused.error == _DELETED) from refused

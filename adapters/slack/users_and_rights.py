@@ -44,8 +44,8 @@ class Unknown(GatewayError):
 
 
 class UserDirectory:
-    """Looks up users, fresh each time, and groups, every few seconds. Clicks at the same time share
-    a call."""
+    """Looks up users, once for each interaction, and groups, every few seconds. Clicks at the same
+    time share a call."""
 
     def __init__(self) -> None:
         self._groups: dict[str, tuple[float, Json]] = {}  # by workspace, since when
@@ -60,6 +60,8 @@ class UserDirectory:
         home = workspace.team if not workspace.org else actor.user_team
         if actor.team != workspace.team or actor.user_team != home:
             raise Stranger(_ELSEWHERE)
+        if actor.confirmed:
+            return actor.confirmed[0]
         user = (
             await self._ask(
                 f"user {actor.team} {actor.user}",
@@ -71,6 +73,7 @@ class UserDirectory:
         for sign, who in _NEVER.items():
             if user.get(sign) is not False:
                 raise Stranger(f"{who} may not decide")
+        actor.confirmed.append(actor.identity)
         return actor.identity
 
     async def find_groups(self, workspace: Workspace, identity: Identity) -> tuple[str, ...]:

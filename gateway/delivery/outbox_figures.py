@@ -8,6 +8,7 @@ from gateway.domain.store import Store
 from gateway.ports.outgoing import Copy, CopyState, Outbox, OutboxFigures, is_grant
 
 _MOST = 1000  # what is behind more than this is behind
+_SOON_MS = 30_000  # the longest wait for a turn under a platform's limit; what is later is a check
 
 
 async def measure_outbox(adapter: str, store: Store, outbox: Outbox, clock: Clock) -> OutboxFigures:
@@ -25,8 +26,8 @@ async def measure_outbox(adapter: str, store: Store, outbox: Outbox, clock: Cloc
             ended.append(record.decision.decided_at if record.decision else now)
     return OutboxFigures(
         adapter=adapter,
-        waiting=len(queued),
-        overdue=max((now - due for _, due in queued), default=0) / 1000,
+        waiting=sum(due <= now + _SOON_MS for _, due in queued),
+        overdue=max(0, max((now - due for _, due in queued), default=0)) / 1000,
         stale=armed,
         oldest_stale=max((now - at for at in ended), default=0) / 1000,
     )

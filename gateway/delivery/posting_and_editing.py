@@ -20,6 +20,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.records import MessageRef
 from gateway.domain.redaction import start_of
 from gateway.ports.outgoing import (
+    ChecksCopies,
     Copy,
     CopyGone,
     CopyState,
@@ -72,7 +73,7 @@ class Subject:
 
 class Copies:
     """The copies at one adapter. `repeatable` as in `gateway.ports.outgoing.Posts`; `queues` is the
-    adapter if its cards stand in line."""
+    adapter if its cards stand in line, `checks` if it is to be asked about deleted ones."""
 
     def __init__(
         self,
@@ -83,7 +84,9 @@ class Copies:
         repeatable: bool,
         timings: Timings = TIMINGS,
         queues: object = None,
+        checks: object = None,
     ) -> None:
+        self._checks = checks if isinstance(checks, ChecksCopies) else None
         self._queues = queues if isinstance(queues, Queues) else None
         self._timings = timings
         self._adapter = adapter
@@ -211,7 +214,9 @@ class Copies:
         await self.keep(subject.id, posted, intent)
         subject.stands(posted)
         await subject.noted("delivered", posted, "")
-        return AT_ONCE if repeated else None
+        if repeated:
+            return AT_ONCE
+        return None if self._checks is None else self._timings.check
 
     async def _refresh(self, subject: Subject, copy: Copy) -> float | None:
         if copy.ref is None or (left := self._pause(subject, copy)) is None:
@@ -228,6 +233,7 @@ class Copies:
                     replace(
                         copy,
                         state=CopyState.POSTED,
+                        at=self._clock.now_ms(),
                         revision=subject.revision,
                         tries=0,
                         why="",
@@ -239,7 +245,11 @@ class Copies:
                 copy = shown
             if copy.reminders < subject.reminders:
                 await self._remind(subject, copy)
-                await self.keep(subject.id, replace(copy, reminders=subject.reminders), copy)
+                reminded = replace(copy, reminders=subject.reminders)
+                await self.keep(subject.id, reminded, copy)
+                copy = reminded
+            if rest is None:
+                rest = await self._check(subject, copy)
         except RetryLater as wait:
             return wait.seconds
         except CopyGone as gone:
@@ -247,6 +257,24 @@ class Copies:
         except DeliveryFailed as failure:
             return await self._postpone_edit(subject, copy, failure)
         return rest
+
+    async def _check(self, subject: Subject, copy: Copy) -> float | None:
+        """Ask whether a copy that waits is still there, unless an edit or a check showed it within
+        the last minutes; return in how many seconds to look again. Raises CopyGone, RetryLater."""
+        if self._checks is None or copy.ref is None or subject.final or copy.tries:
+            return None
+        now, every = self._clock.now_ms(), self._timings.check
+        left = every - (now - copy.at) / 1000
+        if 0 < left <= every:
+            return left
+        try:
+            await self.ask(self._checks.check_copy(copy.ref))
+        except (CopyGone, RetryLater):
+            raise
+        except DeliveryFailed as unknown:
+            log.info("a card is not checked: %s", unknown, extra={"event": "check_failed"})
+        await self.keep(subject.id, replace(copy, at=now), copy)
+        return every
 
     async def _give_up(self, subject: Subject, copy: Copy, gone: CopyGone) -> float | None:
         """Write down that a copy is gone. One that was deleted is posted again while it matters."""

@@ -71,6 +71,7 @@ class RequestCopies:
             repeatable=adapter.repeatable,
             timings=timings,
             queues=adapter,
+            checks=adapter,
         )
         self._order = InOrder(timings.line)
         self._inbox = inbox

@@ -131,6 +131,7 @@ from gateway.ports.logins import (
 from gateway.ports.notices import say_masked, say_step_up
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
+    ChecksCopies,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
@@ -223,6 +224,7 @@ __all__ = [
     "Card",
     "CardSizes",
     "Change",
+    "ChecksCopies",
     "Click",
     "Clock",
     "Control",

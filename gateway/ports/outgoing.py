@@ -168,6 +168,15 @@ class Queues(Protocol):
 
 
 @runtime_checkable
+class ChecksCopies(Protocol):
+    """An adapter whose platform does not tell when somebody deletes a message."""
+
+    async def check_copy(self, ref: MessageRef) -> None:
+        """Ask whether a posted copy is still there. Raises CopyGone; other failures as in `Posts`
+        mean that nobody knows."""
+
+
+@runtime_checkable
 class PostsGrants(Posts, Protocol):
     """An adapter that also posts the cards of remembered decisions. Failures as in `Posts`."""
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
 
+from gateway.delivery.outbox_figures import measure_outbox
 from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.policy_document import Escalation
-from gateway.domain.records import Record
+from gateway.domain.records import MessageRef, Record
 from gateway.models import Action
-from gateway.ports.outgoing import CopyGone, CopyState, DeliveryFailed, DeliveryUncertain
+from gateway.ports.outgoing import (
+    CopyGone,
+    CopyState,
+    DeliveryFailed,
+    DeliveryUncertain,
+    RetryLater,
+)
 from tests.delivery.test_outbox import Office, route
+from tests.recording import RecordingAdapter
 from tests.world import World, click, identity
 
 _DAY = 24 * 3600
@@ -117,6 +126,50 @@ async def test_a_deleted_card_is_posted_again_twice(office: Office) -> None:
     await office.settle()
     assert len(office.adapter.messages) == 4
     assert await office.state(ended) is CopyState.GONE
+
+
+@dataclass
+class SilentAdapter(RecordingAdapter):
+    """Its platform does not tell of deleted messages, and says when it is asked."""
+
+    asked: int = 0
+
+    async def check_copy(self, ref: MessageRef) -> None:
+        self.asked += 1
+        self._fail(self.failures)
+
+
+async def test_what_no_platform_tells_is_asked_every_few_minutes(world: World) -> None:
+    """Not sooner, whoever else looks, and not once it ended. No answer is no deletion. What waits
+    for the next question is not counted as something to be looked at."""
+    await route(world)
+    adapter = SilentAdapter()
+    office = Office(world, adapter)
+    record = await world.submit()
+    for seconds, answer, asked in (
+        (0, None, 0),
+        (299, None, 0),
+        (301, None, 1),
+        (302, None, 1),
+        (602, DeliveryFailed("no access"), 2),
+        (603, None, 2),
+        (903, RetryLater(7), 3),
+        (911, CopyGone("deleted", deleted=True), 4),
+    ):
+        office.clock.seconds = seconds
+        await office.soon()
+        adapter.failures = [answer] if asked > adapter.asked else []
+        await office.settle()
+        assert adapter.asked == asked, seconds
+        assert await office.due() == 1
+    await office.soon()
+    await office.settle()
+    assert (adapter.asked, len(adapter.messages)) == (4, 2)
+    figures = await measure_outbox("rec", world.store, office.outbox, world.clock)
+    assert (figures.waiting, figures.overdue, await office.due()) == (0, 0, 1)
+    await office.desk.requests.decide(click(record))
+    await office.settle()
+    assert (adapter.asked, await office.due()) == (4, 0)
 
 
 async def test_a_place_where_nobody_can_answer_is_no_place(world: World) -> None:

@@ -45,6 +45,15 @@ async def test_22_a_role_counts_only_in_its_own_server(stage: Stage) -> None:
     assert (await stage.ended(record)).status is Status.APPROVED
 
 
+async def test_22_an_unknown_person_is_told_their_own_id(stage: Stage) -> None:
+    """As the policy would name them, so that they can say it to whoever writes the policy."""
+    owner = stage.server.discord.as_person(stage.server.guild.owner)
+    _, card = await stage.asked()
+    done = await stage.click(owner, card, "Approve")
+    told = private_text(done).replace("\\", "")
+    assert f"the policy does not know discord:{owner.id}" in told
+
+
 async def test_23_direct_messages_take_people_not_roles(stage: Stage) -> None:
     """A role-only route refuses a click in a direct message; a person's id is accepted there."""
     server = stage.server

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from adapters.slack import SlackAdapter
 from adapters.slack.posting import UPDATES
+from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, Record
 from gateway.models import Risk, RiskLevel
@@ -217,6 +218,7 @@ async def at_work(
     steps: bool = False,
     env: Mapping[str, str] | None = None,
     inbox: str = "",
+    timings: Timings = TIMINGS,
 ) -> AsyncIterator[Office]:
     """Run the adapter, its courier and, with `steps`, reminders and fail-over."""
     await put_in_force(world, *(routes or (ROUTE,)))
@@ -226,7 +228,7 @@ async def at_work(
     public = {"GATEWAY_PUBLIC_URL": "http://127.0.0.1"}
     async with AsyncExitStack() as stack:
         stack.enter_context(environment(slack, **{**public, **(env or {})}))
-        await stack.enter_async_context(serve_adapters(adapter, desk, world.core))
+        await stack.enter_async_context(serve_adapters(adapter, desk, world.core, timings=timings))
         if steps:
             await stack.enter_async_context(run_reminders(world.core, world.store))
         if env and env.get("GATEWAY_SLACK_MODE") == "http":

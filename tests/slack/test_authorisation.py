@@ -43,11 +43,22 @@ async def test_18_a_stranger_is_told_privately_and_written_down(office: Office) 
     record, message = await office.asked()
     await eve.click(message, "Approve")
     await told(eve, "You are not an approver")
+    assert "does not know" not in eve.private()[-1]
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING
     assert labels(office.ann, message) == BUTTONS
     refused = await office.until_event("refused")
     assert (refused.agent, refused.data["request_id"]) == ("slack:T1/UEVE", record.id)
     assert office.ann.private() == []
+
+
+async def test_18_an_unknown_person_is_told_their_own_id(office: Office) -> None:
+    """As the policy would name them, so that they can say it to whoever writes the policy."""
+    zoe = office.slack.person("UZOE")
+    office.slack.workspace().channels["C1"].members.add("UZOE")
+    _, message = await office.asked()
+    await zoe.click(message, "Approve")
+    await told(zoe, "You are not an approver")
+    assert "the policy does not know slack:T1/UZOE" in zoe.private()[-1]
 
 
 async def test_18_a_stranger_gets_no_form_and_no_details(office: Office) -> None:
@@ -210,6 +221,35 @@ async def test_21_a_limit_is_called_a_limit(
         assert "try again in 1 s" in office.ann.private()[-1]
         await office.ann.click(message, "Approve")
         assert (await office.ended(record)).status is Status.APPROVED
+
+
+async def test_a_click_asks_once_who_somebody_is(slack: Slack, world: World) -> None:
+    """Whatever a click or a command shows or decides; the next one asks again, so that whoever is
+    deactivated while a form is open is refused when they submit it."""
+    slack.workspace().groups["S1"] = ["UANN"]
+    async with at_work(slack, world, GROUP) as office:
+        record, message = await office.asked()
+        ann, calls = office.ann, list[int]()
+
+        async def count() -> None:
+            await office.settled()
+            calls.append(len(slack.state.called("users.info")))
+
+        await ann.click(message, "More…")
+        await count()
+        for label in ("Details", "Remember…"):
+            await ann.more(message, label)  # two clicks
+            await count()
+        ann.user.deleted = True
+        await ann.submit()
+        await count()
+        assert not (await office.desk.requests.get(record.id)).final
+        ann.user.deleted = False
+        for words in ("show", "approve"):
+            await ann.slash("/approvals", f"{words} {record.id}", "C1")
+            await count()
+        assert (await office.ended(record)).status is Status.APPROVED
+        assert calls == [1, 3, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize(

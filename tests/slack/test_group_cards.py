@@ -11,6 +11,7 @@ import pytest
 
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, MOST_UNITS
 from adapters.slack.group_cards import build_group_message
+from gateway.delivery.outbox_worker import Timings
 from gateway.domain.records import Record
 from gateway.models import Action, Execution, Kind, Report, Status
 from gateway.ports.cards import card_of
@@ -328,6 +329,20 @@ async def test_a_deleted_group_is_posted_again_with_those_that_wait(office: Offi
     await press(office, again, "Approve all 2")
     await office.slack.until(lambda: labels(office.ann, again) == ENDED[:2])
     assert await states(office, records) == [Status.APPROVED] * 3
+
+
+async def test_a_deleted_group_is_found_without_an_edit(slack: Slack, world: World) -> None:
+    """Slack tells nobody: it is asked, and the group is posted again."""
+    async with at_work(slack, world, timings=Timings(check=0.5)) as office:
+        records, message = await carded(office)
+        del slack.workspace().channels["C1"].messages[message.ts]
+        await slack.until(lambda: slack.messages("C1"))
+        (again,) = slack.messages("C1")
+        assert "3 requests" in shown(again)
+        await placed(office, records)
+        await press(office, again, "Approve all 3")
+        await slack.until(lambda: labels(office.ann, again) == ENDED)
+        assert await states(office, records) == [Status.APPROVED] * 3
 
 
 async def test_what_the_agent_reports_stands_in_the_line(office: Office) -> None:

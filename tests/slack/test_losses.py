@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.slack.news import LOSSES
+from gateway.delivery.outbox_worker import Timings
 from gateway.domain.policy_document import Escalation, Route
 from gateway.ports.outgoing import CopyState
 from tests.slack.counterpart.faults import Fault
@@ -75,3 +76,32 @@ async def test_a_deleted_card_is_posted_again(office: Office) -> None:
     assert copies["slack:T1/C1"].state in (CopyState.POSTED, CopyState.INTENDED)
     await office.ann.click(again, "Approve")
     await office.card_says(again, "Approved by ann")
+
+
+async def test_a_deleted_card_is_found_without_an_edit(slack: Slack, world: World) -> None:
+    """Slack tells nobody and the gateway edits nothing: it asks, and posts the card again."""
+    async with at_work(slack, world, timings=Timings(check=0.3)) as office:
+        record, message = await office.asked()
+        await office.until_kept(record, "slack:T1/C1")
+        del slack.workspace().channels["C1"].messages[message.ts]
+        await slack.until(lambda: slack.messages("C1"))
+        (again,) = slack.messages("C1")
+        (gone,) = await office.events("copy_gone")
+        assert gone.data["why"] == "Slack says message_not_found"
+        await office.until_kept(record, "slack:T1/C1")
+        assert slack.state.called("chat.update") == []
+        await office.ann.click(again, "Approve")
+        await office.card_says(again, "Approved by ann")
+
+
+async def test_a_card_that_slack_says_nothing_of_stays(slack: Slack, world: World) -> None:
+    """A refusal that is not about the message, and an outage, are no deletion."""
+    async with at_work(slack, world, timings=Timings(check=0.3)) as office:
+        _, message = await office.asked()
+        for fault in (Fault.ERROR, Fault.UNAVAILABLE, Fault.LIMITED):
+            slack.faults.plan("chat.getPermalink", fault, error="channel_not_found")
+        await slack.until(lambda: len(slack.faults.happened) == 3)
+        assert slack.messages("C1") == [message]
+        assert not await office.events("copy_gone")
+        await office.ann.click(message, "Approve")
+        await office.card_says(message, "Approved by ann")
