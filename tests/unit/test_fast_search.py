@@ -17,6 +17,8 @@ private_token _private-token: account_key= AccountKey= &sig= ?sig= eyJ ghp_ xoxb
 :// @ a:b@ https:// .atlasv1. :AA 12345678:AA curl http mysql redis-cli docker login sshpass cookie:
 hooks.slack.com/services/T/ discord.com/api/webhooks/1/ -----BEGIN #code= =" ': "auth":" \
 MTAxMjM0NTY3ODkwMTIzNDU2 .abcdef. aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 0123456789abcdef
+0123456789abcdef0123456789abcdef.Ab01Cd23Ef45Gh67 0123456789ABCDEFGHIJab==: Abc7Q~
+Ab01Cd_ h.webhook.office.com/webhookb2/ hooks.slack.com/triggers/T/ => :=
 """
 # Letters that an expression without case reads as s, k and i.
 _READ_AS_OTHERS = "\u017fecret \u212aey pa\u017f\u017fword to\u212aen \u0130d \u0131d s\u0131g="
