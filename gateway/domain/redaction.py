@@ -39,7 +39,7 @@ _THEN = rf"(?:=|{_NEXT}){_QUOTE}"
 _PLAIN = (
     r"(?i:string|secretstr|optional|undefined|required|enabled|disabled|inherit|boolean|integer"
     r"|number|object|bearer)(?![A-Za-z0-9_\-./+=~!@%^*])"
-    r"|[A-Za-z_.]{1,60}[(\[]"
+    r"|[A-Za-z_.]{1,60}(?:[(\[]|::|<(?!/))"
     r"|(?:self|this|process\.env|os\.environ|req|request|settings|config|vars?|env|secrets|params)"
     r"(?:\.[A-Za-z_]{1,40}){1,4}(?![A-Za-z0-9_\-./+=~!@%^*])"
 )
@@ -50,7 +50,7 @@ _BEGINNINGS = """
 AIK_CI_ AIK_SECRET_ AIK_CLIENT_ AstraCS: CCDB1_ CCIPAT_ CCIPRJ_ CLOJARS_ FLWSECK FLWPUBK
 GR1348941 HRKU- NRAK- NRII- NRJS- PMAK- PMAT- SWMTKN-1- bkaa_ bkaj_ bkar_
 bkct_ bkpat_ bkps_ bkpt_ bkua_ cfat_ cfut_ lsv2_pt_ lsv2_sk_ mdb_sa_sk_ mercury_production_
-mergify_application_key_ nvapi- p8e- pcsk_ pdl_live_apikey_ persona_production_ phc_ phx_
+mergify_application_key_ nvapi- p8e- pcsk_ pdl_live_apikey_ persona_production_
 pina_ polar_at_ polar_oat_ polar_pat_ packagist_ack_ packagist_acs_ packagist_ort_
 packagist_out_ pk-lf- ramp_sec_ rzp_live_ rzp_test_ s-s4t2af- s-s4t2ud- sbp_ shippo_live_
 shippo_test_ sk_car_ sm_aat_ sm_pat_ sm_sat_ tgp_v1_ tk-us- vtwn_
@@ -102,6 +102,7 @@ _ISSUED = (
     r"t1\.[\w-]{1,250}={0,2}\.[\w-]{86}={0,2}",
     r"1000\.[0-9a-f]{32}\.[0-9a-f]{32}|1001\.[0-9a-f]{32}\.[0-9a-f]{32}|1003\.[0-9a-f]{32,}",
     r"dnkey-[a-z0-9_=-]{26}-[a-z0-9_=-]{52}|duffel_(?:live|test)_[A-Za-z0-9_=-]{43}",
+    r"ph[cx]_(?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{40,}",
     r"fio-u-[A-Za-z0-9_=-]{64}|vc[aikpr]_(?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{40,}",
     r"dvc_(?:client|mobile|server)_[A-Za-z0-9]{8,}|Mid-(?:client|server)-[A-Za-z0-9_]{10,}",
     r"sgp_(?=[A-Za-z]{0,30}\d)[A-Za-z0-9]{64}|essu_(?=[A-Za-z_-]{0,30}\d)[A-Za-z0-9_-]{60,}={0,2}",
@@ -149,7 +150,7 @@ def _by_first(expressions: Iterable[str]) -> str:
     return "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in groups.items())
 
 
-_WHERE = ("name", "file", "path", "field", "ref")
+_WHERE = ("name", "file", "path", "field", "ref", "arn", "manager", "type", "policy", "algorithm")
 _FLAG = (
     r"(?<![A-Za-z0-9_-])--?(?i:(?!(?:no|ask|get|print|show|prompt|skip)[_-])"
     r"(?:[a-z0-9]{1,20}[_-]){0,4}(?:password|passwd|passphrase|pass|pwd"
@@ -182,7 +183,7 @@ _SHAPES = (
     rf"(?!{_OTHER}|{_PLAIN})(?P<s>[A-Za-z0-9_\-.+=~/]{{6,}})",
     rf"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?!{_PROSE})(?P<s>[A-Za-z0-9_\-.+=~/]{{12,}})",
     r"(?i:accountkey|sharedaccesskey|[?&]sig)=(?P<s>[A-Za-z0-9+/=%_-]{8,})",
-    r"(?i:password|passwd|passphrase|secret(?!ar[iy])|api[_-]?key|access[_-]?key|private[_-]?key"
+    r"(?i:password|passwd|passphrase|(?<!\d:)secret(?!ar[iy])|api[_-]?key|access[_-]?key|private[_-]?key"
     rf"|account[_-]?key|auth[_-]?token|access[_-]?token)[A-Za-z0-9_]{{0,20}}"
     rf"{_NOT_WHERE}{_IS}(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}}{_REST})",
     # A folder is called so, too, but in no database's address.

@@ -117,3 +117,17 @@ def test_tokens_of_current_formats_are_masked(
     clear = {one.name: shown for one in formats if (shown := one.shown())}
     assert len(formats) >= 350
     assert len(clear) <= len(formats) * 0.05, (len(formats), clear)
+
+
+def test_harmless_values_are_shown() -> None:
+    """At most one of 100 is masked, as text, as a member's value and in a list: names of files and
+    of code, hashes, ids, versions, addresses, commands, styles, words; some look like secrets."""
+    values = Path(__file__).with_name("harmless_values.txt").read_text("utf-8").splitlines()
+    assert len(set(values)) == len(values) >= 500
+    masked = [
+        one
+        for one in values
+        if holds_secrets(one)
+        or mask({"content": one, "more": [one]}) != {"content": one, "more": [one]}
+    ]
+    assert len(masked) <= len(values) * 0.01, masked
