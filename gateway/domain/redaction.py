@@ -14,7 +14,7 @@ import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from gateway.domain.safe_text import Visible, make_visible
@@ -217,7 +217,7 @@ _FLAGS = re.compile(
 )
 # Only to where each is known as one: the rest of a long one would be read again and again.
 _BEGUN = re.sub(r"{(\d+),}(?:\[A-Za-z0-9_-]\*)?", r"{\1}", _by_first(_ISSUED))
-_PREFIXED = re.compile(rf"(?={_BEGUN})(?<![A-Za-z0-9])")
+_PREFIXED = re.compile(rf"[^A-Za-z0-9](?={_BEGUN})")
 _PARTED = re.compile(r"\.(?:[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}|[A-Za-z0-9]{16}(?![\w.-]))")
 _SIGNED_IN = re.compile(r"://[^\s/:@\"']{0,99}:[^\s/@\"'$`;|&<>()]{3,255}@")
 # The flag's shape alone, for words of a list.
@@ -235,7 +235,7 @@ _PAIR = r"[A-Za-z0-9_.-]{1,99}="
 _LOGIN = rf"{_THEN}[^\s:\"'/]{{0,99}}:(?!//)(?P<s>{_VALUE}+)"
 _STRETCHES = (
     (
-        re.compile(r"\bcurl(?=[\s\\\"'])"),
+        re.compile(r"curl(?<=\bcurl)(?=[\s\\\"'])"),
         _GOES,
         re.compile(
             rf"(?<![\w-])(?:-u|-U|--user|--proxy-user){_LOGIN}"
@@ -243,7 +243,7 @@ _STRETCHES = (
         ),
     ),
     (
-        re.compile(r"\b(?:https?|xh)(?=[\s\\\"'])"),
+        re.compile(r"(?:http(?<=\bhttp)s?|xh(?<=\bxh))(?=[\s\\\"'])"),
         _GOES,
         re.compile(rf"(?<![\w-])(?:-a|--auth){_LOGIN}"),
     ),
@@ -258,7 +258,7 @@ _STRETCHES = (
         re.compile(rf"(?<![\w-])(?:-a|--pass){_THEN}(?P<s>{_VALUE}+)"),
     ),
     (
-        re.compile(r"\b(?:docker|podman)[\s\\\"',]{1,8}login(?=[\s\\\"'])"),
+        re.compile(r"(?:docker(?<=\bdocker)|podman(?<=\bpodman))[\s\\\"',]{1,8}login(?=[\s\\\"'])"),
         _GOES,
         re.compile(rf"(?<![\w-])-p{_THEN}(?P<s>{_VALUE}+)"),
     ),
@@ -289,6 +289,7 @@ _STRETCH_SIGNS = (
 # shapes that may need very much, by their beginnings.
 _REACH, _LONG_REACH = 400, 10_100
 _LONG_SIGNS = ("eyJ", "-----BEGIN ")
+_NEAR = 100  # more than what begins in a name needs of the value until its place is known
 _SHORT = 1_000  # characters: 4,096 such texts are kept, at most some four megabytes
 _DIGEST_CHARS = 8
 _Spelling = Callable[[str], str]
@@ -332,12 +333,12 @@ def mask(value: Any, spell: _Spelling = str) -> Any:
     `spell` says how the text around the secrets is written.
     """
     if isinstance(value, str):
-        return _in_text(value, spell)
+        return _replace(value, [*secrets_in(value)], spell)
     if isinstance(value, dict):
         # {"name": "password", "value": "…"} is a member, too: rules and variables are written so.
         named = str(value.get("name", "value"))
         return {
-            _in_text(name, spell): _member(named if name == "value" else name, item, spell)
+            mask(name, spell): _member(named if name == "value" else name, item, spell)
             for name, item in value.items()
         }
     if isinstance(value, list | tuple):
@@ -374,17 +375,10 @@ def _member(name: str, value: Any, spell: _Spelling) -> Any:
     """Return a member's value masked; its name, too, may tell that it is a secret."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return mask(value, spell)
-    named = f"{name}: "
-    text = _in_text(f"{named}{value}", spell, len(named))
+    text = _replace(str(value), [*secrets_behind(name, str(value))], spell)
     if text == str(value):
         return value
     return text if isinstance(value, str) else mask_of(str(value), "secret number")
-
-
-def _in_text(text: str, spell: _Spelling, begin: int = 0) -> str:
-    """Return text from `begin` on, with the secrets in it masked."""
-    found = [(start - begin, end - begin) for start, end in secrets_in(text) if start >= begin]
-    return _replace(text[begin:], found, spell)
 
 
 def _replace(text: str, found: list[tuple[int, int]], spell: _Spelling) -> str:
@@ -455,6 +449,24 @@ def secrets_in(text: str) -> Iterator[tuple[int, int]]:
     return iter(_secrets_in_short(text) if len(text) <= _SHORT else _secrets_in_long(text))
 
 
+def secrets_behind(name: str, text: str) -> Iterator[tuple[int, int]]:
+    """Return where secrets are in a value, which its member's name may tell, too."""
+    named = f"{name}: "
+    if len(text) > _SHORT and not _begins_in(named, text[:_NEAR]):
+        yield from secrets_in(text)  # which has been searched for already, or will be
+        return
+    for start, end in secrets_in(f"{named}{text}"):
+        if start >= len(named):
+            yield start - len(named), end - len(named)
+
+
+def _begins_in(name: str, text: str) -> bool:
+    """Whether anything in a name, with a text behind it, could begin a secret."""
+    if any(sign in _fold(name) for sign in chain(*_STRETCH_SIGNS)):
+        return True
+    return min(_list_starts(f"{name}{text}"), default=len(name)) < len(name)
+
+
 @lru_cache(maxsize=4096)
 def _secrets_in_short(text: str) -> tuple[tuple[int, int], ...]:
     """Each surface, and each redraw of a card, looks at the same short texts again."""
@@ -491,7 +503,7 @@ def _fold(text: str) -> str:
 def _list_starts(text: str) -> set[int]:
     """Return every place where a shape can begin, and some more."""
     folded = _fold(text)
-    starts = {match.start() for match in _PREFIXED.finditer(text)}
+    starts = {match.start() for match in _PREFIXED.finditer(f" {text}")}
     for signs, searched in ((_WORDS, folded), (_SIGNS, text)):
         for sign, before in signs.items():
             at = searched.find(sign)
