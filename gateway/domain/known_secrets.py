@@ -12,12 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from gateway.domain.redaction import across, mask, mask_of, names_secret, secrets_in
+from gateway.domain.redaction import across, mask, mask_of, secrets_behind, secrets_in
 from gateway.domain.safe_text import Span
 
 _LEAST = 4  # characters of a value that is looked for
 _PLAIN = 8  # characters of one that may stand within another word
-_LONG = 1_000  # characters of a text that is searched once only
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|(?<= = )[^,]+')  # also in the words of an offer
 
 
@@ -108,10 +107,8 @@ def _list_texts(value: Any, name: str) -> Iterator[tuple[str, list[Span]]]:
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         text = str(value)
         spans = [*secrets_in(text)]
-        if name and (len(text) <= _LONG or names_secret(name)):
-            begin = len(name) + 2
-            named = secrets_in(f"{name}: {text}")
-            spans += [(start - begin, end - begin) for start, end in named if start >= begin]
+        if name:
+            spans += secrets_behind(name, text)
         yield text, _join(spans)
 
 

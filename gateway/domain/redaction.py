@@ -14,7 +14,7 @@ import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from gateway.domain.safe_text import Visible, make_visible
@@ -24,9 +24,10 @@ _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,15}://"
 # must not be eaten, as only then the secret in it is found.
 _OTHER = rf"[/.~]|-----BEGIN |(?i:bearer|basic|token)[ \t]|{_SCHEME}"
 _TOKEN = r"[A-Za-z0-9_\-./+=~!@%^*]"
+_REST = rf"(?::{_TOKEN}{{4,}})?"  # of a secret in two parts, which may be a name and a key
 _VALUE = r"[^\s\"'`$;|&<>()\\]"  # of a flag: neither blank, quote nor operator
 _QUOTE = r"(?:\\{0,7}[\"'])?"  # also one within JSON, and within JSON in JSON
-_IS = rf"{_QUOTE}[ \t]{{0,3}}[:=][ \t]{{0,3}}{_QUOTE}"
+_IS = rf"{_QUOTE}[ \t]{{0,3}}(?:=>|:=|[:=])[ \t]{{0,3}}{_QUOTE}"
 # Between a flag and its value.
 _NEXT = (  # word of a command, also on the next line, or of a list
     r"(?:[ \t]{1,3}(?:(?:\\\r?\n|\\{2,7}n)[ \t]{0,40})?"
@@ -38,7 +39,7 @@ _THEN = rf"(?:=|{_NEXT}){_QUOTE}"
 _PLAIN = (
     r"(?i:string|secretstr|optional|undefined|required|enabled|disabled|inherit|boolean|integer"
     r"|number|object|bearer)(?![A-Za-z0-9_\-./+=~!@%^*])"
-    r"|[A-Za-z_.]{1,60}[(\[]"
+    r"|[A-Za-z_.]{1,60}(?:[(\[]|::|<(?!/))"
     r"|(?:self|this|process\.env|os\.environ|req|request|settings|config|vars?|env|secrets|params)"
     r"(?:\.[A-Za-z_]{1,40}){1,4}(?![A-Za-z0-9_\-./+=~!@%^*])"
 )
@@ -47,38 +48,37 @@ _PROSE = r"(?:[A-Za-z][a-z]{11,19}|--?[a-z][a-z-]{10,30})(?![A-Za-z0-9_\-.+=~/])
 # Beginnings behind which letters and at least one digit follow.
 _BEGINNINGS = """
 AIK_CI_ AIK_SECRET_ AIK_CLIENT_ AstraCS: CCDB1_ CCIPAT_ CCIPRJ_ CLOJARS_ FLWSECK FLWPUBK
-GR1348941 HRKU- Mid-server- NRAK- NRII- NRJS- PMAK- PMAT- SWMTKN-1- bkaa_ bkaj_ bkar_
-bkct_ bkpat_ bkps_ bkpt_ bkua_ cfat_ cfut_ dnkey- duffel_live_ duffel_test_ dvc_client_
-dvc_mobile_ dvc_server_ fio-u- lsv2_pt_ lsv2_sk_ mdb_sa_sk_ mercury_production_
-mergify_application_key_ nvapi- p8e- pcsk_ pdl_live_apikey_ persona_production_ phc_ phx_
+GR1348941 HRKU- NRAK- NRII- NRJS- PMAK- PMAT- SWMTKN-1- bkaa_ bkaj_ bkar_
+bkct_ bkpat_ bkps_ bkpt_ bkua_ cfat_ cfut_ lsv2_pt_ lsv2_sk_ mdb_sa_sk_ mercury_production_
+mergify_application_key_ nvapi- p8e- pcsk_ pdl_live_apikey_ persona_production_
 pina_ polar_at_ polar_oat_ polar_pat_ packagist_ack_ packagist_acs_ packagist_ort_
 packagist_out_ pk-lf- ramp_sec_ rzp_live_ rzp_test_ s-s4t2af- s-s4t2ud- sbp_ shippo_live_
-shippo_test_ sk_car_ sm_aat_ sm_pat_ sm_sat_ tgp_v1_ tk-us- vca_ vci_ vck_ vcp_ vcr_ vtwn_
+shippo_test_ sk_car_ sm_aat_ sm_pat_ sm_sat_ tgp_v1_ tk-us- vtwn_
 wandb_v1_ xkeysib- xnd_development_ xnd_production_
 """
 # Those with which names begin, too: no name has so long a word with a digit in it.
 _SHORT_BEGINNINGS = """
-db- ion_ m0- cog_ csa_ csk- ico- llx- rnd_ rpa_ pnu_ nyk_ sgp_ ddo_ ddp_ rdme_ ucat_
-rootly_ unkey_ zpka_ essu_ apify_api_ samsara_api_ waka_ napi_ EZAK EZTK AKCp cnvca
+db- ion_ m0- cog_ csa_ csk- ico- llx- rnd_ rpa_ pnu_ nyk_ ddo_ ddp_ rdme_ ucat_
+rootly_ unkey_ zpka_ apify_api_ samsara_api_ waka_ napi_ EZAK EZTK AKCp
 """
 # What is documented of each issuer's tokens, behind no letter and no digit.
 _ISSUED = (
     r"agw_[0-9a-f]{8}_[A-Za-z0-9_-]{20,}|whsec_[A-Za-z0-9+/=_-]{16,}",  # our own
     r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}",
     r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|imt|oas|ffct)-[A-Za-z0-9_.-]{16,}",
-    r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}",
+    r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9%/+_-]{10,}={0,2}|xapp-[A-Za-z0-9-]{10,}",
     r"sk-(?!(?:[a-z]{1,20}-){1,9}[a-z]{1,20}(?![\w-]))[A-Za-z0-9_-]{20,}",
-    r"sk_(?:live|test|prod)_[A-Za-z0-9]{10,}|rk_(?:live|test|prod)_[A-Za-z0-9]{10,}",
+    r"sk_(?:live|test|prod)_[A-Za-z0-9+/]{10,}={0,2}|rk_(?:live|test|prod)_[A-Za-z0-9]{10,}",
     r"pk_(?:live|test)_[A-Za-z0-9]{16,}",
-    r"A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}\b|AIza[A-Za-z0-9_-]{35}|GOCSPX-[A-Za-z0-9_-]{20,}",
+    r"A(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z0-9]{16}\b|AIza[A-Za-z0-9_-]{35}|GOCSPX-[A-Za-z0-9_-]{20,}",
     r"ya29\.[A-Za-z0-9_-]{16,}|1//0[A-Za-z0-9_-]{20,}|hv[sbr]\.[A-Za-z0-9_-]{16,}",
     r"hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-(?=[A-Za-z-]{0,60}[0-9_])[A-Za-z0-9_-]{16,}",
-    r"SG\.[A-Za-z0-9_-]{10,99}\.[A-Za-z0-9_.-]{10,}|SK[0-9a-fA-F]{32}\b|key-[0-9a-f]{32}\b",
+    r"SG\.[A-Za-z0-9_=-]{10,99}\.[A-Za-z0-9_.=-]{10,}|SK[0-9a-fA-F]{32}\b|key-[0-9a-f]{32}\b",
     r"dckr_[po]at_[A-Za-z0-9_-]{16,}|tskey-[a-z]{2,12}-[A-Za-z0-9_-]{10,}",
     r"do[opr]_v1_[0-9a-f]{32,}|dapi[0-9a-f]{32}(?:-\d)?|shp(?:at|ss|ca|pa|tka)_[A-Za-z0-9]{16,}",
     r"gl(?:sa|c)_[A-Za-z0-9_=+/]{20,}|lin_(?:api|oauth)_[A-Za-z0-9]{16,}",
     r"AGE-SECRET-KEY-[A-Z0-9]{20,}|sq0[a-z]{3}-[A-Za-z0-9_-]{20,}",
-    r"ATATT[A-Za-z0-9_=-]{20,}|figd_[A-Za-z0-9_-]{20,}|ntn_[A-Za-z0-9]{20,}",
+    r"ATAT[A-Za-z0-9_=-]{40,}|figd_[A-Za-z0-9_-]{20,}|ntn_[A-Za-z0-9]{20,}",
     r"gsk_[A-Za-z0-9]{20,}|r8_[A-Za-z0-9]{30,}|xai-[A-Za-z0-9_-]{20,}|pplx-[A-Za-z0-9]{20,}",
     r"sb_secret_[A-Za-z0-9_-]{16,}|nfp_[A-Za-z0-9]{20,}|pul-[0-9a-f]{32,}",
     r"pscale_[a-z]{2,5}_[A-Za-z0-9_.=-]{20,}|rubygems_[0-9a-f]{32,}",
@@ -96,11 +96,36 @@ _ISSUED = (
     r"EAA[ACM](?=[A-Za-z_-]{0,20}\d)[\w-]{22,}|LTAI[A-Za-z0-9]{16,}|STS\.[A-Za-z0-9]{16,}",
     r"api_live(?:_us|_ca)?\.[A-Za-z0-9_-]{20,}|FlyV1[ \t][A-Za-z0-9=_,/+-]{80,}",
     r"cs_[0-9a-f]{40}|ck_[0-9a-f]{40}|pk_\d{8,9}_[a-z0-9]{32}|cio[A-Za-z0-9]{32}\b",
-    r"apk_[A-Za-z0-9+/]{60,}=*|tfp_[A-Za-z0-9_.=-]{40,}|endr\+[A-Za-z0-9-]{16,}",
+    r"apk_(?:user_)?[A-Za-z0-9+/]{60,}=*|tfp_[A-Za-z0-9_.=-]{40,}|endr\+[A-Za-z0-9-]{16,}",
     r"BBDC-[A-Za-z0-9+/=]{30,}|SWMKEY-1-[A-Za-z0-9+/]{40,}|AQVN[A-Za-z0-9_-]{35,38}(?![\w-])",
     r"pk\.[a-z0-9]{60}\.[a-z0-9]{20,}|configcat-sdk-1/[\w-]{22}/[\w-]{22}",
-    r"t1\.[\w-]{1,250}={0,2}\.[\w-]{86}|1000\.[0-9a-f]{32}\.[0-9a-f]{32}|1001\.[0-9a-f]{32}\.[0-9a-f]{32}",
-    *(rf"{prefix}(?=[A-Za-z_-]{{0,40}}\d)[A-Za-z0-9_-]{{12,}}" for prefix in _BEGINNINGS.split()),
+    r"t1\.[\w-]{1,250}={0,2}\.[\w-]{86}={0,2}",
+    r"1000\.[0-9a-f]{32}\.[0-9a-f]{32}|1001\.[0-9a-f]{32}\.[0-9a-f]{32}|1003\.[0-9a-f]{32,}",
+    r"dnkey-[a-z0-9_=-]{26}-[a-z0-9_=-]{52}|duffel_(?:live|test)_[A-Za-z0-9_=-]{43}",
+    r"ph[cx]_(?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{40,}",
+    r"fio-u-[A-Za-z0-9_=-]{64}|vc[aikpr]_(?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{40,}",
+    r"dvc_(?:client|mobile|server)_[A-Za-z0-9]{8,}|Mid-(?:client|server)-[A-Za-z0-9_]{10,}",
+    r"sgp_(?=[A-Za-z]{0,30}\d)[A-Za-z0-9]{64}|essu_(?=[A-Za-z_-]{0,30}\d)[A-Za-z0-9_-]{60,}={0,2}",
+    r"sgp_(?:local_|[0-9a-fA-F]{16}_)?[0-9a-fA-F]{40}|cnvca[A-Za-z0-9_-]{51}(?![\w-])",
+    r"aact_(?:prod|hmlg)_[A-Za-z0-9_-]{20,}|CAIS(?=[A-Za-z+/]{0,30}\d)[A-Za-z0-9_=+/-]{50,}",
+    *(
+        rf"{kind}_[a-z0-9]{{5,30}}\.[a-z0-9]{{4,6}}\.acc[_-][a-z0-9-]{{10,32}}\.[a-z0-9+/_=-]{{30,}}"
+        for kind in ("sc", "ext", "scauth", "authress")
+    ),
+    r"gcntfy-[a-z0-9_]{1,60}-[0-9a-f-]{73}|sl\.(?:u\.)?[A-Za-z0-9_=-]{130,}",
+    r"PRD-[0-9a-f]{8,12}-[0-9a-f-]{16,}|SBX-[0-9a-f]{8,12}-[0-9a-f-]{16,}",
+    r"na1\.(?=[A-Za-z]{0,30}\d)[A-Za-z0-9]{20,}|eu1\.(?=[A-Za-z]{0,30}\d)[A-Za-z0-9]{20,}",
+    r"_gitlab_session=[0-9a-z]{32}|live_(?=[A-Za-z_=-]{0,39}\d)[A-Za-z0-9_=-]{40}(?![\w-])",
+    r"pk_(?=[a-z]{0,33}\d)[a-z0-9]{34}\b|live_[0-9a-f]{35}\b|test_[0-9a-f]{35}\b",
+    r"live_pub_[0-9a-f]{31}\b|test_pub_[0-9a-f]{31}\b|apikey_[0-9a-f]{32,}",
+    r"access-(?:sandbox|development|production)-[0-9a-f-]{36}|os_v2_(?:app|org)_[a-z2-7]{60,}",
+    r"KEY(?=[A-Za-z_-]{0,30}\d)(?=[A-Z0-9_-]{0,30}[a-z])[\w-]{55}(?![\w-])",
+    r"AA{21}(?!A)[A-Za-z0-9%]{60,}|wrka[a-z]{0,2}-eyJ[A-Za-z0-9_.-]{40,}",
+    r"s\.(?=[A-Za-z]{0,23}\d)[A-Za-z0-9]{24}(?![\w.\x28])|00[A-Za-z0-9]{13}![A-Za-z0-9._-]{80,}",
+    *(
+        rf"{prefix}(?=[A-Za-z_-]{{0,40}}(?:\d|[a-z][A-Z]))[A-Za-z0-9_-]{{12,}}"
+        for prefix in _BEGINNINGS.split()
+    ),
     *(
         rf"{prefix}(?=[A-Za-z]{{0,30}}\d)[A-Za-z0-9]{{16,}}[A-Za-z0-9_-]*"
         for prefix in _SHORT_BEGINNINGS.split()
@@ -125,7 +150,7 @@ def _by_first(expressions: Iterable[str]) -> str:
     return "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in groups.items())
 
 
-_WHERE = ("name", "file", "path", "field", "ref")
+_WHERE = ("name", "file", "path", "field", "ref", "arn", "manager", "type", "policy", "algorithm")
 _FLAG = (
     r"(?<![A-Za-z0-9_-])--?(?i:(?!(?:no|ask|get|print|show|prompt|skip)[_-])"
     r"(?:[a-z0-9]{1,20}[_-]){0,4}(?:password|passwd|passphrase|pass|pwd"
@@ -138,31 +163,35 @@ _NOT_WHERE = "".join(
 # Each pattern's group `s` is the secret. Repeats before the secret's end are bounded: what an agent
 # sends must not make the search slow.
 _SHAPES = (
-    rf"(?<![A-Za-z0-9])(?P<s>{_by_first(_ISSUED)}|[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_-]{{20,}}"
-    r"|\d{8,10}:AA[A-Za-z0-9_-]{30,})",
+    rf"(?<![A-Za-z0-9])(?P<s>{_by_first(_ISSUED)}|[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{20,}}"
+    r"|\d{8,10}:AA[A-Za-z0-9_-]{30,}|[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk\b"
+    r"|[0-9a-fA-F]{32}\.[A-Za-z0-9]{16}(?![\w.-])|[A-Za-z0-9+/]{22}==:[A-Za-z0-9]{32}\b)",
+    r"(?<![\w~.])(?P<s>[\w~.]{3}\dQ~[\w~.-]{31,34})",
     r"\b(?P<s>[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,})",
     r"(?<![A-Za-z0-9_-])(?P<s>eyJ[A-Za-z0-9_-]{4,4000}\.[A-Za-z0-9_-]{4,4000}\.[A-Za-z0-9_-]*)",
     # Docker's file of registries.
     r"\bauth\\{0,7}\"[ \t]{0,3}:[ \t]{0,3}\\{0,7}\"(?=[A-Za-z+/]{0,60}(?:[0-9=]|[A-Z]{2}))"
     r"(?P<s>[A-Za-z0-9+/]{16,}={0,2})",
     r"#code=(?P<s>[A-Za-z0-9_-]{8,})",  # a login link
-    r"\b(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[A-Za-z0-9]{1,30}/"
+    r"\b(?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks)"
+    r"/[A-Za-z0-9]{1,30}/"
     r"(?P<s>[A-Za-z0-9_/-]{8,})",
+    r"\.webhook\.office\.com/webhookb2/(?P<s>[A-Za-z0-9@/-]{20,})",
     # Docker's `--secret` and OpenSSL's `-pass` name where a secret is.
     rf"{_FLAG}{_THEN}(?!-|id=|type=|(?:file|env|fd):|{_OTHER})(?P<s>{_VALUE}{{4,}})",
     rf"(?i:\bauthorization){_IS}(?:[A-Za-z][A-Za-z0-9-]{{0,20}}[ \t]{{1,3}})?"
     rf"(?!{_OTHER}|{_PLAIN})(?P<s>[A-Za-z0-9_\-.+=~/]{{6,}})",
     rf"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?!{_PROSE})(?P<s>[A-Za-z0-9_\-.+=~/]{{12,}})",
     r"(?i:accountkey|sharedaccesskey|[?&]sig)=(?P<s>[A-Za-z0-9+/=%_-]{8,})",
-    r"(?i:password|passwd|passphrase|secret(?!ar[iy])|api[_-]?key|access[_-]?key|private[_-]?key"
+    r"(?i:password|passwd|passphrase|(?<!\d:)secret(?!ar[iy])|api[_-]?key|access[_-]?key|private[_-]?key"
     rf"|account[_-]?key|auth[_-]?token|access[_-]?token)[A-Za-z0-9_]{{0,20}}"
-    rf"{_NOT_WHERE}{_IS}(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}})",
+    rf"{_NOT_WHERE}{_IS}(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}}{_REST})",
     # A folder is called so, too, but in no database's address.
-    rf"(?i:\b[A-Za-z0-9_]{{0,20}}pwd){_IS}(?P<s>(?!{_OTHER}|(?:(?<!;[pP]wd=)(?<!;PWD=)[\w.-]+/)){_TOKEN}{{6,}})",
+    rf"(?i:\b[A-Za-z0-9_]{{0,20}}pwd){_IS}(?P<s>(?!{_OTHER}|(?:(?<!;[pP]wd=)(?<!;PWD=)[\w.-]+/)){_TOKEN}{{6,}}{_REST})",
     rf"(?i:\bx-(?:[a-z0-9]{{1,20}}-){{0,4}}(?:token|key)"
     rf"|(?:\b|_)(?:private-)?token)(?<!page_token)(?<!PAGE_TOKEN){_IS}"
     # People are named so where they have a token: no name is long.
-    rf"(?<!\btoken:(?=[\w-]{{1,19}}(?![\w-])))(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}})",
+    rf"(?<!\btoken:(?=[\w-]{{1,19}}(?![\w-])))(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}}{_REST})",
     rf"{_SCHEME}[^\s/:@\"']{{0,99}}:(?P<s>[^\s/@\"'$`;|&<>()]{{3,255}})@",
     r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY(?: BLOCK)?-----"
     r"(?P<s>[A-Za-z0-9+/=\\n\s]{1,9999}?)(?:-----END|\Z)",
@@ -179,7 +208,8 @@ _WORDS: dict[str, Iterable[int]] = {
 }
 _SIGNS: dict[str, Iterable[int]] = {
     **dict.fromkeys(("eyJ", "#code=", "hooks.slack.com/", "discord", "-----BEGIN ", "auth"), (0,)),
-    **{".atlasv1.": (14,), ":AA": (8, 9, 10)},
+    **{".atlasv1.": (14,), ":AA": (8, 9, 10), "_mmk": (36,), "==:": (22,), "Q~": (4,)},
+    ".webhook.office.com/": (0,),
 }
 _FLAG_WORDS = ("pass", "pwd", "secret", "token", "key")
 _FLAGS = re.compile(
@@ -187,8 +217,8 @@ _FLAGS = re.compile(
 )
 # Only to where each is known as one: the rest of a long one would be read again and again.
 _BEGUN = re.sub(r"{(\d+),}(?:\[A-Za-z0-9_-]\*)?", r"{\1}", _by_first(_ISSUED))
-_PREFIXED = re.compile(rf"(?={_BEGUN})(?<![A-Za-z0-9])")
-_PARTED = re.compile(r"\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}")
+_PREFIXED = re.compile(rf"[^A-Za-z0-9](?={_BEGUN})")
+_PARTED = re.compile(r"\.(?:[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}|[A-Za-z0-9]{16}(?![\w.-]))")
 _SIGNED_IN = re.compile(r"://[^\s/:@\"']{0,99}:[^\s/@\"'$`;|&<>()]{3,255}@")
 # The flag's shape alone, for words of a list.
 _FLAGGED = re.compile(next(one for one in _SHAPES if one.startswith(_FLAG)))
@@ -205,7 +235,7 @@ _PAIR = r"[A-Za-z0-9_.-]{1,99}="
 _LOGIN = rf"{_THEN}[^\s:\"'/]{{0,99}}:(?!//)(?P<s>{_VALUE}+)"
 _STRETCHES = (
     (
-        re.compile(r"\bcurl(?=[\s\\\"'])"),
+        re.compile(r"curl(?<=\bcurl)(?=[\s\\\"'])"),
         _GOES,
         re.compile(
             rf"(?<![\w-])(?:-u|-U|--user|--proxy-user){_LOGIN}"
@@ -213,7 +243,7 @@ _STRETCHES = (
         ),
     ),
     (
-        re.compile(r"\b(?:https?|xh)(?=[\s\\\"'])"),
+        re.compile(r"(?:http(?<=\bhttp)s?|xh(?<=\bxh))(?=[\s\\\"'])"),
         _GOES,
         re.compile(rf"(?<![\w-])(?:-a|--auth){_LOGIN}"),
     ),
@@ -228,7 +258,7 @@ _STRETCHES = (
         re.compile(rf"(?<![\w-])(?:-a|--pass){_THEN}(?P<s>{_VALUE}+)"),
     ),
     (
-        re.compile(r"\b(?:docker|podman)[\s\\\"',]{1,8}login(?=[\s\\\"'])"),
+        re.compile(r"(?:docker(?<=\bdocker)|podman(?<=\bpodman))[\s\\\"',]{1,8}login(?=[\s\\\"'])"),
         _GOES,
         re.compile(rf"(?<![\w-])-p{_THEN}(?P<s>{_VALUE}+)"),
     ),
@@ -259,6 +289,7 @@ _STRETCH_SIGNS = (
 # shapes that may need very much, by their beginnings.
 _REACH, _LONG_REACH = 400, 10_100
 _LONG_SIGNS = ("eyJ", "-----BEGIN ")
+_NEAR = 100  # more than what begins in a name needs of the value until its place is known
 _SHORT = 1_000  # characters: 4,096 such texts are kept, at most some four megabytes
 _DIGEST_CHARS = 8
 _Spelling = Callable[[str], str]
@@ -302,12 +333,12 @@ def mask(value: Any, spell: _Spelling = str) -> Any:
     `spell` says how the text around the secrets is written.
     """
     if isinstance(value, str):
-        return _in_text(value, spell)
+        return _replace(value, [*secrets_in(value)], spell)
     if isinstance(value, dict):
         # {"name": "password", "value": "…"} is a member, too: rules and variables are written so.
         named = str(value.get("name", "value"))
         return {
-            _in_text(name, spell): _member(named if name == "value" else name, item, spell)
+            mask(name, spell): _member(named if name == "value" else name, item, spell)
             for name, item in value.items()
         }
     if isinstance(value, list | tuple):
@@ -344,17 +375,10 @@ def _member(name: str, value: Any, spell: _Spelling) -> Any:
     """Return a member's value masked; its name, too, may tell that it is a secret."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return mask(value, spell)
-    named = f"{name}: "
-    text = _in_text(f"{named}{value}", spell, len(named))
+    text = _replace(str(value), [*secrets_behind(name, str(value))], spell)
     if text == str(value):
         return value
     return text if isinstance(value, str) else mask_of(str(value), "secret number")
-
-
-def _in_text(text: str, spell: _Spelling, begin: int = 0) -> str:
-    """Return text from `begin` on, with the secrets in it masked."""
-    found = [(start - begin, end - begin) for start, end in secrets_in(text) if start >= begin]
-    return _replace(text[begin:], found, spell)
 
 
 def _replace(text: str, found: list[tuple[int, int]], spell: _Spelling) -> str:
@@ -425,6 +449,24 @@ def secrets_in(text: str) -> Iterator[tuple[int, int]]:
     return iter(_secrets_in_short(text) if len(text) <= _SHORT else _secrets_in_long(text))
 
 
+def secrets_behind(name: str, text: str) -> Iterator[tuple[int, int]]:
+    """Return where secrets are in a value, which its member's name may tell, too."""
+    named = f"{name}: "
+    if len(text) > _SHORT and not _begins_in(named, text[:_NEAR]):
+        yield from secrets_in(text)  # which has been searched for already, or will be
+        return
+    for start, end in secrets_in(f"{named}{text}"):
+        if start >= len(named):
+            yield start - len(named), end - len(named)
+
+
+def _begins_in(name: str, text: str) -> bool:
+    """Whether anything in a name, with a text behind it, could begin a secret."""
+    if any(sign in _fold(name) for sign in chain(*_STRETCH_SIGNS)):
+        return True
+    return min(_list_starts(f"{name}{text}"), default=len(name)) < len(name)
+
+
 @lru_cache(maxsize=4096)
 def _secrets_in_short(text: str) -> tuple[tuple[int, int], ...]:
     """Each surface, and each redraw of a card, looks at the same short texts again."""
@@ -461,7 +503,7 @@ def _fold(text: str) -> str:
 def _list_starts(text: str) -> set[int]:
     """Return every place where a shape can begin, and some more."""
     folded = _fold(text)
-    starts = {match.start() for match in _PREFIXED.finditer(text)}
+    starts = {match.start() for match in _PREFIXED.finditer(f" {text}")}
     for signs, searched in ((_WORDS, folded), (_SIGNS, text)):
         for sign, before in signs.items():
             at = searched.find(sign)
@@ -471,7 +513,7 @@ def _list_starts(text: str) -> set[int]:
     if any(word in folded for word in _FLAG_WORDS):
         starts.update(match.start() for match in _FLAGS.finditer(text))
     for match in _PARTED.finditer(text) if "." in text else ():
-        starts.update(range(max(match.start() - 28, 0), match.start()))
+        starts.update(range(max(match.start() - 32, 0), match.start()))
     if "@" in text:
         for match in _SIGNED_IN.finditer(text):
             starts.update(range(max(match.start() - 16, 0), match.start()))

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gateway.domain.records import Record
-from gateway.domain.redaction import mask_of, masks_in, secrets_in
+from gateway.domain.redaction import mask_of, masks_in, secrets_behind, secrets_in
 from gateway.models import Action
 from gateway.policy.calls.touches import touches_of
 from gateway.policy.grants.grant import Effect, Shape
@@ -237,10 +237,7 @@ def _spans(part: _Part) -> Iterator[tuple[int, int]]:
     """Return where anybody finds a secret in a text, with its name before it and without."""
     yield from secrets_in(part.text)
     if part.name:
-        begin = len(part.name) + 2
-        for start, end in secrets_in(f"{part.name}: {part.text}"):
-            if start >= begin:
-                yield start - begin, end - begin
+        yield from secrets_behind(part.name, part.text)
 
 
 def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bool:

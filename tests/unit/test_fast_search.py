@@ -17,6 +17,8 @@ private_token _private-token: account_key= AccountKey= &sig= ?sig= eyJ ghp_ xoxb
 :// @ a:b@ https:// .atlasv1. :AA 12345678:AA curl http mysql redis-cli docker login sshpass cookie:
 hooks.slack.com/services/T/ discord.com/api/webhooks/1/ -----BEGIN #code= =" ': "auth":" \
 MTAxMjM0NTY3ODkwMTIzNDU2 .abcdef. aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 0123456789abcdef
+0123456789abcdef0123456789abcdef.Ab01Cd23Ef45Gh67 0123456789ABCDEFGHIJab==: Abc7Q~
+Ab01Cd_ h.webhook.office.com/webhookb2/ hooks.slack.com/triggers/T/ => :=
 """
 # Letters that an expression without case reads as s, k and i.
 _READ_AS_OTHERS = "\u017fecret \u212aey pa\u017f\u017fword to\u212aen \u0130d \u0131d s\u0131g="
@@ -65,3 +67,17 @@ def test_the_quick_search_finds_every_kind(form: str) -> None:
         for said in (text, json.dumps([text, text]), text.upper()):
             found = [match.span() for match in redaction._find_shaped(said)]
             assert found == _plainly(said), said
+
+
+@given(name=_TEXTS, text=_TEXTS)
+@settings(max_examples=300, deadline=None)
+@example("cookie", "sid=0123456789")
+@example("Authorization", "Basic 0123456789abcdef")
+@example("x-api-token", "0123456789abcdef")
+def test_a_name_is_searched_with_its_value_where_it_matters(name: str, text: str) -> None:
+    """A long value that its name does not concern is searched once, and alone."""
+    long = f"{text}{' and more' * 120}"
+    begin = len(name) + 2
+    found = redaction.secrets_in(f"{name}: {long}")
+    known = [(start - begin, end - begin) for start, end in found if start >= begin]
+    assert list(redaction.secrets_behind(name, long)) == known
