@@ -24,6 +24,8 @@ from gateway.ports.head_parts import (
 _WHOLE_CHARS = 60  # of a command that is said whole
 _MOST_NAMED = 2  # programs
 _NAMED_WORDS = 2  # of each, where there is little room
+_MOST_KEPT = 4
+_MOST_WORDS = 12
 _ROOM_TO_DO = 3
 _LONG_WORD = 24
 _DOING = frozenset(
@@ -139,8 +141,9 @@ def _say_group(
     lines = text.count("\n") + 1
     if effect.verb == _RUNS and lines > 1 and room.words > 1:
         begin = f"Runs {lines} lines: "
-    several = effect.verb == _RUNS or begin[-2] == ":"
-    words = max(_NAMED_WORDS, room.words) if several else room.words
+    code = begin[-2] == ":" and effect.verb != _RUNS
+    words = max(_NAMED_WORDS, room.words) if code else room.words
+    words = _MOST_WORDS if effect.verb == _RUNS else words  # its words are chosen already
     most = most or (min(room.words, _MOST_NAMED) if effect.verb == _RUNS else 1)
     said = say_some(names, words, most, 0 if effect.host else others)
     counted = _count(others if effect.host else 0)
@@ -211,15 +214,16 @@ def _name_step(effect: StepEffect, secrets: Sequence[str], room: Room) -> tuple[
     open_words = set(_drop_secrets(words, secrets))
     if fits and effect.whole and open_words >= set(words):
         return whole, False
-    key = [at for at in effect.key if words[at] in open_words][: max(_NAMED_WORDS, room.words)]
-    if key in ([0], []) and room.words >= _ROOM_TO_DO and words[0] in _DOING:
+    key = [at for at in effect.key if words[at] in open_words][:_MOST_KEPT]
+    if key in ([0], []) and words[0] in _DOING:
         key = [0, 1] if _DO.fullmatch("".join(words[1:2])) and words[1] in open_words else [0]
     name, before = "", -1
     for at in sorted(key or [0]):
         gap = "" if at == 0 else " " if at == before + 1 else "… "
         name += f"{gap}{_shorten_word(words[at])}"
         before = at
-    return name, before + 1 < len(words) or not effect.whole
+    cut = before + 1 < len(words) or not effect.whole
+    return name.removesuffix("…"), cut or name.endswith("…")
 
 
 def _shorten_word(word: str) -> str:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from gateway.policy.calls.backticks import spell_out
 from gateway.policy.calls.shell_words import ShellNode, parse_shell
@@ -236,13 +236,15 @@ class _ScriptReader:
         ok, failed = self._run(parts[0], start)
         for operator, part in zip(parts[1::2], parts[2::2], strict=False):
             begun = last if last is not None and part is parts[-1] else start
+            piped = begun is last and part.type == "pipeline"
+            run = partial(self._run_pipeline, part, start, last) if piped else partial(self._run, part, begun)
             if operator.type == "&&":
                 self._folders = ok
-                ok, then_failed = self._run(part, begun)
+                ok, then_failed = run()
                 failed = _either(failed, then_failed)
             else:
                 self._folders = failed
-                then_ok, failed = self._run(part, begun)
+                then_ok, failed = run()
                 ok = _either(ok, then_ok)
                 if operator.type != "||":
                     self.whole = False
@@ -651,7 +653,7 @@ def said_by(step: Step) -> str | None:
         words.pop(0)
     if step.name == "printf" and words and words[0] in ("%s", "%s\\n", "%b", "%s "):
         words.pop(0)
-    return _ANSI.sub(_undo_ansi, " ".join(words)) + "\n"
+    return _ANSI.sub(_undo_said, " ".join(words)) + "\n"
 
 
 def _runs_input(words: Sequence[_Word]) -> bool:
@@ -700,6 +702,11 @@ def _undo_ansi(found: re.Match[str]) -> str:
     if said[0] in "01234567":
         return chr(int(said, 8) & 0xFF)
     return _ANSI_SIGNS.get(said, said)
+
+
+def _undo_said(found: re.Match[str]) -> str:
+    """Return what `echo` prints for an escape: it knows none of quotes."""
+    return found[0] if found[1] in "\"'`$" else _undo_ansi(found)
 
 
 def _descend(root: ShellNode) -> Iterator[ShellNode]:
