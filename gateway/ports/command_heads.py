@@ -89,7 +89,8 @@ def _has_own_sentence(effect: StepEffect) -> bool:
 
 def _is_plain(effect: StepEffect, text: str) -> bool:
     """Whether a text is one command whose beginning says what it does."""
-    begins = bool(effect.words) and base_name(text.split(maxsplit=1)[0]) == effect.words[0]
+    begin = text.split(maxsplit=2)[:2]
+    begins = (base_name(begin[0]), *begin[1:]) == effect.words[:2]
     return effect.verb == _RUNS and begins and effect.key in ((), (0,)) and not effect.user
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from json import dumps
 from random import Random
@@ -91,9 +92,9 @@ PLAIN_NESTS: tuple[Callable[[str], str], ...] = (
 )
 NESTS = (
     *PLAIN_NESTS,
-    lambda text: f'echo "$({text}\n)"',
-    lambda text: f"x=$({text}\n)",
-    lambda text: f"bash <<'DOC'\n{text}\nDOC",
+    lambda text: f'echo "$( {text}\n)"',
+    lambda text: f"x=$( {text}\n)",
+    lambda text: f"bash <<'DOC{len(text)}'\n{text}\nDOC{len(text)}",
     lambda text: f"sudo sh -c {quote(text)}",
     lambda text: f"sudo -u root -- bash -c {quote(text)}",
     lambda text: f"ls | xargs -I{{}} sh -c {quote(text)}",
@@ -135,6 +136,6 @@ def _surround(text: str, random: Random) -> str:
         parts.insert(random.randint(0, len(parts)), other)
     done = parts[0]
     for part in parts[1:]:
-        joint = "\n" if done.endswith("\nDOC") else random.choice(JOINTS)
+        joint = "\n" if re.search(r"\nDOC\d+\Z", done) else random.choice(JOINTS)
         done = f"{done}{joint}{part}"
     return done

@@ -54,7 +54,7 @@ _CALLS = (
         re.IGNORECASE)),
     (CodeHarm.RUN, re.compile(
         r"\bos\.(?:exec\w*|popen|spawn\w*|startfile|system)\b|\bsubprocess\.\w+"
-        r"|\bpty\.spawn|\bchild_process\b|\b(?:exec|execFile|spawn|fork)(?:Sync)\s*\("
+        r"|\bpty\.spawn|\bchild_process\b(?![\"'`])|\b(?:exec|execFile|spawn|fork)(?:Sync)\s*\("
         r"|\bspawn\s*\(|\b(?:shell_exec|passthru|proc_open|popen|system)\s*\(?|%x[({\[]"
         r"|\b(?:eval|exec|compile)\s*\(|\b__import__|\bDeno\.(?:run|Command)|\bimportlib\b",
         re.IGNORECASE)),

@@ -158,7 +158,7 @@ def list_effects(text: str, home: str | None, base: str | None) -> tuple[StepEff
                for fed in trace_sources(script, script.steps[at].fed_by)}  # fmt: skip
     for at, effects in enumerate(made):
         most = Harm.DESTROY if at in taken else Harm.SEND if at in feeding else Harm.IDLE
-        found += (one for one in effects if one.harm <= most)
+        found += (one for one in effects if one.harm <= most or one.verb == "Sends")
     unknown = [] if script.whole else [_effect_of_rest(text)]
     unique = dict.fromkeys((*found, *unknown))
     return tuple(sorted(unique, key=lambda one: (one.harm, one.own)))
@@ -310,7 +310,9 @@ def _run(scene: _Scene, step: Step, written: Sequence[str]) -> StepEffect:
     words = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
     said = " ".join(words)
     # What starts a step changes where it runs, not what it does.
-    reach = reach_of_step(replace(step, wrappers=(), wrapping=(), exact=True), scene.base)
+    bare = replace(step, wrappers=(), wrapping=(), exact=True, folders=step.folders or ("",),
+                   sets=tuple(one for one in step.sets if not one.islower()))  # fmt: skip
+    reach = reach_of_step(bare, scene.base)
     if step.name in _IDLE:
         harm = Harm.IDLE
     elif _PUBLISHING.match(said):

@@ -380,6 +380,10 @@ class _ScriptReader:
         words: list[_Word] = []
         sets: list[str] = []
         for child in node.named_children:
+            if words and self._begins_line(child):  # the grammar took two commands for one
+                self.whole = False
+                self._start(words, replace(start, sets=(*self._sets, *start.sets, *sets)))
+                words, sets, start = [], [], replace(start, fed_by=(), given=None)
             if child.type == "variable_assignment":
                 sets.append(self._read_assignment(child)[0])
             elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
@@ -394,6 +398,11 @@ class _ScriptReader:
         start = replace(start, sets=sets_now, fed_by=fed)
         return self._start(words or [_Word(":")], start)
 
+    def _begins_line(self, node: ShellNode) -> bool:
+        before = node.prev_sibling
+        between = self._source[before.end_byte : node.start_byte] if before is not None else b""
+        return b"\n" in between.replace(b"\\\n", b"")
+
     def _start(self, words: list[_Word], start: _Start) -> _Ends:
         """Take the wrappers off a command, and read what it starts in the end."""
         kept = self._folders
@@ -405,13 +414,14 @@ class _ScriptReader:
             if found.also:
                 self._emit(words, start)
             taken = words[: found.begins]
+            said = taken if found.begins is not None else words[:1]
             start = replace(
                 start,
                 wrappers=(*start.wrappers, *found.names),
                 wrapping=(
                     *start.wrapping,
                     base_name(words[0].text),
-                    *(one.text for one in taken[1:]),
+                    *(one.text for one in said[1:]),
                 ),
                 sets=(*start.sets, *found.sets),
                 exact=start.exact
