@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import partial
+from operator import itemgetter
 from shlex import join
 from typing import Any
 
@@ -29,6 +30,7 @@ from gateway.policy.calls.patches import count_lines
 from gateway.policy.calls.path_uses import PathEffect, PathUse
 from gateway.policy.calls.paths import components, is_root, is_systems, lies_outside
 from gateway.policy.calls.roles import FREE, PATHS, RoleSource, plain_name
+from gateway.policy.calls.signs import find_destructive
 from gateway.policy.calls.switches import destroys, is_on
 from gateway.policy.calls.tool_names import Family, words_of
 from gateway.policy.calls.touches import Touches, touches_of
@@ -90,6 +92,7 @@ _PATH_HARMS = {
     PathEffect.DELETE: Harm.RIGHTS, PathEffect.UNKNOWN: Harm.RUN, PathEffect.WRITE: Harm.CHANGE,
     PathEffect.READ: Harm.LOOK, PathEffect.LIST: Harm.LOOK,
 }  # fmt: skip
+_PAYEES = frozenset({"account", "beneficiary", "iban", "payee", "wallet"})
 _MOST_COMPARED = 4_000  # characters of a text and what stands for it
 _TITLES = ("subject", "title")
 _ROOMS = (Room(6, 3), Room(4, 3), Room(3, 3), Room(3, 2), Room(2, 2), Room(1, 2), Room(1, 1))
@@ -477,10 +480,12 @@ def _say_call(call: Touches, room: Room) -> list[HeadPart]:
     if not call.call.arguments:
         return [tool, say_ours(" without arguments")]
     telling = {one.place: at for at, one in enumerate(_list_telling(call, call.leaves))}
+    loud = _list_loud(call)
     items = [one for name, value in call.call.arguments.items()
              for one in _split_argument(call, name, value, telling)]  # fmt: skip
     roles = {one.place: one.role for one in call.leaves}
-    items.sort(key=lambda one: _weigh(one[0], one[1], roles.get(one[2]), one[2] in telling))
+    items.sort(key=lambda one: (one[2] not in loud, *_weigh(one[0], one[1], roles.get(one[2]),
+                                                            one[2] in telling)))  # fmt: skip
     shown = items[: room.arguments]
     said = [tool, say_ours(": ")]
     for at, (name, value, _) in enumerate(shown):
@@ -503,7 +508,9 @@ def _split_argument(
     if loudest is None or loudest.place not in telling:
         yield name, value, name
     elif not isinstance(value, dict) and not any(isinstance(one, dict) for one in _list(value)):
-        yield name, value, loudest.place
+        order = [telling.get(f"{name}[{at}]", len(telling)) for at, _ in enumerate(_list(value))]
+        ranked = [one for _, one in sorted(zip(order, _list(value), strict=True), key=itemgetter(0))]
+        yield name, ranked or value, loudest.place
     elif len(inside) <= _MOST_INSIDE:
         yield from ((one.place, one.value, one.place) for one in inside)
     else:
@@ -563,18 +570,29 @@ def _list_rest(call: Touches, places: frozenset[str]) -> list[Leaf]:
             and one.value not in _NOT_GIVEN and one.value not in ([], {})
             and not (one.role is Role.PATCH and call.family is Family.FILE)
             and not (one.role is Role.FLAG and one.source is RoleSource.TABLE
-                     and not destroys(one.name))]  # fmt: skip
+                     and type(one.value) in (int, float))]  # fmt: skip
 
 
 def _list_telling(call: Touches, leaves: Sequence[Leaf]) -> list[Leaf]:
     """Return the values that name a path, a host, a recipient, or what runs, the loudest first."""
-    looks = {one.place: one.delicate is None for one in call.paths}
-    looks |= dict.fromkeys([one.place for one in call.urls], False)
-    looks |= dict.fromkeys([one.place for one in call.readings], False)
+    places = {one.place for one in (*call.paths, *call.urls, *call.readings)}
+    loud = _list_loud(call)
+    loudest = loud | {one.place for one in (*call.urls, *call.readings)}
     found = [one for one in leaves if one.role not in FREE and (
-             one.role in _TELLING or one.place in looks
+             one.role in _TELLING or one.place in places | loud or words_of(one.name) & _PAYEES
              or (destroys(one.name) and is_on(one.value)))]  # fmt: skip
-    return sorted(found, key=lambda one: looks.get(one.place, True))
+    return sorted(found, key=lambda one: (one.place not in loud, one.place not in loudest))
+
+
+def _list_loud(call: Touches) -> frozenset[str]:
+    """Return the places of values that look destructive, or name a path that is delicate or lies
+    outside."""
+    home = components(call.call.context.cwd or "")
+    paths = {one.place for one in call.paths if one.delicate is not None
+             or (home and lies_outside(one.text, home, call.base))}  # fmt: skip
+    texts = {one.place for one in call.leaves if one.role not in FREE
+             and isinstance(one.value, str) and any(find_destructive(one.value))}  # fmt: skip
+    return frozenset(paths | texts)
 
 
 def _say_rest(call: Touches, rest: Sequence[Leaf], room: Room) -> list[HeadPart]:

@@ -64,6 +64,7 @@ _LATER = frozenset(
     {"becomes another user", "runs what it downloads", "runs what it decodes"}
 )  # said by where it comes from, or as whom it runs
 _WIPING = re.compile(r"dd|fdisk|mkfs(?:\.\w+)?|sfdisk|wipefs|shred|truncate")
+_LISTING = frozenset({"fd", "find", "grep", "git", "ls", "rg"})
 _IDLE_DEVICES = frozenset({"/dev/null", "if=/dev/zero", "if=/dev/urandom"})
 _IDLE = frozenset(
     {":", "[", "cd", "chdir", "echo", "exit", "export", "false", "local", "popd", "printf", "pushd",
@@ -258,12 +259,20 @@ def _delete(scene: _Scene, at: int, step: Step) -> StepEffect:
         if "find" in step.wrappers:
             found = _found_by(_words_of_wrapper(step, "find")) or found
         elif {"xargs", "parallel"} & set(step.wrappers):
-            found += (step.given or "").split() or _read_by_sources(scene, step)
-    placed = [one for path in found for one in _places(step, path)]
+            listed = (step.given or "").split()
+            named = [*scene.script.sources(step.fed_by)]
+            if named and not listed and not any(one.name in _LISTING for one in named):
+                said = (*_read_by_sources(scene, step), named[0].name)[:1]
+                return StepEffect(Harm.DESTROY, "Deletes files that are named by", said)
+            found += listed or _read_by_sources(scene, step)
+            found = found or ["*"]
+    if not found:
+        return _run(scene, step, ())
+    placed = [one for path in found for one in _places(step, path.replace("$()", "$(…)"))]
     placed.sort(key=lambda path: _distance(scene, path))
     far = bool(placed) and _distance(scene, placed[0]) < _INSIDE
     harm = Harm.DELETE_OUTSIDE if far else Harm.DESTROY
-    return StepEffect(harm, "Deletes", tuple(dict.fromkeys(placed)) or ("",))
+    return StepEffect(harm, "Deletes", tuple(dict.fromkeys(placed)))
 
 
 def _destroy(scene: _Scene, step: Step, sign: str, written: Sequence[str]) -> StepEffect:
@@ -461,7 +470,7 @@ def _read_by_sources(scene: _Scene, step: Step) -> list[str]:
         operands = [*_operands(one.words[1:])] if one.name not in _IDLE else []
         if one.name == "find":
             operands = _found_by(one.words[1:])
-        if one.name in ("awk", "grep", "jq", "rg", "sed"):
+        if one.name in ("awk", "git", "grep", "jq", "rg", "sed"):
             operands = operands[1:]
         found += chain(one.reads, operands[:4])
     return list(dict.fromkeys(found))
