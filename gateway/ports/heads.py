@@ -59,6 +59,7 @@ NOTICE_CHARS = 120
 _AGENT_CHARS = 24
 _FOUND_CHARS = 56  # of what was found, in a notification
 _MOST_SHORT = 60
+_MOST_VALUE = 3  # words
 _MOST_INSIDE = 6  # values of one argument
 _EFFECTS = tuple(PathEffect)  # the worst first
 _VERBS = {PathEffect.DELETE: "Deletes", PathEffect.READ: "Reads", PathEffect.LIST: "Lists"}
@@ -180,14 +181,14 @@ def notice_of(record: Record, ended: str = "") -> str:
 
 def _draft_notice(record: Record, head: Head, ended: str) -> tuple[Head, str]:
     """Return a notification with this head, and what was found, which stands at its end."""
-    agent = _name_agent(record.request.agent)
+    agent = name_agent(record.request.agent)
     if ended:
         return (say_ours(f"{ended} · {agent}: "), *head), ""
     first = f"{_HIGH_RISK} · " if record.risk.level is RiskLevel.HIGH else ""
-    return (say_ours(f"{first}{agent} "), *_say_wish(record, head)), _say_found(record, head)
+    return (say_ours(f"{first}{agent} "), *_say_wish(record, head)), say_found(record, head)
 
 
-def _say_found(record: Record, head: Head) -> str:
+def say_found(record: Record, head: Head = ()) -> str:
     """Return the first finding as it ends a notification, without the name that the head has; ""
     where none was found."""
     if not record.findings:
@@ -239,11 +240,11 @@ def _cut_quoted(part: HeadPart, most: int) -> str:
 
 def discreet_notice(agent: str, ended: str, risk: RiskLevel) -> str:
     """Return what a notification says that must tell nothing of what would run."""
-    said = _name_agent(agent)
+    said = name_agent(agent)
     return f"{ended} · {said}" if ended else f"{said} asks for approval, {risk.value} risk"
 
 
-def _name_agent(agent: str) -> str:
+def name_agent(agent: str) -> str:
     """Return an agent's name as it stands in a sentence of ours: one that holds nothing but the
     letters of names passes for no words, any other is quoted."""
     begun = cut_start(agent, _AGENT_CHARS, 1).text
@@ -500,9 +501,9 @@ def _say_call(call: Touches, room: Room) -> list[HeadPart]:
                                                             one[2] in telling)))  # fmt: skip
     shown = items[: room.arguments]
     said = [tool, say_ours(": ")]
-    for at, (name, value, _) in enumerate(shown):
+    for at, (name, value, place) in enumerate(shown):
         said += [say_ours(", ")] if at else []
-        said.append(_say_argument(name, value, min(room.words, 3)))
+        said.append(_say_argument(name, value, _room_of(room, loud=place in loud)))
     more = len(items) - len(shown)
     return [*said, say_ours(f" and {more} more")] if more else said
 
@@ -548,6 +549,11 @@ def _weigh(name: str, value: Any, role: Role | None, telling: bool) -> tuple[boo
 def _is_secret(name: str, value: Any) -> bool:
     """Whether a value of this name would be masked, or any part of it."""
     return list(mask({name: value}).values()) != [value]
+
+
+def _room_of(room: Room, *, loud: bool) -> int:
+    """Return how many words of an argument are said: of what looks destructive, more."""
+    return min(room.words, _MOST_VALUE) + (2 if loud else 0)
 
 
 def _say_argument(name: str, value: Any, room: int) -> HeadPart:
@@ -609,12 +615,13 @@ def _list_loud(call: Touches) -> frozenset[str]:
 
 def _say_rest(call: Touches, rest: Sequence[Leaf], room: Room) -> list[HeadPart]:
     """Say the arguments beside those of the sentence that name something, and count the others."""
-    telling = _list_telling(call, rest)
+    telling, loud = _list_telling(call, rest), _list_loud(call)
     shown = telling[: min(room.arguments, 2)]
     said: list[HeadPart] = []
     for at, leaf in enumerate(shown):
         said += [say_ours(", " if at else ", with ")]
-        said.append(_say_argument(leaf.address.replace("[]", ""), leaf.value, min(room.words, 3)))
+        words = _room_of(room, loud=leaf.place in loud)
+        said.append(_say_argument(leaf.address.replace("[]", ""), leaf.value, words))
     more = len({_top_of(one.place) for one in rest} - {_top_of(one.place) for one in shown})
     more = more or len(telling) - len(shown)
     if not more:

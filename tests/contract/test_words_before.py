@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
-from adapters.slack import card_blocks
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view, render_about
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.full_view_layout import build_full_view, page_fits
+from adapters.discord.group_cards import build_group_view
+from adapters.slack import card_blocks, modals
+from adapters.slack.group_cards import build_group_message
+from adapters.slack.payloads import ModalMetadata
+from adapters.terminal.card_text import render_about as render_about_in_terminal
 from adapters.terminal.card_text import render_card
 from adapters.web.card_json import build_row
+from gateway.api.messages import masked_view
+from gateway.cli.formatting import format_request
 from gateway.domain.records import Approvers, Record
 from gateway.models import Context, Kind, Risk, RiskLevel
-from gateway.ports.cards import card_of
-from tests.contract.surfaces import COPY, printed, sent
+from gateway.ports.cards import card_of, full_view
+from gateway.ports.group_cards import posted_group_of
+from tests.contract.surfaces import ALL, COPY, printed, sent
 from tests.discord.limits import TEXT, walk
 from tests.slack.office import words
 from tests.slack.states import FILE, OUTSIDE, PAYMENT, asked
@@ -147,3 +157,71 @@ def test_what_was_found_stands_before_what_runs_in_the_inbox() -> None:
 def _above(record: Record) -> tuple[str, list[str], list[str]]:
     found = build_row(record)["above"]
     return found["mark"], found["findings"], found["reasons"]
+
+
+DANGER = replace(
+    asked(arguments={"command": f"rm -rf {MARK}"}),
+    findings=("removes folders whole",),
+    finding_places=("command",),
+    risk=Risk(level=RiskLevel.HIGH),
+)
+
+
+def _slack_details(record: Record) -> str:
+    form = ModalMetadata(record.id, record.revision, COPY, "C1", "1.1")
+    card, full = card_of(record, lines=ALL, chars=ALL), full_view(record, fits=modals.page_fits)
+    return " ".join(words(modals.build_details(card, full, form, refusal="")))
+
+
+def _slack_group(record: Record) -> str:
+    card = card_of(record, lines=card_blocks.CARD_LINES, chars=card_blocks.CARD_CHARS)
+    group = posted_group_of([(record, card)])
+    return " ".join(words(build_group_message(group, COPY, lambda _: "")[1]))
+
+
+def _slack_modal(record: Record) -> str:
+    form = ModalMetadata(record.id, record.revision, COPY, "C1", "1.1")
+    return " ".join(words(modals.build_deny(card_of(record, lines=30, chars=2000), form)))
+
+
+def _texts(message: Any) -> str:
+    found = walk(sent(message)["components"])
+    return " ".join(str(one["content"]) for one in found if one["type"] == TEXT)
+
+
+def _discord_details(record: Record) -> str:
+    button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)
+    view = full_view(record, fits=page_fits)
+    return _texts(build_full_view(card_of(record, lines=ALL, chars=ALL), view, button, page=0))
+
+
+def _discord_group(record: Record) -> str:
+    group = posted_group_of([(record, card_of(record, lines=CARD_LINES, chars=CARD_CHARS))])
+    return _texts(build_group_view(group, COPY))
+
+
+def _show(record: Record) -> str:
+    return format_request(json.loads(json.dumps(masked_view(record))))
+
+
+PLACES = {
+    **SURFACES,
+    "Details in Slack": _slack_details,
+    "a group in Slack": _slack_group,
+    "a modal in Slack": _slack_modal,
+    "Details in Discord": _discord_details,
+    "a group in Discord": _discord_group,
+    "a modal in Discord": lambda one: render_about(card_of(one, lines=30, chars=2000)),
+    "a prompt in a terminal": lambda one: printed(render_about_in_terminal(
+        card_of(one, lines=30, chars=2000))),
+    "gateway show": _show,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_was_found_stands_between_head_and_call(place: str) -> None:
+    """On cards, in groups, on pages, in forms, at the command line, which begins with the tool."""
+    shown = PLACES[place](DANGER).replace("\\", "")
+    head = "shell" if place == "gateway show" else "Deletes"
+    order = [shown.index(one) for one in (head, "removes folders whole", f"rm -rf {MARK}")]
+    assert order == sorted(order), shown

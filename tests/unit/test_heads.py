@@ -130,9 +130,9 @@ def test_a_head_leaves_room_for_what_was_found() -> None:
     one = asked(command="rm -rf build && make all of it -j 4")
     assert plain_head(head_of(one)) == 'Deletes "build", runs "make all of it -j 4"'
     found = replace(one, findings=("removes folders whole",), finding_places=("command",))
-    assert plain_head(head_of(found)) == 'Deletes "build", runs "make all…"'
+    assert plain_head(head_of(found)) == 'Deletes "build", runs "make…"'
     risky = replace(one, risk=Risk(level=RiskLevel.HIGH, reasons=("it is for all",)))
-    assert plain_head(head_of(risky)) == 'Deletes "build", runs "make all…"'
+    assert plain_head(head_of(risky)) == 'Deletes "build", runs "make…"'
     long = replace(one, findings=("says so much that no head leaves room for it " * 2,))
     assert head_of(long) == head_of(one)
 
