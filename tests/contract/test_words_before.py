@@ -147,10 +147,10 @@ def test_what_was_found_stands_before_what_runs_in_the_inbox() -> None:
     assert _above(PAYMENT) == ("High risk", [], ["moves money", "amount above 100"])
     long = replace(CALLS["found"], findings=("names a path " * 40,))
     assert _above(long) == ("Look closer", [], [])
-    low = asked(risk=Risk(level=RiskLevel.LOW, reasons=("it only reads",)))
+    low = asked(arguments={"command": "make release"}, risk=Risk(level=RiskLevel.LOW, reasons=("it only reads",)))
     assert _above(low) == ("", [], [])
     # Of several texts it is said in which.
-    two = replace(asked(payload={"a": 1}), findings=("drops data, in payload",))
+    two = replace(asked(arguments={"command": "make"}, payload={"a": 1}), findings=("drops data, in payload",))
     assert _above(two)[1] == ["drops data, in payload"]
 
 
