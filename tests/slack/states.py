@@ -180,9 +180,13 @@ SECRET = asked(
     questions=(Question(id="token", text="What is the deploy token?", secret=True),),
 )
 BOB = DecidedBy(kind=DeciderKind.PERSON, name="bob")
-EDITED = replace(asked().edited_as({"command": "make release"}, BOB), revision=3, shown_since=3)
+EDITED = as_kept(
+    replace(asked().edited_as({"command": "make release"}, BOB), revision=3, shown_since=3)
+)
 HOOK = DecidedBy(kind=DeciderKind.RULE, name="no-force")
-HOOKED = asked().edited_as({"command": "make release"}, HOOK, "--force <!channel> is left out")
+HOOKED = as_kept(
+    asked().edited_as({"command": "make release"}, HOOK, "--force <!channel> is left out")
+)
 FILE = asked(
     id="5c" * 16,
     tool="edit_file",
