@@ -108,7 +108,7 @@ _Draft = Callable[[Room], list[HeadPart]]
 
 def head_of(record: Record) -> Head:
     """Return the head of a request, at most MOST_WORDS words, and where that can be, so few that
-    what was found first has room beside it. Secrets in it are always masked."""
+    the first reason of its risk has room beside it. Secrets in it are always masked."""
     most = dict.fromkeys((_leave_room(record), MOST_WORDS))
     return tuple(_hide_secrets(record, part) for part in _fit_head(record, most))
 
@@ -141,12 +141,11 @@ def _draw_heads(record: Record) -> Iterator[Head]:
 
 
 def _leave_room(record: Record) -> int:
-    """Return how many words a head may have where what was found, or raised the risk, is to stand
-    beside it before what runs."""
-    found = (*record.signs, *record.risk.reasons)[:1]
+    """Return how many words a head may have where what raised the risk is to stand beside it before
+    what runs. What was found takes none of them."""
     high = _HIGH_RISK if record.risk.level is RiskLevel.HIGH else ""
-    taken = sum(len(text.split()) for text in (*found, high))
-    return min(MOST_WORDS, _MOST_BEFORE - _LABEL - taken) if found else MOST_WORDS
+    taken = sum(len(text.split()) for text in (*record.risk.reasons[:1], high))
+    return min(MOST_WORDS, _MOST_BEFORE - _LABEL - taken)
 
 
 def our_head(text: str) -> Head:

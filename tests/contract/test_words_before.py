@@ -1,4 +1,4 @@
-"""At most twelve words stand before the first character of what runs, on every surface."""
+"""At most twelve words stand before what runs on every surface, and what was found."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ SURFACES = {"Slack": _slack, "Discord": _discord, "inbox": _inbox, "terminal": _
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("kind", CALLS)
 def test_what_runs_begins_within_twelve_words(surface: str, kind: str) -> None:
-    """The head, the label of what runs, in the inbox what was found as far as that is short, and
-    nothing else but what was found, in a terminal: its screen ends below."""
+    """The head, the label of what runs, that the risk is high and why, and nothing else but what was
+    found."""
     record = CALLS[kind]
     card = card_of(record, lines=30, chars=2000)
     first = card.blocks[0].text.text.split("\n", 1)[0]
@@ -127,10 +127,12 @@ def test_what_runs_begins_within_twelve_words(surface: str, kind: str) -> None:
     # The inbox names a text that stands alone after it.
     named = "" if surface == "inbox" and len(card.blocks) == 1 else card.blocks[0].label
     before = shown.partition(named or first)[0]
-    if surface == "terminal":  # what was found, and that it was cut, stand above
+    for one in (*card.findings, *card.shorts):
+        before = before.replace(one.text, "")
+    if surface == "terminal":  # what raised the risk, and that it was cut, stand above
         rows = [row for row in before.split("\n") if "✂" not in row]
         before = "\n".join(rows)
-        for one in (*card.reasons, *card.findings):
+        for one in card.reasons:
             before = before.replace(one.text, "")
         for said in (*card.notices, f"{card.risk.value} risk", card.word):
             before = before.replace(said, "")
@@ -140,10 +142,14 @@ def test_what_runs_begins_within_twelve_words(surface: str, kind: str) -> None:
 
 
 def test_what_was_found_stands_before_what_runs_in_the_inbox() -> None:
-    """As much of it as there is room for, without its place where there is no other; where nothing
-    fits, two words say that there is more."""
-    assert _above(CALLS["found"]) == ("", ["removes folders whole"], [])
-    assert _above(CALLS["much found"]) == ("High risk", ["removes folders whole"], [])
+    """The first three, without their place where there is no other; where one is too long, two words
+    say that there is more. Reasons stand there as far as there is room for few words."""
+    both = ["removes folders whole", 'names a folder of the system\'s (in "cwd")']
+    assert _above(CALLS["found"]) == ("", both, [])
+    much = ["removes folders whole", "names /etc: it is the system's"]
+    assert _above(CALLS["much found"]) == ("High risk", much, ["moves money"])
+    many = replace(CALLS["found"], findings=tuple("abcde"), finding_places=("command",) * 5)
+    assert _above(many)[1] == ["a", "b", "c"]
     assert _above(PAYMENT) == ("High risk", [], ["moves money", "amount above 100"])
     long = replace(CALLS["found"], findings=("names a path " * 40,))
     assert _above(long) == ("Look closer", [], [])
