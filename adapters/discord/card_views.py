@@ -59,6 +59,7 @@ _FACT, _FACTS = 160, 600
 BECAUSE_UNITS = 300
 CHANGED_BY_UNITS = 300
 LEAST = 60  # characters; a part with less room is left out
+_ABOUT = 300  # of what was found, in a modal
 _LEAST_SHARE = 40  # of one of several findings or notices
 _MORE_FOUND = 40  # for how many more there are
 SIGN_UNITS = 5  # the sign of a line, with its blank and the line's end
@@ -570,10 +571,15 @@ def _build_rest(
 
 
 def render_about(card: Card) -> str:
-    """Return what a modal is about: the head, and exactly what runs, as far as the card has it."""
-    blocks, whole = render_blocks(card, MOST_TEXT - _SPACE)
+    """Return what a modal is about: the head, what was found, and exactly what runs, as far as the
+    card has it."""
+    above = choose_above(card)
+    found = (render_above(card, above, _ABOUT), render_risk(card, above, _ABOUT),
+             render_findings(card, _ABOUT, above))  # fmt: skip
+    left = MOST_TEXT - _SPACE - sum(map(count_units, found))
+    blocks, whole = render_blocks(card, left)
     cut = "" if card.complete and whole else f"-# ✂️ {card.size}. Details has all of it."
-    return "\n".join(filter(None, (render_head(card), blocks, cut)))
+    return "\n".join(filter(None, (render_head(card), *found, blocks, cut)))
 
 
 def _build_final_rows(card: Card) -> list[ui.ActionRow[Any]]:

@@ -285,9 +285,7 @@ def build_number(card: Card, form: ModalMetadata, control: Control, guesses: int
     left = MOST_GUESSES - guesses
     tries = "1 try is left" if left == 1 else f"{left} tries are left"
     warned = f"⚠️ {tries}: the third wrong number denies it."
-    head, *what = _build_summary(card)
-    found = render_all_found(card, TextBudget(ABOUT_CHARS))
-    asked = [head, *found, *what, lines((control.question, warned)), field]
+    asked = [*_build_summary(card), lines((control.question, warned)), field]
     return build_modal("Approve", asked, form=form, kind=NUMBER, submit=control.yes)
 
 
@@ -423,8 +421,9 @@ def render_summary_head(card: Card) -> Json:
 
 
 def _build_summary(card: Card) -> list[Json]:
-    """Return what a modal is about: the head, and exactly what runs, as far as it fits here."""
-    made = [render_summary_head(card)]
+    """Return what a modal is about: the head, what was found, and exactly what runs, as far as it
+    fits here."""
+    made = [render_summary_head(card), *render_all_found(card, TextBudget(ABOUT_CHARS))]
     if parts := render_blocks(card):
         made.append(rich("about", parts))
     if not card.complete:

@@ -24,6 +24,8 @@ from gateway.ports.head_parts import (
 _WHOLE_CHARS = 60  # of a command that is said whole
 _MOST_NAMED = 2  # programs
 _NAMED_WORDS = 2  # of each, where there is little room
+_MOST_KEPT = 4
+_MOST_WORDS = 12
 _ROOM_TO_DO = 3
 _LONG_WORD = 24
 _DOING = frozenset(
@@ -87,7 +89,8 @@ def _has_own_sentence(effect: StepEffect) -> bool:
 
 def _is_plain(effect: StepEffect, text: str) -> bool:
     """Whether a text is one command whose beginning says what it does."""
-    begins = bool(effect.words) and base_name(text.split(maxsplit=1)[0]) == effect.words[0]
+    begin = text.split(maxsplit=2)[:2]
+    begins = (base_name(begin[0]), *begin[1:]) == effect.words[:2]
     return effect.verb == _RUNS and begins and effect.key in ((), (0,)) and not effect.user
 
 
@@ -133,15 +136,18 @@ def _say_group(
     if not effect.verb:
         return [say_ours(f"Runs a script that {effect.names[0]}"), *tail]
     if effect.verb != _RUNS and not names:
-        what = say_ours("Sends data" if effect.host else effect.verb)
+        something = " something" if effect.verb == "Deletes" else ""
+        what = say_ours("Sends data" if effect.host else f"{effect.verb}{something}")
         return [what, *_say_host(effect), *tail, *_count(others)]
     begin = f"{effect.verb} " if effect.verb[-1:] != " " else effect.verb
     lines = text.count("\n") + 1
-    if effect.verb == _RUNS and lines > 1 and room.words > 1:
+    if effect.verb == _RUNS and lines > 1 and room.words > _NAMED_WORDS:
         begin = f"Runs {lines} lines: "
-    several = effect.verb == _RUNS or begin[-2] == ":"
-    words = max(_NAMED_WORDS, room.words) if several else room.words
-    most = most or (min(room.words, _MOST_NAMED) if effect.verb == _RUNS else 1)
+    code = begin[-2] == ":" and effect.verb != _RUNS
+    words = max(_NAMED_WORDS, room.words) if code else room.words
+    words = _MOST_WORDS if effect.verb == _RUNS else words  # its words are chosen already
+    several = effect.verb == _RUNS and room.words > _NAMED_WORDS
+    most = most or (_MOST_NAMED if several else 1)
     said = say_some(names, words, most, 0 if effect.host else others)
     counted = _count(others if effect.host else 0)
     return [say_ours(begin), *said, *_say_host(effect), *tail, *counted]
@@ -196,13 +202,16 @@ def _names_of(group: _Group, secrets: Sequence[str], room: Room) -> list[str]:
         kept = (one for one in found if one in open_names or next(secrets_in(one), None))
         return list(dict.fromkeys(kept))
     named: dict[str, bool] = {}
-    for effect in group.effects:
-        name, more = _name_step(effect, secrets, room)
+    for at, effect in enumerate(group.effects):
+        most = _MOST_KEPT if at == 0 and room.words > 1 else min(room.words, _NAMED_WORDS)
+        name, more = _name_step(effect, secrets, room, most)
         named[name] = named.get(name, False) or more
     return [f"{name}…" if more else name for name, more in named.items()]
 
 
-def _name_step(effect: StepEffect, secrets: Sequence[str], room: Room) -> tuple[str, bool]:
+def _name_step(
+    effect: StepEffect, secrets: Sequence[str], room: Room, most: int
+) -> tuple[str, bool]:
     """Return the whole command where it finds room and its words say all of it; else its program
     and the words that it must keep, or what it is to do. Then whether more stands there."""
     words = tuple(one.replace("$()", "$(…)") for one in effect.words)
@@ -211,15 +220,33 @@ def _name_step(effect: StepEffect, secrets: Sequence[str], room: Room) -> tuple[
     open_words = set(_drop_secrets(words, secrets))
     if fits and effect.whole and open_words >= set(words):
         return whole, False
-    key = [at for at in effect.key if words[at] in open_words][: max(_NAMED_WORDS, room.words)]
-    if key in ([0], []) and room.words >= _ROOM_TO_DO and words[0] in _DOING:
+    key = [at for at in effect.key if words[at] in open_words][:_MOST_KEPT]
+    if key in ([0], []) and words[0] in _DOING:
         key = [0, 1] if _DO.fullmatch("".join(words[1:2])) and words[1] in open_words else [0]
+    key = _fill(key, [at for at, one in enumerate(words) if one in open_words], words, most)
     name, before = "", -1
     for at in sorted(key or [0]):
         gap = "" if at == 0 else " " if at == before + 1 else "… "
         name += f"{gap}{_shorten_word(words[at])}"
         before = at
-    return name, before + 1 < len(words) or not effect.whole
+    cut = before + 1 < len(words) or not effect.whole
+    return name.removesuffix("…"), cut or name.endswith("…")
+
+
+def _fill(
+    key: Sequence[int], open_words: Sequence[int], words: Sequence[str], most: int
+) -> list[int]:
+    """Return the positions that a name keeps, with what stands behind those, up to `most`."""
+    kept = sorted(key or [0])
+    begins = kept == [0]
+    for at in open_words:
+        if at - 1 not in kept or (words[at][:1] == "-" and not begins):
+            continue
+        more = sorted({*kept, at})
+        chars = sum(len(_shorten_word(words[one])) + 2 for one in more)
+        if len(kept) < most and chars <= NAME_CHARS:
+            kept = more
+    return kept
 
 
 def _shorten_word(word: str) -> str:

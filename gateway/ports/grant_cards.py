@@ -13,6 +13,7 @@ from gateway.domain.safe_text import Visible
 from gateway.policy.grants.grant import ANY_TOOL, PASSES, Effect, End, Grant
 from gateway.ports.blocks import headline, quote_name
 from gateway.ports.cards import Fact
+from gateway.ports.heads import name_agent
 
 SHORT_ID_CHARS = 8
 _HEADLINE_CHARS = 240
@@ -75,7 +76,7 @@ def grant_card_of(grant: Grant, record: Record | None = None, *, reach: str = ""
         icon=icon,
         word=word,
         tool=tool,
-        summary=f'{word}: "{grant.agent}" · {tool.text} · {grant.match.scope.value}',
+        summary=f"{word}: {name_agent(grant.agent)} · {tool.text} · {grant.match.scope.value}",
         words=render_safe("what it covered was erased" if grant.erased else grant.words),
         asked=headline(record, _HEADLINE_CHARS) if record is not None and asks else None,
         facts=_facts(grant),

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gateway.domain.records import Record
+from gateway.domain.redaction import render_safe
 from gateway.domain.safe_text import Visible
 from gateway.errors import InvalidRequest
 from gateway.models import KIND_WORDS, Action, RiskLevel
 from gateway.ports.blocks import call_name
 from gateway.ports.cards import Card, Fact, card_of
-from gateway.ports.heads import discreet_notice
+from gateway.ports.heads import NOTICE_CHARS, discreet_notice, name_agent, say_found
 
 MOST_TOGETHER = 12
 _NAMED = ("Tool", "Host", "Folder")
@@ -141,24 +142,31 @@ def posted_group_of(
 ) -> GroupCard:
     """Return the posted card of these requests, in this order, each with its own card."""
     records = [record for record, _ in shown]
-    title = _title(records)
+    title, agent = _title(records), records[0].request.agent
     levels = {record.risk.level for record in records}
     risk = next(level for level in reversed(RiskLevel) if level in levels)
     return GroupCard(
         title=title,
         items=tuple(card for _, card in shown),
-        summary=discreet_notice(records[0].request.agent, "", risk) if discreet else title.text,
+        summary=discreet_notice(agent, "", risk) if discreet else _notice_of(records),
         calls=calls,
         disarms=disarms,
     )
 
 
-def _title(records: Sequence[Record]) -> Visible:
+def _notice_of(records: Sequence[Record]) -> str:
+    """Return what a notification says of a group: its title, and what was found in it first."""
+    agent = render_safe(name_agent(records[0].request.agent))
+    found = next((say_found(one) for one in records if one.findings and not one.final), "")
+    return f"{_title(records, agent).text[: NOTICE_CHARS - len(found)]}{found}"
+
+
+def _title(records: Sequence[Record], agent: Visible | None = None) -> Visible:
     waiting = [one for one in records if not one.final]
     counts = waiting or records  # what ended is decided, and no part of the answer
     kinds = Counter(KIND_WORDS.get(one.request.kind, "call").lower() for one in counts)
     counted = ", ".join(f"{count} {_plural(kind, count)}" for kind, count in kinds.most_common())
-    agent = call_name(records[0].request.agent)
+    agent = agent or call_name(records[0].request.agent)
     count = len(records)
     begin = f"{count} {_plural('request', count)} of "
     waits = f", {len(waiting)} of them waiting" if 0 < len(waiting) < count else ""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import partial
+from operator import itemgetter
 from shlex import join
 from typing import Any
 
@@ -29,6 +30,7 @@ from gateway.policy.calls.patches import count_lines
 from gateway.policy.calls.path_uses import PathEffect, PathUse
 from gateway.policy.calls.paths import components, is_root, is_systems, lies_outside
 from gateway.policy.calls.roles import FREE, PATHS, RoleSource, plain_name
+from gateway.policy.calls.signs import find_destructive
 from gateway.policy.calls.switches import destroys, is_on
 from gateway.policy.calls.tool_names import Family, words_of
 from gateway.policy.calls.touches import Touches, touches_of
@@ -57,6 +59,7 @@ NOTICE_CHARS = 120
 _AGENT_CHARS = 24
 _FOUND_CHARS = 56  # of what was found, in a notification
 _MOST_SHORT = 60
+_MOST_VALUE = 3  # words
 _MOST_INSIDE = 6  # values of one argument
 _EFFECTS = tuple(PathEffect)  # the worst first
 _VERBS = {PathEffect.DELETE: "Deletes", PathEffect.READ: "Reads", PathEffect.LIST: "Lists"}
@@ -90,6 +93,7 @@ _PATH_HARMS = {
     PathEffect.DELETE: Harm.RIGHTS, PathEffect.UNKNOWN: Harm.RUN, PathEffect.WRITE: Harm.CHANGE,
     PathEffect.READ: Harm.LOOK, PathEffect.LIST: Harm.LOOK,
 }  # fmt: skip
+_PAYEES = frozenset({"account", "beneficiary", "iban", "payee", "wallet"})
 _MOST_COMPARED = 4_000  # characters of a text and what stands for it
 _TITLES = ("subject", "title")
 _ROOMS = (Room(6, 3), Room(4, 3), Room(3, 3), Room(3, 2), Room(2, 2), Room(1, 2), Room(1, 1))
@@ -104,7 +108,7 @@ _Draft = Callable[[Room], list[HeadPart]]
 
 def head_of(record: Record) -> Head:
     """Return the head of a request, at most MOST_WORDS words, and where that can be, so few that
-    what was found first has room beside it. Secrets in it are always masked."""
+    the first reason of its risk has room beside it. Secrets in it are always masked."""
     most = dict.fromkeys((_leave_room(record), MOST_WORDS))
     return tuple(_hide_secrets(record, part) for part in _fit_head(record, most))
 
@@ -125,22 +129,23 @@ def _hide_secrets(record: Record, part: HeadPart) -> HeadPart:
 
 
 def _fit_head(record: Record, limits: Iterable[int]) -> Head:
+    heads = [*_draw_heads(record)]
+    fitting = (one for most in limits for one in heads if count_words(one) <= most)
+    return next(fitting, heads[-1])
+
+
+def _draw_heads(record: Record) -> Iterator[Head]:
+    """Yield the heads of a request, the longest first."""
     draft = _draft(record)
-    for most in limits:
-        for room in _ROOMS:
-            head = tuple(draft(room))
-            if count_words(head) <= most:
-                return head
-    return tuple(draft(_ROOMS[-1]))
+    return (tuple(draft(room)) for room in _ROOMS)
 
 
 def _leave_room(record: Record) -> int:
-    """Return how many words a head may have where what was found, or raised the risk, is to stand
-    beside it before what runs."""
-    found = (*record.signs, *record.risk.reasons)[:1]
+    """Return how many words a head may have where what raised the risk is to stand beside it before
+    what runs. What was found takes none of them."""
     high = _HIGH_RISK if record.risk.level is RiskLevel.HIGH else ""
-    taken = sum(len(text.split()) for text in (*found, high))
-    return min(MOST_WORDS, _MOST_BEFORE - _LABEL - taken) if found else MOST_WORDS
+    taken = sum(len(text.split()) for text in (*record.risk.reasons[:1], high))
+    return min(MOST_WORDS, _MOST_BEFORE - _LABEL - taken)
 
 
 def our_head(text: str) -> Head:
@@ -162,17 +167,27 @@ def count_words(head: Head) -> int:
 def notice_of(record: Record, ended: str = "") -> str:
     """Return what a notification says, in at most NOTICE_CHARS characters: who wants to do what,
     and what was found in it; first how it `ended`, or that the risk is high."""
-    agent = _name_agent(record.request.agent)
-    head = tuple(_hide_secrets(record, part) for part in _fit_head(record, (MOST_WORDS,)))
+    said: list[tuple[Head, str]] = []
+    for drawn in _draw_heads(record):
+        head = tuple(_hide_secrets(record, part) for part in drawn)
+        said.append(_draft_notice(record, head, ended))
+        parts, found = said[-1]
+        if count_words(head) <= MOST_WORDS and len(plain_head(parts)) + len(found) <= NOTICE_CHARS:
+            break
+    parts, found = said[-1]
+    return f"{_cut_notice(parts, NOTICE_CHARS - len(found))}{found}"
+
+
+def _draft_notice(record: Record, head: Head, ended: str) -> tuple[Head, str]:
+    """Return a notification with this head, and what was found, which stands at its end."""
+    agent = name_agent(record.request.agent)
     if ended:
-        return _cut_notice((say_ours(f"{ended} · {agent}: "), *head), NOTICE_CHARS)
+        return (say_ours(f"{ended} · {agent}: "), *head), ""
     first = f"{_HIGH_RISK} · " if record.risk.level is RiskLevel.HIGH else ""
-    found = _say_found(record, head)
-    said = (say_ours(f"{first}{agent} "), *_say_wish(record, head))
-    return f"{_cut_notice(said, NOTICE_CHARS - len(found))}{found}"
+    return (say_ours(f"{first}{agent} "), *_say_wish(record, head)), say_found(record, head)
 
 
-def _say_found(record: Record, head: Head) -> str:
+def say_found(record: Record, head: Head = ()) -> str:
     """Return the first finding as it ends a notification, without the name that the head has; ""
     where none was found."""
     if not record.findings:
@@ -224,11 +239,11 @@ def _cut_quoted(part: HeadPart, most: int) -> str:
 
 def discreet_notice(agent: str, ended: str, risk: RiskLevel) -> str:
     """Return what a notification says that must tell nothing of what would run."""
-    said = _name_agent(agent)
+    said = name_agent(agent)
     return f"{ended} · {said}" if ended else f"{said} asks for approval, {risk.value} risk"
 
 
-def _name_agent(agent: str) -> str:
+def name_agent(agent: str) -> str:
     """Return an agent's name as it stands in a sentence of ours: one that holds nothing but the
     letters of names passes for no words, any other is quoted."""
     begun = cut_start(agent, _AGENT_CHARS, 1).text
@@ -477,15 +492,17 @@ def _say_call(call: Touches, room: Room) -> list[HeadPart]:
     if not call.call.arguments:
         return [tool, say_ours(" without arguments")]
     telling = {one.place: at for at, one in enumerate(_list_telling(call, call.leaves))}
+    loud = _list_loud(call)
     items = [one for name, value in call.call.arguments.items()
              for one in _split_argument(call, name, value, telling)]  # fmt: skip
     roles = {one.place: one.role for one in call.leaves}
-    items.sort(key=lambda one: _weigh(one[0], one[1], roles.get(one[2]), one[2] in telling))
+    items.sort(key=lambda one: (one[2] not in loud, *_weigh(one[0], one[1], roles.get(one[2]),
+                                                            one[2] in telling)))  # fmt: skip
     shown = items[: room.arguments]
     said = [tool, say_ours(": ")]
-    for at, (name, value, _) in enumerate(shown):
+    for at, (name, value, place) in enumerate(shown):
         said += [say_ours(", ")] if at else []
-        said.append(_say_argument(name, value, min(room.words, 3)))
+        said.append(_say_argument(name, value, _room_of(room, loud=place in loud)))
     more = len(items) - len(shown)
     return [*said, say_ours(f" and {more} more")] if more else said
 
@@ -503,7 +520,9 @@ def _split_argument(
     if loudest is None or loudest.place not in telling:
         yield name, value, name
     elif not isinstance(value, dict) and not any(isinstance(one, dict) for one in _list(value)):
-        yield name, value, loudest.place
+        order = [telling.get(f"{name}[{at}]", len(telling)) for at, _ in enumerate(_list(value))]
+        ranked = [one for _, one in sorted(zip(order, _list(value), strict=True), key=itemgetter(0))]
+        yield name, ranked or value, loudest.place
     elif len(inside) <= _MOST_INSIDE:
         yield from ((one.place, one.value, one.place) for one in inside)
     else:
@@ -529,6 +548,11 @@ def _weigh(name: str, value: Any, role: Role | None, telling: bool) -> tuple[boo
 def _is_secret(name: str, value: Any) -> bool:
     """Whether a value of this name would be masked, or any part of it."""
     return list(mask({name: value}).values()) != [value]
+
+
+def _room_of(room: Room, *, loud: bool) -> int:
+    """Return how many words of an argument are said: of what looks destructive, more."""
+    return min(room.words, _MOST_VALUE) + (2 if loud else 0)
 
 
 def _say_argument(name: str, value: Any, room: int) -> HeadPart:
@@ -563,28 +587,40 @@ def _list_rest(call: Touches, places: frozenset[str]) -> list[Leaf]:
             and one.value not in _NOT_GIVEN and one.value not in ([], {})
             and not (one.role is Role.PATCH and call.family is Family.FILE)
             and not (one.role is Role.FLAG and one.source is RoleSource.TABLE
-                     and not destroys(one.name))]  # fmt: skip
+                     and type(one.value) in (int, float))]  # fmt: skip
 
 
 def _list_telling(call: Touches, leaves: Sequence[Leaf]) -> list[Leaf]:
     """Return the values that name a path, a host, a recipient, or what runs, the loudest first."""
-    looks = {one.place: one.delicate is None for one in call.paths}
-    looks |= dict.fromkeys([one.place for one in call.urls], False)
-    looks |= dict.fromkeys([one.place for one in call.readings], False)
+    places = {one.place for one in (*call.paths, *call.urls, *call.readings)}
+    loud = _list_loud(call)
+    loudest = loud | {one.place for one in (*call.urls, *call.readings)}
     found = [one for one in leaves if one.role not in FREE and (
-             one.role in _TELLING or one.place in looks
+             one.role in _TELLING or one.place in places | loud or words_of(one.name) & _PAYEES
              or (destroys(one.name) and is_on(one.value)))]  # fmt: skip
-    return sorted(found, key=lambda one: looks.get(one.place, True))
+    return sorted(found, key=lambda one: (one.place not in loud, one.place not in loudest))
+
+
+def _list_loud(call: Touches) -> frozenset[str]:
+    """Return the places of values that look destructive, or name a path that is delicate or lies
+    outside."""
+    home = components(call.call.context.cwd or "")
+    paths = {one.place for one in call.paths if one.delicate is not None
+             or (home and lies_outside(one.text, home, call.base))}  # fmt: skip
+    texts = {one.place for one in call.leaves if one.role not in FREE
+             and isinstance(one.value, str) and any(find_destructive(one.value))}  # fmt: skip
+    return frozenset(paths | texts)
 
 
 def _say_rest(call: Touches, rest: Sequence[Leaf], room: Room) -> list[HeadPart]:
     """Say the arguments beside those of the sentence that name something, and count the others."""
-    telling = _list_telling(call, rest)
+    telling, loud = _list_telling(call, rest), _list_loud(call)
     shown = telling[: min(room.arguments, 2)]
     said: list[HeadPart] = []
     for at, leaf in enumerate(shown):
         said += [say_ours(", " if at else ", with ")]
-        said.append(_say_argument(leaf.address.replace("[]", ""), leaf.value, min(room.words, 3)))
+        words = _room_of(room, loud=leaf.place in loud)
+        said.append(_say_argument(leaf.address.replace("[]", ""), leaf.value, words))
     more = len({_top_of(one.place) for one in rest} - {_top_of(one.place) for one in shown})
     more = more or len(telling) - len(shown)
     if not more:

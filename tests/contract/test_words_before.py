@@ -1,20 +1,30 @@
-"""At most twelve words stand before the first character of what runs, on every surface."""
+"""At most twelve words stand before what runs on every surface, and what was found."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
-from adapters.slack import card_blocks
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view, render_about
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.full_view_layout import build_full_view, page_fits
+from adapters.discord.group_cards import build_group_view
+from adapters.slack import card_blocks, modals
+from adapters.slack.group_cards import build_group_message
+from adapters.slack.payloads import ModalMetadata
+from adapters.terminal.card_text import render_about as render_about_in_terminal
 from adapters.terminal.card_text import render_card
 from adapters.web.card_json import build_row
+from gateway.api.messages import masked_view
+from gateway.cli.formatting import format_request
 from gateway.domain.records import Approvers, Record
 from gateway.models import Context, Kind, Risk, RiskLevel
-from gateway.ports.cards import card_of
-from tests.contract.surfaces import COPY, printed, sent
+from gateway.ports.cards import card_of, full_view
+from gateway.ports.group_cards import posted_group_of
+from tests.contract.surfaces import ALL, COPY, printed, sent
 from tests.discord.limits import TEXT, walk
 from tests.slack.office import words
 from tests.slack.states import FILE, OUTSIDE, PAYMENT, asked
@@ -107,8 +117,8 @@ SURFACES = {"Slack": _slack, "Discord": _discord, "inbox": _inbox, "terminal": _
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("kind", CALLS)
 def test_what_runs_begins_within_twelve_words(surface: str, kind: str) -> None:
-    """The head, the label of what runs, in the inbox what was found as far as that is short, and
-    nothing else but what was found, in a terminal: its screen ends below."""
+    """The head, the label of what runs, that the risk is high and why, and nothing else but what was
+    found."""
     record = CALLS[kind]
     card = card_of(record, lines=30, chars=2000)
     first = card.blocks[0].text.text.split("\n", 1)[0]
@@ -117,10 +127,12 @@ def test_what_runs_begins_within_twelve_words(surface: str, kind: str) -> None:
     # The inbox names a text that stands alone after it.
     named = "" if surface == "inbox" and len(card.blocks) == 1 else card.blocks[0].label
     before = shown.partition(named or first)[0]
-    if surface == "terminal":  # what was found, and that it was cut, stand above
+    for one in (*card.findings, *card.shorts):
+        before = before.replace(one.text, "")
+    if surface == "terminal":  # what raised the risk, and that it was cut, stand above
         rows = [row for row in before.split("\n") if "✂" not in row]
         before = "\n".join(rows)
-        for one in (*card.reasons, *card.findings):
+        for one in card.reasons:
             before = before.replace(one.text, "")
         for said in (*card.notices, f"{card.risk.value} risk", card.word):
             before = before.replace(said, "")
@@ -130,20 +142,92 @@ def test_what_runs_begins_within_twelve_words(surface: str, kind: str) -> None:
 
 
 def test_what_was_found_stands_before_what_runs_in_the_inbox() -> None:
-    """As much of it as there is room for, without its place where there is no other; where nothing
-    fits, two words say that there is more."""
-    assert _above(CALLS["found"]) == ("", ["removes folders whole"], [])
-    assert _above(CALLS["much found"]) == ("High risk", ["removes folders whole"], [])
+    """The first three, without their place where there is no other; where one is too long, two words
+    say that there is more. Reasons stand there as far as there is room for few words."""
+    both = ["removes folders whole", 'names a folder of the system\'s (in "cwd")']
+    assert _above(CALLS["found"]) == ("", both, [])
+    much = ["removes folders whole", "names /etc: it is the system's"]
+    assert _above(CALLS["much found"]) == ("High risk", much, ["moves money"])
+    many = replace(CALLS["found"], findings=tuple("abcde"), finding_places=("command",) * 5)
+    assert _above(many)[1] == ["a", "b", "c"]
     assert _above(PAYMENT) == ("High risk", [], ["moves money", "amount above 100"])
     long = replace(CALLS["found"], findings=("names a path " * 40,))
     assert _above(long) == ("Look closer", [], [])
-    low = asked(risk=Risk(level=RiskLevel.LOW, reasons=("it only reads",)))
+    low = asked(arguments={"command": "make release"}, risk=Risk(level=RiskLevel.LOW, reasons=("it only reads",)))
     assert _above(low) == ("", [], [])
     # Of several texts it is said in which.
-    two = replace(asked(payload={"a": 1}), findings=("drops data, in payload",))
+    two = replace(asked(arguments={"command": "make"}, payload={"a": 1}), findings=("drops data, in payload",))
     assert _above(two)[1] == ["drops data, in payload"]
 
 
 def _above(record: Record) -> tuple[str, list[str], list[str]]:
     found = build_row(record)["above"]
     return found["mark"], found["findings"], found["reasons"]
+
+
+DANGER = replace(
+    asked(arguments={"command": f"rm -rf {MARK}"}),
+    findings=("removes folders whole",),
+    finding_places=("command",),
+    risk=Risk(level=RiskLevel.HIGH),
+)
+
+
+def _slack_details(record: Record) -> str:
+    form = ModalMetadata(record.id, record.revision, COPY, "C1", "1.1")
+    card, full = card_of(record, lines=ALL, chars=ALL), full_view(record, fits=modals.page_fits)
+    return " ".join(words(modals.build_details(card, full, form, refusal="")))
+
+
+def _slack_group(record: Record) -> str:
+    card = card_of(record, lines=card_blocks.CARD_LINES, chars=card_blocks.CARD_CHARS)
+    group = posted_group_of([(record, card)])
+    return " ".join(words(build_group_message(group, COPY, lambda _: "")[1]))
+
+
+def _slack_modal(record: Record) -> str:
+    form = ModalMetadata(record.id, record.revision, COPY, "C1", "1.1")
+    return " ".join(words(modals.build_deny(card_of(record, lines=30, chars=2000), form)))
+
+
+def _texts(message: Any) -> str:
+    found = walk(sent(message)["components"])
+    return " ".join(str(one["content"]) for one in found if one["type"] == TEXT)
+
+
+def _discord_details(record: Record) -> str:
+    button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)
+    view = full_view(record, fits=page_fits)
+    return _texts(build_full_view(card_of(record, lines=ALL, chars=ALL), view, button, page=0))
+
+
+def _discord_group(record: Record) -> str:
+    group = posted_group_of([(record, card_of(record, lines=CARD_LINES, chars=CARD_CHARS))])
+    return _texts(build_group_view(group, COPY))
+
+
+def _show(record: Record) -> str:
+    return format_request(json.loads(json.dumps(masked_view(record))))
+
+
+PLACES = {
+    **SURFACES,
+    "Details in Slack": _slack_details,
+    "a group in Slack": _slack_group,
+    "a modal in Slack": _slack_modal,
+    "Details in Discord": _discord_details,
+    "a group in Discord": _discord_group,
+    "a modal in Discord": lambda one: render_about(card_of(one, lines=30, chars=2000)),
+    "a prompt in a terminal": lambda one: printed(render_about_in_terminal(
+        card_of(one, lines=30, chars=2000))),
+    "gateway show": _show,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_was_found_stands_between_head_and_call(place: str) -> None:
+    """On cards, in groups, on pages, in forms, at the command line, which begins with the tool."""
+    shown = PLACES[place](DANGER).replace("\\", "")
+    head = "shell" if place == "gateway show" else "Deletes"
+    order = [shown.index(one) for one in (head, "removes folders whole", f"rm -rf {MARK}")]
+    assert order == sorted(order), shown

@@ -22,6 +22,7 @@ from adapters.discord.card_views import CARD_CHARS, CARD_LINES, MessageContent, 
 from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.full_view_layout import build_full_view, page_fits
 from adapters.discord.remember import build_grants_view
+from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Record, Vote
 from gateway.models import (
     Action,
@@ -42,6 +43,7 @@ from gateway.models import (
     Status,
 )
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.policy.guardrails import assess
 from gateway.ports.cards import card_of
 from gateway.ports.cards import full_view as pages_of
 from tests.picture_files import picture_file
@@ -120,7 +122,7 @@ def pending(**changes: Any) -> Record:
 
 
 def stored(asked: ApprovalRequest, **changes: Any) -> Record:
-    """Return the record of a request."""
+    """Return the record of a request, as the gateway keeps it: with what its guardrails find."""
     values: dict[str, Any] = {
         "request": asked,
         "status": Status.PENDING,
@@ -132,7 +134,8 @@ def stored(asked: ApprovalRequest, **changes: Any) -> Record:
         "route": "default",
         "owner": "ann",
     }
-    return Record(**{**values, **changes})
+    made = assess(Record(**values), PolicyDocument())
+    return replace(made, **changes)
 
 
 def decided(record: Record, status: Status, **changes: Any) -> Record:

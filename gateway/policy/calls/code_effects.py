@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+from shlex import join
 
 _MOST_TEXT = 20_000
 _MOST_SNIPPET = 80
@@ -53,7 +54,7 @@ _CALLS = (
         re.IGNORECASE)),
     (CodeHarm.RUN, re.compile(
         r"\bos\.(?:exec\w*|popen|spawn\w*|startfile|system)\b|\bsubprocess\.\w+"
-        r"|\bpty\.spawn|\bchild_process\b|\b(?:exec|execFile|spawn|fork)(?:Sync)\s*\("
+        r"|\bpty\.spawn|\bchild_process\b(?![\"'`])|\b(?:exec|execFile|spawn|fork)(?:Sync)\s*\("
         r"|\bspawn\s*\(|\b(?:shell_exec|passthru|proc_open|popen|system)\s*\(?|%x[({\[]"
         r"|\b(?:eval|exec|compile)\s*\(|\b__import__|\bDeno\.(?:run|Command)|\bimportlib\b",
         re.IGNORECASE)),
@@ -76,9 +77,13 @@ def find_in_code(text: str) -> CodeEffect | None:
     for harm, sign in _CALLS:
         found = [one for one in sign.finditer(text) if not _imports(text, one.start())]
         if found:
-            worst = max(found, key=lambda one: "/" in _snippet(text, one.start()))
+            worst = max(found, key=lambda one: _tells(_snippet(text, one.start())))
             return CodeEffect(harm, _snippet(text, worst.start()))
     return None
+
+
+def _tells(snippet: str) -> tuple[bool, bool]:
+    return "(" in snippet, "/" in snippet
 
 
 def _imports(text: str, at: int) -> bool:
@@ -96,6 +101,60 @@ def _snippet(text: str, at: int) -> str:
         if char == ")" and depth <= 0:
             return line[: end + (depth == 0)]
     return line.rstrip()
+
+
+# ---------------------------------------------------------------- what code starts
+
+_STARTING = re.compile(
+    r"\b(?:check_call|check_output|execFile(?:Sync)?|execSync|getoutput|getstatusoutput|passthru"
+    r"|popen|proc_open|shell_exec|spawn(?:Sync)?|system|(call|run)|(exec))\s{0,9}\(?\s{0,9}\[?\s{0,9}"
+    r"(?=[\"'`])|(?=`)()",
+    re.IGNORECASE,
+)
+_LITERAL = re.compile(r"\s{0,9}([\"'`])((?:\\.|(?!\1)[^\\])*+)\1(\s{0,9},\s{0,9}\[?)?", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_BLANKS = {"n": "\n", "t": "\t", "r": "\r"}
+_TAKING_BACKTICKS = frozenset({"Perl", "PHP", "Ruby"})
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A command that code starts by a text that stands in it, from `begin` to `end`."""
+
+    command: str
+    begin: int
+    end: int
+
+
+def list_started(text: str, language: str) -> list[Started]:
+    """Return the commands that code starts, as far as texts in it say them."""
+    done: list[Started] = []
+    for found in _STARTING.finditer(text[:_MOST_TEXT]):
+        calls, executes, backtick = found[1], found[2], found[3]
+        meant = (
+            (calls is None or "subprocess" in text)
+            and (executes is None or language != "Python")
+            and (backtick is None or language in _TAKING_BACKTICKS)
+        )
+        if not meant or (done and found.start() < done[-1].end):
+            continue
+        words, end = list[str](), found.end()
+        while literal := _LITERAL.match(text, end):
+            words.append(_ESCAPED.sub(lambda one: _BLANKS.get(one[1], one[1]), literal[2]))
+            end = literal.end()
+            if not literal[3] or found[0].lower().startswith("popen("):
+                break
+        if words:
+            command = words[0] if len(words) == 1 else join(words)
+            done.append(Started(command, found.start(), end))
+    return done
+
+
+def cut_out(text: str, started: Sequence[Started]) -> str:
+    """Return code without the commands that it starts."""
+    begins = [0, *(one.end for one in started)]
+    ends = [*(one.begin for one in started), len(text)]
+    return " ".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
 
 
 # ---------------------------------------------------------------- SQL

@@ -15,7 +15,14 @@ from functools import lru_cache
 from itertools import chain, pairwise
 
 from gateway.policy.calls.changed_paths import list_written
-from gateway.policy.calls.code_effects import LANGUAGES, CodeHarm, find_in_code, find_in_sql
+from gateway.policy.calls.code_effects import (
+    LANGUAGES,
+    CodeHarm,
+    cut_out,
+    find_in_code,
+    find_in_sql,
+    list_started,
+)
 from gateway.policy.calls.known_steps import Extent, reach_of_step
 from gateway.policy.calls.paths import (
     components,
@@ -27,7 +34,14 @@ from gateway.policy.calls.paths import (
     lies_with_system,
 )
 from gateway.policy.calls.programs import DELETING
-from gateway.policy.calls.script import INTERPRETERS, ShellScript, Step, base_name, read_script
+from gateway.policy.calls.script import (
+    INTERPRETERS,
+    ShellScript,
+    Step,
+    base_name,
+    read_script,
+    said_by,
+)
 from gateway.policy.calls.signs import (
     DECODING,
     LOADING,
@@ -50,6 +64,8 @@ _LATER = frozenset(
     {"becomes another user", "runs what it downloads", "runs what it decodes"}
 )  # said by where it comes from, or as whom it runs
 _WIPING = re.compile(r"dd|fdisk|mkfs(?:\.\w+)?|sfdisk|wipefs|shred|truncate")
+_LISTING = frozenset({"fd", "find", "grep", "git", "ls", "rg"})
+_IDLE_DEVICES = frozenset({"/dev/null", "if=/dev/zero", "if=/dev/urandom"})
 _IDLE = frozenset(
     {":", "[", "cd", "chdir", "echo", "exit", "export", "false", "local", "popd", "printf", "pushd",
      "pwd", "readonly", "return", "set", "shift", "shopt", "sleep", "test", "true", "umask",
@@ -93,9 +109,10 @@ class Harm(IntEnum):
     RUN_CODE = 6
     REACH = 7
     RUN = 8
-    CHANGE = 9
-    LOOK = 10
-    IDLE = 11
+    RUN_PROJECT = 9
+    CHANGE = 10
+    LOOK = 11
+    IDLE = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +132,7 @@ class StepEffect:
     words: tuple[str, ...] = ()
     key: tuple[int, ...] = ()
     whole: bool = True  # whether the words say all that stands there
+    own: Harm = Harm.IDLE  # without the rights of another user
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +141,7 @@ class _Scene:
 
     script: ShellScript
     home: tuple[str, ...] | None
+    home_text: str | None
     base: str | None
 
 
@@ -131,7 +150,7 @@ def list_effects(text: str, home: str | None, base: str | None) -> tuple[StepEff
     """Return what a script does, the most harmful first, then in its order. `home` is the folder
     that the agent may change, `base` the one in which it begins."""
     script = read_script(text)
-    scene = _Scene(script, components(home) if home else None, base)
+    scene = _Scene(script, components(home) if home else None, home, base)
     flows = list(find_flows(script))
     taken = {at for flow in flows for at in (*flow.sources, *flow.runners)}
     found = [_effect_of_flow(scene, flow) for flow in flows]
@@ -140,10 +159,10 @@ def list_effects(text: str, home: str | None, base: str | None) -> tuple[StepEff
                for fed in trace_sources(script, script.steps[at].fed_by)}  # fmt: skip
     for at, effects in enumerate(made):
         most = Harm.DESTROY if at in taken else Harm.SEND if at in feeding else Harm.IDLE
-        found += (one for one in effects if one.harm <= most)
+        found += (one for one in effects if one.harm <= most or one.verb == "Sends")
     unknown = [] if script.whole else [_effect_of_rest(text)]
     unique = dict.fromkeys((*found, *unknown))
-    return tuple(sorted(unique, key=lambda one: one.harm))
+    return tuple(sorted(unique, key=lambda one: (one.harm, one.own)))
 
 
 def _takes_up(effect: StepEffect) -> bool:
@@ -193,11 +212,16 @@ def _host_of(address: str) -> str:
 def _effects_of(scene: _Scene, at: int, step: Step) -> Iterator[StepEffect]:
     if step.name in ("find", "fd") and any(one in step.words for one in ("-exec", "-execdir")):
         return  # what it starts is a step of its own
+    if at in scene.script.run and said_by(step) is not None and not step.writes:
+        return  # what it prints was read as steps of their own
+    step = _see_from_host(step)
     made = [*_effects_of_program(scene, at, step)]
     user, place = _user_of(step), _place_of(step)
     for one in made:
         harm = min(one.harm, Harm.RIGHTS) if user else one.harm
-        yield replace(one, harm=harm, user=user, place=place if one.names else one.place)
+        where = place if one.names else ""
+        yield replace(one, harm=harm, user=user or one.user,
+                      place=one.place or where, own=min(one.harm, one.own))  # fmt: skip
     if step.writes:
         said = made[0].names if made and made[0].verb == "Changes" else ()
         paths = [one for path in step.writes for one in _places(step, path)]
@@ -210,7 +234,7 @@ def _effects_of_program(scene: _Scene, at: int, step: Step) -> Iterator[StepEffe
         yield _delete(scene, at, step)
         return
     if (given := _code_of(step)) is not None or step.name in _SQL_CLIENTS:
-        yield _run_code(step, given)
+        yield from _run_code(scene, step, given)
         return
     acting = [*words_that_act(scene.script, at)]
     acting = acting[: len(acting) - 2 * len(step.writes)]  # without `>` and where to
@@ -235,12 +259,20 @@ def _delete(scene: _Scene, at: int, step: Step) -> StepEffect:
         if "find" in step.wrappers:
             found = _found_by(_words_of_wrapper(step, "find")) or found
         elif {"xargs", "parallel"} & set(step.wrappers):
-            found += (step.given or "").split() or _read_by_sources(scene, step)
-    placed = [one for path in found for one in _places(step, path)]
+            listed = (step.given or "").split()
+            named = [*scene.script.sources(step.fed_by)]
+            if named and not listed and not any(one.name in _LISTING for one in named):
+                said = (*_read_by_sources(scene, step), named[0].name)[:1]
+                return StepEffect(Harm.DESTROY, "Deletes files that are named by", said)
+            found += listed or _read_by_sources(scene, step)
+            found = found or ["*"]
+    if not found:
+        return StepEffect(Harm.DESTROY, "Deletes")
+    placed = [one for path in found for one in _places(step, path.replace("$()", "$(…)"))]
     placed.sort(key=lambda path: _distance(scene, path))
     far = bool(placed) and _distance(scene, placed[0]) < _INSIDE
     harm = Harm.DELETE_OUTSIDE if far else Harm.DESTROY
-    return StepEffect(harm, "Deletes", tuple(dict.fromkeys(placed)) or ("",))
+    return StepEffect(harm, "Deletes", tuple(dict.fromkeys(placed)))
 
 
 def _destroy(scene: _Scene, step: Step, sign: str, written: Sequence[str]) -> StepEffect:
@@ -254,7 +286,8 @@ def _destroy(scene: _Scene, step: Step, sign: str, written: Sequence[str]) -> St
         far += [one for one in _operands(step.words[1:]) if _AFAR.fullmatch(one)]
     core = _core_of(words, sign)
     afar = [at for at, one in enumerate(words) if one in far or (far and _names_any(one, far))]
-    key = tuple(dict.fromkeys((*core, *afar[:1])))
+    devices = [at for at, one in enumerate(words) if "/dev/" in one and one not in _IDLE_DEVICES]
+    key = tuple(dict.fromkeys((*core, *afar[:1], *devices[-1:])))
     harm = Harm.DELETE_OUTSIDE if far or _WIPING.fullmatch(step.name) else Harm.DESTROY
     return StepEffect(harm, "Runs", words=words, key=key, whole=_says_all(step))
 
@@ -266,7 +299,7 @@ def _names_any(word: str, paths: Sequence[str]) -> bool:
 def _core_of(words: Sequence[str], sign: str) -> tuple[int, ...]:
     """Return the positions of the program and of the fewest words that still look destructive."""
     kept = list(range(len(words)))
-    for at in range(len(words)):
+    for at in sorted(kept, key=lambda at: not words[at].startswith("-")):
         rest = [one for one in kept if one != at]
         if sign in set(find_destructive(" ".join(words[one] for one in rest))):
             kept = rest
@@ -285,15 +318,18 @@ def _change(scene: _Scene, paths: Sequence[str], user: str, place: str) -> StepE
 def _run(scene: _Scene, step: Step, written: Sequence[str]) -> StepEffect:
     words = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
     said = " ".join(words)
-    reach = reach_of_step(step, scene.base)
-    if step.name in _IDLE and not step.wrappers:
+    # What starts a step changes where it runs, not what it does.
+    bare = replace(step, wrappers=(), wrapping=(), exact=True, folders=step.folders or ("",),
+                   sets=tuple(one for one in step.sets if not one.islower()))  # fmt: skip
+    reach = reach_of_step(bare, scene.base)
+    if step.name in _IDLE:
         harm = Harm.IDLE
     elif _PUBLISHING.match(said):
         harm = Harm.SEND
     elif step.name in _REACHING:
         harm = Harm.REACH
     elif reach is not None:
-        harm = {Extent.LOOK: Harm.LOOK, Extent.CHANGE: Harm.CHANGE, Extent.RUN: Harm.RUN}[reach]
+        harm = {Extent.LOOK: Harm.LOOK, Extent.CHANGE: Harm.CHANGE, Extent.RUN: Harm.RUN_PROJECT}[reach]
     else:
         loud = step.name in INTERPRETERS or step.is_open or _WIPING.fullmatch(step.name)
         harm = Harm.RUN_CODE if loud else Harm.RUN
@@ -329,6 +365,8 @@ def _code_of(step: Step) -> str | None:
     if step.name not in LANGUAGES:
         return None
     words = step.words[1:]
+    if LANGUAGES[step.name] == "awk":
+        return next((one for one in words if "system" in one), None)
     for at, word in enumerate(words):
         if _CODE_OPTIONS.fullmatch(word) and at + 1 < len(words):
             return words[at + 1]
@@ -337,17 +375,31 @@ def _code_of(step: Step) -> str | None:
     return step.given
 
 
-def _run_code(step: Step, code: str | None) -> StepEffect:
-    """Return what code does that an interpreter or a database is given."""
-    words = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
+def _run_code(scene: _Scene, step: Step, code: str | None) -> Iterator[StepEffect]:
+    """Yield what code does that an interpreter or a database is given, and what it starts."""
     if step.name in _SQL_CLIENTS:
-        for text in (*step.words[1:], step.given or ""):
-            if (found := find_in_sql(text)) is not None and found.harm is not CodeHarm.LOOK:
-                harm = Harm.DESTROY if found.harm is CodeHarm.DESTROY else Harm.RUN_CODE
-                return StepEffect(harm, found.verb, (found.text,))
-        return StepEffect(Harm.REACH, "Runs", words=words, key=(0,), whole=_says_all(step))
-    text = code or ""
-    language, lines = LANGUAGES[step.name], text.strip().count("\n") + 1
+        yield _run_sql(step)
+        return
+    text, language = code or "", LANGUAGES[step.name]
+    started = list_started(text, language)
+    for one in started[:_FEW]:
+        yield from list_effects(one.command, scene.home_text, scene.base)
+    left = cut_out(text, started[:_FEW])
+    if not started or find_in_code(left) is not None:
+        yield _say_code(step, left, language)
+
+
+def _run_sql(step: Step) -> StepEffect:
+    words = (step.name, *step.words[1:])[:_MOST_LOOKED_AT]
+    for text in (*step.words[1:], step.given or ""):
+        if (found := find_in_sql(text)) is not None and found.harm is not CodeHarm.LOOK:
+            harm = Harm.DESTROY if found.harm is CodeHarm.DESTROY else Harm.RUN_CODE
+            return StepEffect(harm, found.verb, (found.text,))
+    return StepEffect(Harm.REACH, "Runs", words=words, key=(0,), whole=_says_all(step))
+
+
+def _say_code(step: Step, text: str, language: str) -> StepEffect:
+    words, lines = (step.name, *step.words[1:])[:_MOST_LOOKED_AT], text.strip().count("\n") + 1
     said = f"Runs {language} code" + (f" of {lines} lines" if lines > 1 else "")
     found = find_in_code(text)
     if found is None:
@@ -418,7 +470,7 @@ def _read_by_sources(scene: _Scene, step: Step) -> list[str]:
         operands = [*_operands(one.words[1:])] if one.name not in _IDLE else []
         if one.name == "find":
             operands = _found_by(one.words[1:])
-        if one.name in ("awk", "grep", "jq", "rg", "sed"):
+        if one.name in ("awk", "git", "grep", "jq", "rg", "sed"):
             operands = operands[1:]
         found += chain(one.reads, operands[:4])
     return list(dict.fromkeys(found))
@@ -444,14 +496,30 @@ def _distance(scene: _Scene, path: str, *, change: bool = False) -> int:
 
 
 def _places(step: Step, path: str) -> tuple[str, ...]:
-    """Return a path as it lies to the script's folder; one in a container as the host has it."""
-    for outer, inner in _mounts_of(step):
-        if path == inner or path.startswith(f"{inner.rstrip('/')}/"):
-            return (posixpath.join(outer, path[len(inner.rstrip("/")) :].lstrip("/")),)
+    """Return a path as it lies to the script's folder."""
     if step.folders is None:
         return (path,)
     return tuple(posixpath.normpath(one) if path[:2] == ".." or step.folders != ("",) else one
                  for one in step.places(path))  # fmt: skip
+
+
+def _see_from_host(step: Step) -> Step:
+    """Return a step in a container with the paths of its mounts as the host has them."""
+    mounts = [*_mounts_of(step)]
+    if not mounts:
+        return step
+
+    def see(word: str) -> str:
+        option, equals, path = word.rpartition("=")
+        for outer, inner in mounts:
+            if path == inner or path.startswith(f"{inner.rstrip('/')}/"):
+                left = path[len(inner.rstrip("/")) :].lstrip("/")
+                return f"{option}{equals}{posixpath.join(outer, left)}"
+        return word
+
+    folders = None if step.folders is None else tuple(map(see, step.folders))
+    return replace(step, words=tuple(map(see, step.words)), writes=tuple(map(see, step.writes)),
+                   reads=tuple(map(see, step.reads)), folders=folders)  # fmt: skip
 
 
 def _mounts_of(step: Step) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from gateway.policy.calls.backticks import spell_out
 from gateway.policy.calls.shell_words import ShellNode, parse_shell
@@ -239,13 +239,15 @@ class _ScriptReader:
         ok, failed = self._run(parts[0], start)
         for operator, part in zip(parts[1::2], parts[2::2], strict=False):
             begun = last if last is not None and part is parts[-1] else start
+            piped = begun is last and part.type == "pipeline"
+            run = partial(self._run_pipeline, part, start, last) if piped else partial(self._run, part, begun)
             if operator.type == "&&":
                 self._folders = ok
-                ok, then_failed = self._run(part, begun)
+                ok, then_failed = run()
                 failed = _either(failed, then_failed)
             else:
                 self._folders = failed
-                then_ok, failed = self._run(part, begun)
+                then_ok, failed = run()
                 ok = _either(ok, then_ok)
                 if operator.type != "||":
                     self.whole = False
@@ -383,6 +385,10 @@ class _ScriptReader:
         words: list[_Word] = []
         sets: list[str] = []
         for child in node.named_children:
+            if words and self._begins_line(child):  # the grammar took two commands for one
+                self.whole = False
+                self._start(words, replace(start, sets=(*self._sets, *start.sets, *sets)))
+                words, sets, start = [], [], replace(start, fed_by=(), given=None)
             if child.type == "variable_assignment":
                 sets.append(self._read_assignment(child)[0])
             elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
@@ -397,6 +403,11 @@ class _ScriptReader:
         start = replace(start, sets=sets_now, fed_by=fed)
         return self._start(words or [_Word(":")], start)
 
+    def _begins_line(self, node: ShellNode) -> bool:
+        before = node.prev_sibling
+        between = self._source[before.end_byte : node.start_byte] if before is not None else b""
+        return b"\n" in between.replace(b"\\\n", b"")
+
     def _start(self, words: list[_Word], start: _Start) -> _Ends:
         """Take the wrappers off a command, and read what it starts in the end."""
         kept = self._folders
@@ -408,13 +419,14 @@ class _ScriptReader:
             if found.also:
                 self._emit(words, start)
             taken = words[: found.begins]
+            said = taken if found.begins is not None else words[:1]
             start = replace(
                 start,
                 wrappers=(*start.wrappers, *found.names),
                 wrapping=(
                     *start.wrapping,
                     base_name(words[0].text),
-                    *(one.text for one in taken[1:]),
+                    *(one.text for one in said[1:]),
                 ),
                 sets=(*start.sets, *found.sets),
                 exact=start.exact
@@ -656,7 +668,7 @@ def said_by(step: Step) -> str | None:
         words.pop(0)
     if step.name == "printf" and words and words[0] in ("%s", "%s\\n", "%b", "%s "):
         words.pop(0)
-    return _ANSI.sub(_undo_ansi, " ".join(words)) + "\n"
+    return _ANSI.sub(_undo_said, " ".join(words)) + "\n"
 
 
 def _reckons(words: list[str]) -> bool:
@@ -715,6 +727,11 @@ def _undo_ansi(found: re.Match[str]) -> str:
     if said[0] in "01234567":
         return chr(int(said, 8) & 0xFF)
     return _ANSI_SIGNS.get(said, said)
+
+
+def _undo_said(found: re.Match[str]) -> str:
+    """Return what `echo` prints for an escape: it knows none of quotes."""
+    return found[0] if found[1] in "\"'`$" else _undo_ansi(found)
 
 
 def _descend(root: ShellNode) -> Iterator[ShellNode]:

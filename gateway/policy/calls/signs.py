@@ -36,6 +36,8 @@ _SPEAKING = {
     **dict.fromkeys(_GREPS, frozenset({"-e", "--regexp"})),
 }
 """Options whose value is only kept, shown or looked for."""
+_OUTPUT_LAST = re.compile(r"-[a-zA-Z]+[oO]")
+_KEEPS_NAME = re.compile(r"-[a-zA-Z]*O|--remote-name")
 _MESSAGE = re.compile(r"-[a-z]*m")  # `git commit -am TEXT`
 _KEEPING = _GREPS | {"cat", "cut", "head", "jq", "less", "sort", "tail", "tee", "tr", "uniq", "wc"}
 """Programs that run nothing of what they read."""
@@ -170,5 +172,7 @@ def _outputs(step: Step) -> Iterator[str]:
             yield value if equals else "".join(step.words[at + 1 : at + 2])
         elif word.startswith(("-o", "-O")) and word[2:]:
             yield word[2:]
-        elif "/" in word and (step.name == "wget" or "-O" in " ".join(step.words)):
+        elif _OUTPUT_LAST.fullmatch(word):  # `-so FILE`
+            yield "".join(step.words[at + 1 : at + 2])
+        elif "/" in word and (step.name == "wget" or any(map(_KEEPS_NAME.match, step.words))):
             yield base_name(word)
