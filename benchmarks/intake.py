@@ -49,16 +49,16 @@ async def _burst(traffic: Traffic, writer: Child, *, kept: bool) -> None:
     """Let one burst be taken in; record its CPU time (gateway and server) and wall time."""
     store = traffic.scene.gateway.backend.store
     wanted = await store.count_pending() + _BURST
-    cpu, wall = await _cpu(traffic.scene), monotonic_ns()
+    cpu, wall = await spent_ns(traffic.scene), monotonic_ns()
     await writer.call("submit", namespace=traffic.namespace, agents=traffic.agents, count=_BURST)
     await until_pending(store, wanted)
     if kept:
         traffic.wall.append((monotonic_ns() - wall) / _BURST)
-        traffic.cpu.append((await _cpu(traffic.scene) - cpu) / _BURST)
+        traffic.cpu.append((await spent_ns(traffic.scene) - cpu) / _BURST)
     traffic.agents = traffic.agents[_BURST:] + traffic.agents[:_BURST]
 
 
-async def _cpu(scene: Stage) -> float:
+async def spent_ns(scene: Stage) -> float:
     """Return the ns of processor time that this process and the server have used."""
     used = await scene.gateway.backend.store.redis.info("cpu")
     server = float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
