@@ -145,13 +145,17 @@ async def test_a_plain_denial_leaves_no_box(box: Inbox, page: Page) -> None:
     that somebody would have to dismiss."""
     first, second = await box.ask(**COMMAND, timeout=300), await box.ask(**FILE_CHANGE)
     await see(page, first)
+    await page.evaluate(
+        "window.told = ''; const box = document.getElementById('told');"
+        " new MutationObserver(() => { window.told += box.textContent })"
+        ".observe(box, { childList: true })"
+    )
     await page.press("Deny", card(first))
     await page.until(f"{card(first)}.classList.contains('denied')")
     assert (await box.ask(**COMMAND)).status is Status.DENIED
     await box.decide(second, remember=Remember())
-    told = "document.getElementById('told').textContent"
-    await page.until(f"{told}.includes('remembered')")
-    assert "Denial" not in await page.evaluate(told)
+    await page.until("window.told.includes('Approval remembered')")
+    assert "Denial" not in await page.evaluate("window.told")
 
 
 async def test_the_ring_is_for_the_keyboard(box: Inbox, page: Page) -> None:
