@@ -13,6 +13,7 @@ from _pytest.outcomes import Skipped
 
 from benchmarks import table
 from benchmarks.convergence import convergence
+from benchmarks.denials import denials
 from benchmarks.discord import discord_click_to_wake
 from benchmarks.ended import ended
 from benchmarks.frameworks import frameworks
@@ -47,6 +48,7 @@ PHASES = (
     throughput,
     replicas,
     intake,
+    denials,
     grants,
     touching,
     memory,

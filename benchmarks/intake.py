@@ -55,16 +55,16 @@ async def _burst(traffic: Traffic, writer: Child, *, kept: bool) -> None:
     burst = _FILES if traffic.file_bytes else _BURST
     wanted = await store.count_pending() + burst
     details = {"namespace": traffic.namespace, "agents": traffic.agents, "count": burst}
-    cpu, wall = await _cpu(traffic.scene), monotonic_ns()
+    cpu, wall = await spent_ns(traffic.scene), monotonic_ns()
     await writer.call("submit", **details, file_bytes=traffic.file_bytes)
     await until_pending(store, wanted)
     if kept:
         traffic.wall.append((monotonic_ns() - wall) / burst)
-        traffic.cpu.append((await _cpu(traffic.scene) - cpu) / burst)
+        traffic.cpu.append((await spent_ns(traffic.scene) - cpu) / burst)
     traffic.agents = traffic.agents[_BURST:] + traffic.agents[:_BURST]
 
 
-async def _cpu(scene: Stage) -> float:
+async def spent_ns(scene: Stage) -> float:
     """Return the ns of processor time that this process and the server have used."""
     used = await scene.gateway.backend.store.redis.info("cpu")
     server = float(used["used_cpu_user"]) + float(used["used_cpu_sys"])

@@ -24,7 +24,7 @@ ASK_TOOL = "deploy"
 ARGUMENT = "x" * 388
 """As `{"command":"..."}` this makes 402 bytes of arguments."""
 
-_AMPLE = Budget(waiting=10**6, bytes=10**12, daily=10**12, cards=10**6, denials=0)
+_AMPLE = Budget(waiting=10**6, bytes=10**12, daily=10**12, cards=10**6, denials=10**6)
 """One agent stands for many here, and asks for more than people could bear."""
 _LOOK_SECONDS = 0.005
 

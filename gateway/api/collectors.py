@@ -13,11 +13,8 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from gateway.domain.event_counts import CARD, DEAD_LETTER, ENDED, REFUSED, SUBMITTED
-from gateway.domain.figures import WAIT_SECONDS, StoreFigures, Tally
+from gateway.domain.figures import StoreFigures, Tally, Waits
 from gateway.models import ENDINGS
-
-_LIMITS = (*(f"{seconds:.1f}" for seconds in WAIT_SECONDS), "+Inf")
-
 
 _PLAIN = (
     ("gateway_submitted", SUBMITTED, "Requests taken in, on all replicas."),
@@ -69,9 +66,15 @@ class TallyCollector(Collector):
         )
         for status in sorted(ENDINGS):
             waits = self._tally.waits[status]
-            buckets = list(zip(_LIMITS, map(float, accumulate(waits.counts)), strict=True))
-            waited.add_metric([status.value], buckets, waits.seconds)
+            waited.add_metric([status.value], _buckets_of(waits), waits.seconds)
         yield waited
+        for name, says, waits in (
+            ("unasked", "How long answers took that no person was asked for", self._tally.unasked),
+            ("loop_lag", "How late the event loop came to what was due", self._tally.lags),
+        ):
+            yield HistogramMetricFamily(
+                f"gateway_{name}_seconds", f"{says}, here.", _buckets_of(waits), waits.seconds
+            )
         yield CounterMetricFamily(
             "gateway_webhook_failures",
             "Webhook calls that were not taken, here.",
@@ -104,5 +107,13 @@ class StoreCollector(Collector):
             ("unsealed_seconds", "Age of the first event without a seal.", found.unsealed),
             ("intake_seconds", "Age of the first message that is not handled.", found.intake),
             ("intake_messages", "Messages over Redis not handled yet.", found.intake_messages),
+            ("lease_seconds", "Age of the leader's lease; from 6 on nobody leads.", found.lease),
+            ("unarchived_seconds", "Age of the first event to archive.", found.unarchived),
+            ("archive_bytes", "Size of the archive.", found.archive_bytes),
         ):
             yield GaugeMetricFamily(f"gateway_{name}", says, figure)
+
+
+def _buckets_of(waits: Waits) -> list[tuple[str, float]]:
+    limits = (*map(str, map(float, waits.limits)), "+Inf")
+    return [*zip(limits, map(float, accumulate(waits.counts)), strict=True)]

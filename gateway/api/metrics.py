@@ -21,7 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 from gateway import __version__
 from gateway.api.collectors import CountsCollector, StoreCollector, TallyCollector
 from gateway.domain.clock import SystemClock
-from gateway.domain.figures import StoreFigures, Tally
+from gateway.domain.figures import SHORT_SECONDS, StoreFigures, Tally
 from gateway.domain.health import Health
 from gateway.errors import Unreachable
 from gateway.ports.outgoing import OutboxFigures
@@ -29,7 +29,6 @@ from gateway.ports.outgoing import OutboxFigures
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_1_0_0
 
 _ASK_SECONDS = 2.0
-_DECIDE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
 class WaitingRequests(Protocol):
@@ -117,6 +116,13 @@ class Metrics:
         self.responses = Counter(
             "gateway_http_responses", "Answers to calls, here.", ["status"], registry=own
         )
+        self.http_seconds = Histogram(
+            "gateway_http_seconds",
+            "How long calls took until their answer began, here.",
+            ["method", "route", "status"],
+            buckets=SHORT_SECONDS[::3],
+            registry=own,
+        )
         self.auth_failures = Counter(
             "gateway_auth_failures", "Calls without a good credential, here.", registry=own
         )
@@ -128,7 +134,7 @@ class Metrics:
         self.decide_seconds = Histogram(
             "gateway_decide_seconds",
             "How long it took to apply a decision that came over HTTP, here.",
-            buckets=_DECIDE_BUCKETS,
+            buckets=SHORT_SECONDS,
             registry=own,
         )
 

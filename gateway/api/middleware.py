@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection
+from http import HTTPStatus
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -25,6 +26,7 @@ log = logging.getLogger("gateway.api")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 CALL = web.RequestKey("call", str)  # the id of the call
+_BEGAN = web.RequestKey("began", float)
 
 # Probes come by IP address, so the Host header is not checked; they reveal and change nothing.
 _PROBES = frozenset({"/healthz", "/readyz"})
@@ -39,13 +41,17 @@ _HEADERS = {
 
 @web.middleware
 async def log_call(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Give each call an id and a log line with its caller, without query string, body or token."""
+    """Give each call an id and a log line with its caller, without query string, body or token.
+
+    A refusal is logged as INFO; the others are most of all lines, and DEBUG.
+    """
     given = request.headers.get("X-Request-ID", "")
     request[CALL] = given if _CALL_ID.fullmatch(given) else new_id()
-    began = time.monotonic()
+    began = request[_BEGAN] = time.monotonic()
     answer = await handler(request)
     caller = request.get(CALLER, "nobody")
-    log.info(
+    log.log(
+        logging.INFO if answer.status >= HTTPStatus.BAD_REQUEST else logging.DEBUG,
         "%s %s %d for %s, call %s",
         request.method,
         path_of(request) or "?",
@@ -144,10 +150,15 @@ def security_headers(secure: bool) -> Callable[[web.Request, web.StreamResponse]
 def count_responses(
     metrics: Metrics,
 ) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Return the hook that counts every answer by its status, adapters' pages too."""
+    """Return the hook that counts and times every answer, adapters' pages too."""
 
     async def count(request: web.Request, answer: web.StreamResponse) -> None:
         metrics.responses.labels(str(answer.status)).inc()
+        # Only words of ours: callers could make up any number of paths and methods.
+        route, status = path_of(request) or "none", f"{answer.status // 100}xx"
+        timed = metrics.http_seconds.labels(request.match_info.route.method, route, status)
+        now = time.monotonic()
+        timed.observe(now - request.get(_BEGAN, now))
 
     return count
 

@@ -6,6 +6,7 @@ Each method computes a transition of the record it reads, mostly by the pure fun
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -76,6 +77,7 @@ class Approvals:
                 f"set GATEWAY_AGENT={origin.agent}"
             )
         waiter = None if detached else origin.process
+        began = time.monotonic()
 
         async def make(policy: PolicyDocument, forced: RequestOutcome | None) -> Creation:
             record, timeout_ms = self._writer.new_record(request, policy, origin, waiter)
@@ -87,6 +89,8 @@ class Approvals:
         stored = await self._create(request, make, origin)
         if stored is None:
             return await self._find_same(request, origin, waiter), False
+        if stored.final:
+            self._writer.tally.unasked.add(time.monotonic() - began)
         await self._grants.retire_used(stored)
         if not stored.final and not heavy(*weight_of(stored)):
             self._proofs.hides(stored)  # now, so that no click waits for it

@@ -118,7 +118,7 @@ class Writer:
         self._clock = clock
         self._signer = signer
         self._tries = tries
-        self._tally = tally
+        self.tally = tally
         self.book = book
         self._policy: PolicyDocument | None = None
         self._forgotten = 0
@@ -260,7 +260,7 @@ class Writer:
                 result, which = await self._requests.change_all(transitions)
             if result is WriteResult.OK:
                 for one in transitions:
-                    self._tally.end(one.before, one.after)
+                    self.tally.end(one.before, one.after)
                 after = {one.after.id: one.after for one in transitions}
                 return [after.get(record.id, record) for record in found if record]
             self._handle_refusal(result, next(one for one in transitions if one.before.id == which))
@@ -363,7 +363,7 @@ class Writer:
     ) -> WriteResult:
         result = await self._requests.change(transition, origin)
         if result is WriteResult.OK:
-            self._tally.end(transition.before, transition.after)
+            self.tally.end(transition.before, transition.after)
         return result
 
     async def _read(self, request_id: str) -> Record:

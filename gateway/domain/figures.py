@@ -11,18 +11,25 @@ from gateway.models import Status
 
 WAIT_SECONDS = (1, 5, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 14_400, 86_400)
 """What the times from asking to the end are told apart by."""
+SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+"""What the times are told apart by that this process takes for something."""
 
 
 @dataclass(slots=True)
 class Waits:
-    """How long requests waited: how many up to each of `WAIT_SECONDS` and above, and in all."""
+    """How long something took: how often up to each of `limits` and above, and in all."""
 
-    counts: list[int] = field(default_factory=lambda: [0] * (len(WAIT_SECONDS) + 1))
+    limits: tuple[float, ...] = WAIT_SECONDS
     seconds: float = 0.0
+    counts: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with none."""
+        self.counts = [0] * (len(self.limits) + 1)
 
     def add(self, seconds: float) -> None:
-        """Count one request."""
-        self.counts[bisect_left(WAIT_SECONDS, seconds)] += 1
+        """Count one time."""
+        self.counts[bisect_left(self.limits, seconds)] += 1
         self.seconds += seconds
 
 
@@ -31,6 +38,8 @@ class Tally:
 
     def __init__(self) -> None:
         self.waits: defaultdict[Status, Waits] = defaultdict(Waits)
+        self.unasked = Waits(SHORT_SECONDS)
+        self.lags = Waits(SHORT_SECONDS)
         self.webhook_failures = 0
         self.webhooks_lost = 0
 
@@ -45,8 +54,9 @@ class Tally:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFigures:
     """What is measured in the store. `memory` and its `room` are those of the fullest server, in
-    bytes; no room means that nothing bounds it. `unsealed` and `intake` are the ages in seconds of
-    the first event without a seal and of the first message that no replica has handled."""
+    bytes; no room means that nothing bounds it. `unsealed`, `unarchived` and `intake` are the ages
+    in seconds of the first event without a seal, of the first one outside the archive, and of the
+    first message that no replica has handled; `lease` is that of the leader's lease."""
 
     stopped: bool
     paused_agents: int
@@ -56,3 +66,6 @@ class StoreFigures:
     unsealed: float
     intake: float
     intake_messages: int
+    lease: float
+    unarchived: float
+    archive_bytes: int

@@ -46,6 +46,7 @@ from gateway.server.background import (
     run_reminders,
     run_reviews,
     serve_adapters,
+    watch_loop,
 )
 from gateway.server.connections import Backend, build_core, open_backend, signer_of
 from gateway.server.first_run import enrolment
@@ -243,6 +244,9 @@ async def _upkeep(settings: Settings, core: Core, store: RedisStore) -> AsyncIte
         await stack.enter_async_context(run_in_background("sweeper", sweeper.run))
         await stack.enter_async_context(
             run_in_background("policy", partial(follow_policy, core, store))
+        )
+        await stack.enter_async_context(
+            run_in_background("event loop", partial(watch_loop, core.tally))
         )
         trimming = Trimming(store)
         if store.archive is not None:

@@ -19,6 +19,7 @@ from gateway.delivery.outbox_worker import TIMINGS, Changes, Look, Timings, Work
 from gateway.delivery.reminders_and_escalation import Reminders
 from gateway.delivery.request_copies import RequestCopies
 from gateway.domain.clock import SystemClock
+from gateway.domain.figures import Tally
 from gateway.domain.records import REVIEWS
 from gateway.domain.store import REROUTING
 from gateway.domain.tasks import cancel_and_wait
@@ -36,6 +37,7 @@ from gateway.stores.requests import RedisStore
 log = logging.getLogger("gateway.serving")
 
 _RESTART_SECONDS = 1.0
+_LOOK_SECONDS = 0.5
 _LOST: tuple[type[BaseException], ...] = (Unreachable, *AWAY)
 _SELDOM = Timings(idle=6.0)  # of a queue that only a new policy fills, with an event that rings
 
@@ -132,6 +134,15 @@ async def run_worker(
     finally:
         # Finish what was begun, so that no card is posted without its place being recorded.
         await worker.finish()
+
+
+async def watch_loop(tally: Tally) -> None:
+    """Note how late the event loop comes to what is due, until cancelled."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + _LOOK_SECONDS
+        await asyncio.sleep(_LOOK_SECONDS)
+        tally.lags.add(max(0.0, loop.time() - due))
 
 
 @asynccontextmanager

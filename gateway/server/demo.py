@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import shlex
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -19,7 +18,7 @@ from gateway.client.http_pool import HttpPool
 from gateway.domain.tasks import cancel_and_wait
 from gateway.models import ENDINGS, Action, new_id
 from gateway.server import app
-from gateway.server.first_run import OWNER, first_login
+from gateway.server.first_run import first_login
 from gateway.server.settings import Settings
 
 DEMO_AGENT = "demo-agent"
@@ -59,11 +58,11 @@ async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIte
     """Let a person answer in the browser; without a terminal, answer through the public API."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         print("An agent wants to run four commands in a scratch folder.")
-        for line in await first_login(gateway.backend, gateway.url, settings):
-            print(line)
-        folder = shlex.quote(str(settings.data_dir))
-        print(f"For a new link: GATEWAY_DATA_DIR={folder} gateway login {OWNER}")
-        yield
+        task = asyncio.create_task(_print_links(gateway, settings))
+        try:
+            yield
+        finally:
+            await cancel_and_wait(task)
         return
     print(f"No terminal: the demo answers its own requests over HTTP as {_DEMO_APPROVER}.")
     approver = await gateway.backend.credentials.add_approver(_DEMO_APPROVER)
@@ -73,6 +72,27 @@ async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIte
             yield
         finally:
             await cancel_and_wait(task)
+
+
+async def _print_links(gateway: app.Gateway, settings: Settings) -> None:
+    """Print a link, and another one at each press of Enter: one that nobody uses expires."""
+    loop, pressed = asyncio.get_running_loop(), asyncio.Event()
+
+    def read() -> None:
+        if not sys.stdin.readline():  # no more comes from there
+            loop.remove_reader(sys.stdin)
+        pressed.set()
+
+    loop.add_reader(sys.stdin, read)
+    try:
+        while True:
+            pressed.clear()
+            for line in await first_login(gateway.backend, gateway.url, settings):
+                print(line)
+            print("For a new link, press Enter.")
+            await pressed.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
 
 
 async def _answer_all(gateway: app.Gateway, http: HttpPool) -> None:

@@ -145,7 +145,7 @@ class Settings(BaseSettings):
         "email", description="what of the provider's word is the VALUE in a person's `oidc:VALUE`"
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="log detail"
+        "INFO", description="log detail; `DEBUG` also has each call that was not refused"
     )
     log_json: bool = Field(False, description="one JSON object per log line")
 

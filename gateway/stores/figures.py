@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from gateway.domain.figures import StoreFigures
 from gateway.stores.groups import RedisGroups
+from gateway.stores.ingress import REPLICA_LEASE_MS
 from gateway.stores.requests import RedisStore
 from gateway.stores.servers import each
 
@@ -18,6 +20,7 @@ async def measure_store(store: RedisStore) -> StoreFigures:
     sealed = await store.redis.hget(keys.meta, "sealed")
     unsealed = await store.redis.xrange(keys.events, min=f"({sealed}" if sealed else "-", count=1)
     messages, oldest = await _measure_intake(store, now)
+    unarchived, archived = await _measure_archive(store, now)
     return StoreFigures(
         stopped=await store.is_stopped() is not False,
         paused_agents=len(await RedisGroups(store).list_paused()),
@@ -27,7 +30,25 @@ async def measure_store(store: RedisStore) -> StoreFigures:
         unsealed=_age(unsealed, now),
         intake=oldest,
         intake_messages=messages,
+        lease=await _measure_lease(store, now),
+        unarchived=unarchived,
+        archive_bytes=archived,
     )
+
+
+async def _measure_lease(store: RedisStore, now: int) -> float:
+    """Return how long ago the leader took its lease, in seconds; as long as a lease without one."""
+    leader = await store.redis.hget(store.keys.owners, "duty")
+    end = await store.redis.zscore(store.keys.replicas, leader or "")
+    return max(0, now - int(end or now) + REPLICA_LEASE_MS) / 1000
+
+
+async def _measure_archive(store: RedisStore, now: int) -> tuple[float, int]:
+    """Return the age of the first event that is not in the archive, and the archive's size."""
+    if store.archive is None:
+        return 0.0, 0
+    first = await store.redis.xrange(store.keys.events, count=1)
+    return _age(first, now), await asyncio.to_thread(store.archive.measure)
 
 
 async def _measure_intake(store: RedisStore, now: int) -> tuple[int, float]:

@@ -126,7 +126,7 @@ Handle = Callable[[str, str, dict[str, str]], Awaitable[None]]
 _BLOCK_MS = 4000
 _MEND_MS = 500
 _AT_ONCE = 32
-_LEASE_MS = 6000
+REPLICA_LEASE_MS = 6000
 _TICK_SECONDS = 2.0
 _RETRY_SECONDS = 0.2
 MOST_ATTEMPTS = 5
@@ -193,7 +193,7 @@ class Ingress:
     @property
     def healthy(self) -> bool:
         """Whether leases were renewed lately, so that agents are being read."""
-        return asyncio.get_running_loop().time() - self._leased_at < _LEASE_MS / 1000
+        return asyncio.get_running_loop().time() - self._leased_at < REPLICA_LEASE_MS / 1000
 
     async def _leave(self) -> None:
         """Give the shards back at once; when that fails, the lease runs out by itself."""
@@ -213,7 +213,9 @@ class Ingress:
     async def _take_leases(self) -> None:
         keys = self._keys
         shards, on_duty = await self._lease.run(
-            self._redis, [keys.agents, keys.replicas, keys.owners], [self._replica, _LEASE_MS]
+            self._redis,
+            [keys.agents, keys.replicas, keys.owners],
+            [self._replica, REPLICA_LEASE_MS],
         )
         mine = set(shards)
         self.duty.note(held=bool(on_duty))

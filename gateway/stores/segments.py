@@ -16,6 +16,7 @@ import os
 import secrets
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -111,6 +112,14 @@ class Archive:
         """Return the numbers of all segments, the lowest first."""
         found = (path.name.removesuffix(_SUFFIX) for path in self.folder.glob(f"*{_SUFFIX}"))
         return sorted(int(name) for name in found if name.isdecimal())
+
+    def measure(self) -> int:
+        """Return how many bytes all segments take. One that is dropped meanwhile takes none."""
+        taken = 0
+        for path in self.folder.glob(f"*{_SUFFIX}"):
+            with suppress(OSError):
+                taken += path.stat().st_size
+        return taken
 
     def path(self, number: int) -> Path:
         """Return the file of a segment."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.domain.policy_document import Mode, Route
 from gateway.models import new_id
+from gateway.server.background import run_in_background, watch_loop
+from gateway.stores.ingress import REPLICA_LEASE_MS
 from gateway.stores.seals import Sealer
 from tests.api.replica import ANN_TOKEN, Replica, made
 from tests.api.test_operations import figures
+from tests.waiting import moment
+from tests.world import policy
 
 PAGE = Path(__file__).parents[2] / "docs" / "http-api.md"
 
@@ -98,6 +105,73 @@ async def test_answers_are_counted_by_status(gate: Replica) -> None:
     found = await figures(gate)
     name = "gateway_http_responses_total[('status', '{}')]"
     assert [found.get(name.format(status)) for status in (200, 401, 404)] == [1, 1, 2]
+
+
+async def test_calls_are_timed_by_route_and_kind_of_answer(gate: Replica) -> None:
+    """No word of a caller's becomes a label: neither ids, unknown paths nor methods."""
+    for _ in range(2):
+        await gate.call("GET", f"/v1/requests/{new_id()}")
+    await gate.submitted()
+    await gate.call("GET", f"/{new_id()}")
+    await gate.call("DELETE", "/v1/requests")
+    found = await figures(gate)
+    counts = {
+        name: value
+        for name, value in found.items()
+        if name.startswith("gateway_http_seconds_count") and "/metrics" not in name
+    }
+    form = "gateway_http_seconds_count[('method', '{}'), ('route', '{}'), ('status', '{}')]"
+    assert counts == {
+        form.format("GET", "/v1/requests/{id}", "4xx"): 2,
+        form.format("POST", "/v1/requests", "2xx"): 1,
+        form.format("*", "none", "4xx"): 2,
+    }
+    total = found[form.format("POST", "/v1/requests", "2xx").replace("_count", "_sum")]
+    assert 0 < total < 10
+
+
+async def test_answers_without_a_person_are_timed(gate: Replica) -> None:
+    """A rule's, once for each request; not those that wait for a person."""
+    await gate.submitted()
+    name = "gateway_unasked_seconds"
+    assert (await figures(gate))[f"{name}_count"] == 0
+    await policy(gate.store, Route(mode=Mode.AUTO_APPROVE))
+    gate.core.writer.forget_policy()
+    request = made()
+    for _ in range(2):
+        await gate.submitted(request)
+    found = await figures(gate)
+    assert found[f"{name}_count"] == 1
+    assert 0 < found[f"{name}_sum"] < 10
+    assert found[f"{name}_bucket[('le', '5.0')]"] == 1
+
+
+async def test_a_loop_that_was_held_up_is_seen(gate: Replica) -> None:
+    """The time for which nothing else got its turn counts, and little where nobody holds it."""
+    lags, name = gate.core.tally.lags, "gateway_loop_lag_seconds"
+    async with run_in_background("loop", partial(watch_loop, gate.core.tally)):
+        while not sum(lags.counts):
+            await moment()
+        calm, until = lags.seconds, time.monotonic() + 0.8
+        while time.monotonic() < until:
+            pass  # a long computation: nothing else gets its turn
+        while lags.seconds < calm + 0.25:
+            await moment()
+    found = await figures(gate)
+    assert found[f"{name}_sum"] == lags.seconds
+    assert found[f"{name}_bucket[('le', '0.25')]"] < found[f"{name}_count"]
+
+
+async def test_the_leaders_lease_has_its_age(gate: Replica) -> None:
+    """Each renewal begins it again; without a leader it is as old as a lease may be."""
+    keys, redis = gate.store.keys, gate.store.redis
+    lease = REPLICA_LEASE_MS / 1000
+    assert (await figures(gate))["gateway_lease_seconds"] == lease
+    await redis.hset(keys.owners, "duty", "one")
+    await redis.zadd(keys.replicas, {"one": await gate.store.now() + REPLICA_LEASE_MS - 2000})
+    assert 2 <= (await figures(gate))["gateway_lease_seconds"] < lease
+    await redis.zadd(keys.replicas, {"one": await gate.store.now() - 60_000})
+    assert (await figures(gate))["gateway_lease_seconds"] >= lease + 60
 
 
 async def test_process_and_build_are_told(gate: Replica) -> None:

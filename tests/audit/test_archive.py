@@ -17,6 +17,7 @@ from gateway.models import Action
 from gateway.stores.archive_reading import read_latest, read_mark
 from gateway.stores.archiver import ArchivePace, Archiver, Trimming
 from gateway.stores.event_feed import RedisFeed
+from gateway.stores.figures import measure_store
 from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
 from gateway.stores.seals import Sealer, export, sealed_after
@@ -104,6 +105,22 @@ async def test_what_is_sealed_leaves_redis_and_nothing_else_changes(
     found = verify([line async for line in export(store)])
     assert (found.problems, found.seals, found.starts_at) == ([], 2, GENESIS)
     assert [path.name for path in tmp_path.iterdir()] == ["0000000001.jsonl.gz"]
+
+
+async def test_its_size_and_what_waits_for_it_are_measured(world: World, tmp_path: Path) -> None:
+    """The age of the first event that is in Redis alone, and the bytes of all segments."""
+    store = reopened(world, tmp_path)
+    assert (await measure_store(world.store)).unarchived == 0  # there is no archive
+    await sealed(world)
+    waits = await measure_store(store)
+    assert (waits.unarchived > 0, waits.archive_bytes) == (True, 0)
+    await archived(store)
+    await sealed(world)
+    await archived(store)
+    done = await measure_store(store)
+    assert done.unarchived == 0
+    assert done.archive_bytes > 0
+    assert done.archive_bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 7])

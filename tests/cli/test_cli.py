@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,7 @@ from urllib.request import Request, urlopen
 
 from tests.cli.shell import Shell
 from tests.cli.test_policy_file import running
+from tests.frame.tree import ROOT
 
 
 def first_pending(shell: Shell) -> Any:
@@ -254,6 +259,29 @@ def test_the_demo_answers_its_own_requests_without_a_terminal(shell: Shell) -> N
     assert "Exactly what was approved ran." in said
     assert "hello.txt" in said
     assert said.count(" approved   yes") == 3
+
+
+def test_the_demo_gives_another_link(shell: Shell) -> None:
+    """The first one may have expired, and nobody knows where the demo keeps its data."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "gateway.cli", "demo"]
+    codes: list[str] = []
+    with subprocess.Popen(
+        command, cwd=ROOT, env=shell.env, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        try:
+            with os.fdopen(ours, "rb+", buffering=0) as terminal:
+                said = b""
+                for _ in range(2):
+                    while b"press Enter" not in said:
+                        said += terminal.read(65536)
+                    codes += re.findall(r"#code=(\S+)", said.decode())
+                    said = b""
+                    terminal.write(b"\n")
+        finally:
+            process.terminate()
+    assert len(set(codes)) == 2
 
 
 POLICY = """

@@ -102,7 +102,7 @@ async def test_each_call_is_one_object_that_names_its_caller(
 ) -> None:
     """`GATEWAY_LOG_JSON`: every line is an object, with the caller and the id of the answer."""
     root.handlers.clear()  # with any there, nothing is configured
-    configure_log(Settings(log_json=True, log_level="INFO"))
+    configure_log(Settings(log_json=True, log_level="DEBUG"))
     async with replica(server_url, namespace) as gate:
         sent = await gate.submitted(made())
         await gate.call("GET", "/v1/requests", token="agw_agent1_wrongwrongwrong")
@@ -114,6 +114,20 @@ async def test_each_call_is_one_object_that_names_its_caller(
     assert mine["request_id"] == sent.headers["X-Request-ID"]
     assert AGENT_TOKEN not in str(lines)
     assert f"for agent agent1, call {mine['request_id']}" in mine["message"]
+
+
+async def test_of_calls_only_the_refused_are_in_the_usual_log(
+    server_url: str, namespace: str, root: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines of calls that went well would be nearly all lines; `DEBUG` has them."""
+    root.handlers.clear()  # with any there, nothing is configured
+    configure_log(Settings(log_json=True))
+    async with replica(server_url, namespace) as gate:
+        await gate.submitted(made())
+        refused = await gate.call("GET", "/v1/requests", token="agw_agent1_wrongwrongwrong")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    told = [one for one in lines if one.get("event") == "call"]
+    assert [one["request_id"] for one in told] == [refused.headers["X-Request-ID"]]
 
 
 def test_an_error_in_json_keeps_its_traceback() -> None:

@@ -60,7 +60,7 @@ async def gateway(
     how long it holds the agents' streams after its last sign of life, if not as in earnest.
     """
     if lease_ms is not None:
-        ingress._LEASE_MS = lease_ms
+        ingress.REPLICA_LEASE_MS = lease_ms
         ingress._TICK_SECONDS = lease_ms / 3000
     # Everything moves to the archive as soon as it is sealed.
     archiver.PACE, archiver._LOOK_SECONDS = archiver.ArchivePace(settled_ms=0, longest_ms=0), 0.5

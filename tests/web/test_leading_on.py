@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.domain.records import Remember
 from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
 from gateway.models import Risk, RiskLevel, Status
 from tests.web.chromium import PHONE, Browser, Page
@@ -120,6 +121,43 @@ async def test_letters_act_on_what_a_click_opened(box: Inbox, page: Page) -> Non
     assert (await box.get(first)).status is Status.APPROVED
 
 
+async def test_who_types_in_a_card_stays_there(box: Inbox, page: Page) -> None:
+    """An answer about a card that comes late takes neither the focus from a field in it nor the
+    field."""
+    first, second = await box.ask(**FILE_CHANGE, timeout=300), await box.ask(**COMMAND)
+    await page.until(f"{card(first)}?.checkVisibility() && {line(second)}")
+    await page.evaluate(HOLD % (f"/inbox/api/requests/{second.id}", 1))
+    await page.until("document.getElementById('who').textContent")
+    await page.evaluate(f"{card(first)}.focus()")
+    await page.key("j")
+    await page.until(f"window.held && {card(second)}?.checkVisibility()")
+    await page.press("Edit", card(second))
+    field = f"{card(second)}.querySelector('textarea[data-key^=arg0]')"
+    await page.until(field)
+    await page.evaluate(f"{field}.focus()")
+    await page.evaluate("window.letGo()")
+    await page.until(DRAWN)
+    assert await page.evaluate(f"document.activeElement === {field}")
+
+
+async def test_a_plain_denial_leaves_no_box(box: Inbox, page: Page) -> None:
+    """It answers the same call for five minutes, which is said on its card; nothing is remembered
+    that somebody would have to dismiss."""
+    first, second = await box.ask(**COMMAND, timeout=300), await box.ask(**FILE_CHANGE)
+    await see(page, first)
+    await page.evaluate(
+        "window.told = ''; const box = document.getElementById('told');"
+        " new MutationObserver(() => { window.told += box.textContent })"
+        ".observe(box, { childList: true })"
+    )
+    await page.press("Deny", card(first))
+    await page.until(f"{card(first)}.classList.contains('denied')")
+    assert (await box.ask(**COMMAND)).status is Status.DENIED
+    await box.decide(second, remember=Remember())
+    await page.until("window.told.includes('Approval remembered')")
+    assert "Denial" not in await page.evaluate("window.told")
+
+
 async def test_the_ring_is_for_the_keyboard(box: Inbox, page: Page) -> None:
     """A card that a tap opened has none; who walks with letters sees where they are."""
     record = await box.ask(**COMMAND)
@@ -225,6 +263,7 @@ async def test_a_link_or_a_code_is_pasted(box: Inbox, browser: Browser) -> None:
     await page.until(f"location.pathname === '/inbox/r/{record.id}'")
     assert await page.evaluate("location.origin") == box.gateway.url
     await page.goto(f"{box.gateway.url}/inbox/login")
+    await page.until("!document.getElementById('paste').hidden")
     await page.fill("#link", link)
     await page.press("Continue")
     await page.until("document.body.textContent.includes('was used already')")

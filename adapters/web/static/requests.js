@@ -295,13 +295,19 @@ function focusAgain(element, mark) {
   target.scrollTop = mark.scrollTop;
 }
 
+// Ask for a request: whole where it was opened, also if that was meanwhile, as by who edits it.
+async function fetched(id, whole = false) {
+  const opened = whole || items.get(id)?.opened;
+  const answer = await api(`requests/${id}${opened ? "?whole=1" : ""}`);
+  return opened || !items.get(id)?.opened ? answer : fetched(id, true);
+}
+
 // Show one request alone; the last one that was asked for wins.
 let wanted = null;
 
 export async function showOne(id, whole) {
   wanted = id;
-  const known = items.get(id), opened = whole || known?.opened;
-  const answer = await api(`requests/${id}${opened ? "?whole=1" : ""}`);
+  const answer = await fetched(id, whole), known = items.get(id);
   if (wanted !== id) return null;
   if (answer.at) setClock(answer.at + 500);
   if (!answer.ok) {
@@ -343,8 +349,7 @@ export function showMany(found, added) {
 
 // Read one anew. Of those that ended, one that was not there yet comes first, as long as the view `comes`.
 export async function read(id, comes = null) {
-  const known = items.get(id);
-  const answer = await api(`requests/${id}${known?.opened ? "?whole=1" : ""}`);
+  const answer = await fetched(id), known = items.get(id);
   if (!answer.ok) return;
   if (known?.revealed && known.revision === answer.value.revision) return;
   if (comes && answer.value.status === "pending") return;
