@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import CoreModeRef, CoreRef, DefsRef, GenerateJsonSchema
+from pydantic_core.core_schema import IntSchema
 
 import gateway
 from gateway.api.messages import Prepare, Problem
@@ -18,6 +19,7 @@ from gateway.api.problems import MEDIA_TYPE
 from gateway.api.routes_and_access import ApiRoute, routes
 from gateway.api.schema_names import SCHEMA_NAMES
 from gateway.models import ApprovalRequest, Reason
+from gateway.wire.canonical_json import MAX_INTEGER
 from gateway.wire.codec import JsonObject
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME
 
@@ -215,7 +217,11 @@ def _definitions(classes: Iterable[type]) -> dict[str, Any]:
 
 
 class _NamedSchemas(GenerateJsonSchema):
-    """Calls each class's schema by its name in SCHEMA_NAMES."""
+    """Calls each class's schema by its name in SCHEMA_NAMES, and bounds integers as messages do."""
+
+    def int_schema(self, schema: IntSchema) -> JsonObject:
+        """Return the schema of an integer."""
+        return {"minimum": -MAX_INTEGER, "maximum": MAX_INTEGER, **super().int_schema(schema)}
 
     def get_defs_ref(self, core_mode_ref: CoreModeRef) -> DefsRef:
         """Return the key of a class's schema; `core_mode_ref` is `module.Class:id` and a mode."""

@@ -186,8 +186,9 @@ class AsyncClient(RequestMaker):
                 "two of these requests are of one call, so nobody was asked: "
                 "give each a call_id, a part or an id of its own"
             )
-        name = group or new_id()
-        return await ask_all([replace(one, group=name) for one in requests], self.send, self._skip)
+        name, turns = group or new_id(), asyncio.Lock()  # cards come in the order of the calls
+        grouped = [replace(one, group=name) for one in requests]
+        return await ask_all(grouped, partial(self._send, turns=turns), self._skip)
 
     async def _skip(self, request: ApprovalRequest) -> None:
         await self.report(request, Execution.SKIPPED, detail="the turn was stopped")
@@ -207,7 +208,7 @@ class AsyncClient(RequestMaker):
 
     async def submit(self, request: ApprovalRequest) -> Pending:
         """Submit a request without waiting. Pass what is returned to `wait`, in any process."""
-        await self._submit(request, _until(request), detached=True)
+        await self._submit(request, _until(request), asyncio.Lock(), detached=True)
         await self._tell("confirmation_required", request, None)
         return Pending(request)
 
@@ -216,8 +217,11 @@ class AsyncClient(RequestMaker):
 
         A request that was submitted before is not asked again, and its approval is handed out once.
         """
+        return await self._send(request, asyncio.Lock())
+
+    async def _send(self, request: ApprovalRequest, turns: asyncio.Lock) -> Approval:
         async with self._asking(request) as own:
-            until = await self._begin(request, own)
+            until = await self._begin(request, own, turns)
             return await self._end(request, until)
 
     async def stream(self, request: ApprovalRequest) -> AsyncGenerator[Event, None]:
@@ -227,7 +231,7 @@ class AsyncClient(RequestMaker):
         `contextlib.aclosing` to close it as soon as the loop is left.
         """
         async with self._asking(request) as own:
-            until = await self._begin(request, own)
+            until = await self._begin(request, own, asyncio.Lock())
             yield Event(name="confirmation_required", request=request)
             approval = await self._end(request, until)
         yield Event(name="decided", request=request, approval=approval)
@@ -324,10 +328,10 @@ class AsyncClient(RequestMaker):
             if not self._asked[request.id]:
                 del self._asked[request.id]
 
-    async def _begin(self, request: ApprovalRequest, until: float) -> float:
+    async def _begin(self, request: ApprovalRequest, until: float, turns: asyncio.Lock) -> float:
         """Submit a request; return when the wait for it ends, which the gateway says where the
         request does not."""
-        await self._submit(request, until, detached=False)
+        await self._submit(request, until, turns, detached=False)
         await self._tell("confirmation_required", request, None)
         if request.timeout is not None:
             return until
@@ -338,9 +342,11 @@ class AsyncClient(RequestMaker):
             return until
         return until if told is None else told + MARGIN_SECONDS
 
-    async def _submit(self, request: ApprovalRequest, until: float, *, detached: bool) -> None:
+    async def _submit(
+        self, request: ApprovalRequest, until: float, turns: asyncio.Lock, *, detached: bool
+    ) -> None:
         """Submit a request until it arrives; what is sent again carries what is left of its
-        time."""
+        time. Those that share `turns` are sent one after another."""
         clock = asyncio.get_running_loop().time
         began = clock()
         tries = 0
@@ -349,7 +355,8 @@ class AsyncClient(RequestMaker):
             nonlocal tries
             tries += 1
             left = request if tries == 1 else aged(request, clock() - began)
-            await self._transport.submit(left, detached=detached)
+            async with turns:
+                await self._transport.submit(left, detached=detached)
 
         await self._reach.repeat(submit, until=until)
 

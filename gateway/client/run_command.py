@@ -125,17 +125,12 @@ def _run_child(words: list[str]) -> int:
 
     for one in _FORWARDED:
         signal.signal(one, forward)
-    signal.signal(signal.SIGINT, leave_to_terminal if _has_terminal() else forward)
+    signal.signal(signal.SIGINT, leave_to_terminal if sys.stdin.isatty() else forward)
     children.append(child := subprocess.Popen(words))
     for number in came:
         child.send_signal(number)
     code = child.wait()
     return code if code >= 0 else _KILLED - code
-
-
-def _has_terminal() -> bool:
-    """Whether a terminal stands before this process; `<&-` leaves it no standard input at all."""
-    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _find_problem(word: str, folder: str | None) -> tuple[int, str] | None:

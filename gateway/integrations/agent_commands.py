@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,7 +25,12 @@ NAMES = (*_WITH_NAME, "hook", *_WITHOUT_NAME)
 
 
 def find_command(words: Sequence[str]) -> Callable[[], int] | None:
-    """Return what runs these words, None where they are no command of the agent's side."""
+    """Return what runs these words, None where they are no command of the agent's side. Every
+    command of `gateway` has an empty standard input from here on, where the caller closed it."""
+    if sys.stdin is None:
+        empty, other_end = os.pipe()  # which can be waited on, unlike /dev/null
+        os.close(other_end)
+        sys.stdin = os.fdopen(empty)
     name = words[0] if words else ""
     if name == "hook":
         return partial(_run_hook, words)

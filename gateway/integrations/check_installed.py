@@ -83,8 +83,8 @@ def _find_problems_of(plan: Plan, entry: Entry) -> Iterator[str]:
         )
     if entry.event != "PermissionRequest" and not entry.blocks:
         yield (
-            f"{entry.event}: a failure of the hook would not block, or would be told wrongly: "
-            f"run `gateway install {plan.host}` again"
+            f"{entry.event}: a failure of the hook would not block, or a denial would look like "
+            f"one: run `gateway install {plan.host}` again"
         )
     if _is_address(entry):
         return

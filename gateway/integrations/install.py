@@ -153,7 +153,7 @@ def _ask_leave(file: SettingsFile, after: str | None, *, yes: bool) -> bool:
     sys.stdout.flush()
     if yes:
         return True
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not sys.stdin.isatty():
         _say("nothing was written: say --yes, or run it at a terminal")
         return False
     sys.stderr.write("Write this? [y/N] ")

@@ -90,7 +90,8 @@ def _shorten(record: logging.LogRecord) -> bool:
     read: Any = getattr(error, "errors", None)  # of the SDK's own validation
     if isinstance(error, ValueError) and read is not None:
         shown = repr(read()[0]["input"])[:_LONGEST_NOISE]
-        record.msg, record.exc_info = f"passed over, for it is no message of MCP: {shown}", None
+        record.msg, record.args = f"passed over, for it is no message of MCP: {shown}", ()
+        record.exc_info = None
     return True
 
 

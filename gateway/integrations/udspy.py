@@ -165,6 +165,7 @@ async def _advance(
             raise GatewayError("a tool asks from within, which is answered by `forward`") from None
         request = _make_request(required, client, session)
         await client.run_on_loop(client.inner.submit(request))
+        client.inner.say_where(request)
         return Suspended(request.id, inputs, list(required.context["trajectory"]))
 
 

@@ -171,7 +171,7 @@ def _refuse_large(integer: str) -> str:
     shown = integer if len(integer) <= _MOST_DIGITS else f"{integer[:_MOST_DIGITS]}…"
     return (
         f"the integer {shown} is beyond 2^53 - 1, where programs read numbers differently: "
-        f'send it as text, as in "{shown}"'
+        "send it as text"
     )
 
 

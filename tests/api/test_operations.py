@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -201,6 +202,15 @@ def test_what_agents_send_is_closed_and_what_they_get_is_open() -> None:
     assert schemas["Batch"]["properties"]["action"]["enum"] == ["approve", "deny"]
     assert drafted["additionalProperties"] is False
     assert {*asked["required"]} - {*drafted["required"]} == {"digest"}
+
+
+def test_integers_are_bounded_as_messages_are() -> None:
+    """A client made of the document sends none that the gateway refuses."""
+    text = json.dumps(document_of(routes(enrolment=True))["components"]["schemas"])
+    integers = re.findall(r'\{[^{}]*"type": "integer"[^{}]*\}', text)
+    assert len(integers) > 50
+    for one in map(json.loads, integers):
+        assert -(2**53) < one["minimum"] < one["maximum"] < 2**53, one
 
 
 def test_reasons_may_be_added_and_an_agent_gives_one_of_its_own() -> None:

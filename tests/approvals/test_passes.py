@@ -14,6 +14,8 @@ from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.models import Action, Context, Kind, RiskLevel, Status, new_id
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.server.connections import core_over
+from tests.clocks import ShiftedClock
 from tests.world import World, click, identity, over_http, policy, request
 
 HOUR = 3_600_000
@@ -150,6 +152,21 @@ async def test_no_pass_is_longer_than_eight_hours(world: World, hours: float) ->
     for shape, tool in ((Shape.WORK, "shell"), (Shape.TOOL, "*")):
         with pytest.raises(InvalidRequest):
             Match(shape=shape, tool=tool)
+
+
+@pytest.mark.parametrize(
+    ("ago", "status"), [(7.9, Status.APPROVED), (8.1, Status.PENDING)], ids=["before", "after"]
+)
+async def test_a_pass_ends_by_itself_after_eight_hours(
+    world: World, ago: float, status: Status
+) -> None:
+    """A gateway whose clock is behind gives it, so that its time is nearly over, or over."""
+    await world.core.requests.decide(click(await world.submit(tool="begin"), Action.DENY))
+    before = core_over(world.store, world.feed, [], ShiftedClock(-ago * 3600), None)
+    await before.remembering.let_through(
+        identity("ann"), agent="bot", session="default", shape=Shape.WORK, hours=8
+    )
+    assert (await world.submit()).status is status
 
 
 async def test_who_approves_only_some_of_it_gives_no_pass(world: World) -> None:

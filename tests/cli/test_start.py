@@ -16,6 +16,7 @@ from gateway.cli import http_access, main
 from gateway.cli.commands import _parser, make_parser
 from gateway.ports import HasCommands
 from gateway.server.plugins import adapter_class
+from tests.frame.tree import ROOT
 
 _LOADED = """
 import sys, json
@@ -43,6 +44,22 @@ def test_every_command_names_a_function_that_is_there() -> None:
         made = parser.get_default("run")(argparse.Namespace())
         assert asyncio.iscoroutine(made), parser.prog
         made.close()
+
+
+@pytest.mark.parametrize(
+    "words", ["apply -", "hook codex", "adapter terminal", "demo", "run -- true", "mcp server"]
+)
+def test_a_closed_standard_input_is_an_empty_one(words: str, tmp_path: Path) -> None:
+    """As after `<&-`: no command fails for want of it."""
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "gateway.cli", *words.split()],
+        env={"GATEWAY_DATA_DIR": str(tmp_path), "GATEWAY_CONNECT_TIMEOUT": "0.1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "AttributeError" not in done.stderr
 
 
 @pytest.mark.parametrize("words", ["pending", "approve x"])

@@ -65,6 +65,23 @@ def test_twins_are_not_asked_side_by_side(person: Person, of_call: dict[str, Any
         assert [how.kind for how in client.asks(*both)] == [OutcomeKind.APPROVED] * 2
 
 
+class FirstIsSlowest(CallableTransport):
+    """Takes less time to take in each request than the one before."""
+
+    async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
+        """Take one in."""
+        for _ in range(9 - request.arguments["number"]):
+            await asyncio.sleep(0)
+        await super().submit(request, detached=detached)
+
+
+def test_a_batch_is_asked_in_the_order_of_its_calls(person: Person) -> None:
+    """So that cards and lists show it in that order, however long each takes to arrive."""
+    with Client(FirstIsSlowest(person.decide)) as client:
+        client.asks(*[client.request("pay", {"number": number}) for number in range(9)])
+    assert [one.arguments["number"] for one in person.asked] == list(range(9))
+
+
 def test_a_decorated_call_says_what_its_host_knows(person: Person) -> None:
     """Each word is a value, or a function of the arguments."""
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from gateway.client import ask, run_command
+from gateway.client import ask
+from gateway.integrations.agent_commands import find_command
 from gateway.models import Action, Reason, Status
 from gateway.wire.codec import JsonObject
 from tests.client.approving import SIGNER, deciding
@@ -43,7 +44,9 @@ def run(
         with scripted(*answers) as server:
             monkeypatch.setenv("GATEWAY_URL", server.url)
             monkeypatch.setenv("GATEWAY_TOKEN", "token")
-            return run_command.main(("run", *words)), server.calls
+            command = find_command(("run", *words))
+            assert command
+            return command(), server.calls
 
     with handlers_kept():
         yield run
@@ -114,6 +117,7 @@ def test_it_runs_without_a_standard_input(
     monkeypatch.setattr("sys.stdin", None)
     assert run(deciding(), REPORTED, REPORTED, words=("--", "touch", "ran"))[0] == 0
     assert (tmp_path / "ran").exists()
+    sys.stdin.close()
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,14 @@ from tests.waiting import moment
 
 pytestmark = pytest.mark.thorough
 
+CALL_ID = "call_3fQz81LmW0"
 OPTIONS = [
     {"optionId": "always", "name": "Always", "kind": "allow_always"},
     {"optionId": "once", "name": "Once", "kind": "allow_once"},
     {"optionId": "no", "name": "No", "kind": "reject_once"},
 ]
 CALL = {
-    "toolCallId": "call_1",
+    "toolCallId": CALL_ID,
     "title": "remove x",
     "kind": "execute",
     "rawInput": {"command": "rm x"},
@@ -50,7 +51,7 @@ COMMAND: dict[str, Any] = {
     "id": 0,
     "method": "item/commandExecution/requestApproval",
     "params": {
-        "threadId": "s-1", "turnId": "t-1", "itemId": "call_1", "startedAtMs": 1,
+        "threadId": "s-1", "turnId": "t-1", "itemId": CALL_ID, "startedAtMs": 1,
         "command": "rm x", "cwd": "/srv/app", "reason": "It is old.",
         "availableDecisions": ["accept", {"acceptWithExecpolicyAmendment": {}}, "cancel"],
     },
@@ -59,13 +60,13 @@ STARTED = {
     "method": "item/started",
     "params": {
         "threadId": "s-1", "turnId": "t-1",
-        "item": {"type": "fileChange", "id": "call_1", "changes": [{"path": "a", "diff": "+b"}]},
+        "item": {"type": "fileChange", "id": CALL_ID, "changes": [{"path": "a", "diff": "+b"}]},
     },
 }  # fmt: skip
 CHANGE = {
     "id": 1,
     "method": "item/fileChange/requestApproval",
-    "params": {"threadId": "s-1", "turnId": "t-1", "itemId": "call_1", "startedAtMs": 1},
+    "params": {"threadId": "s-1", "turnId": "t-1", "itemId": CALL_ID, "startedAtMs": 1},
 }
 ASKED: dict[str, dict[str, Any]] = {"acp": PERMISSION, "codex-app-server": COMMAND}
 BOTH = sorted(ASKED)
@@ -163,7 +164,7 @@ async def test_each_answer_is_told_in_the_protocols_words(
         assert await program.answered() == YES[host]
         request = record.request
         assert request.arguments["command"] == "rm x"
-        assert (request.kind, request.session, request.call_id) == ("command", "s-1", "call_1")
+        assert (request.kind, request.session, request.call_id) == ("command", "s-1", CALL_ID)
         assert request.allowed == ("approve", "deny", "abort")
         assert request.origin.framework == host
         program.say("ask", [{**asked, "id": "one"}])
@@ -174,6 +175,20 @@ async def test_each_answer_is_told_in_the_protocols_words(
         assert await program.answered(2) == STOP[host]
         if host == "acp":  # which has no answer that stops the turn
             assert (await program.read())["params"] == CANCELS["acp"]
+
+
+@pytest.mark.parametrize("host", BOTH)
+async def test_an_id_that_a_provider_repeats_names_no_call(
+    host: str, gate: Replica, answer: Answer, tmp_path: Path
+) -> None:
+    """An agent that takes up its session again counts from the start, and is asked about again."""
+    asked = json.loads(json.dumps(ASKED[host]).replace(CALL_ID, "functions.shell:0"))
+    for _ in range(2):
+        async with bridged(host, gate, tmp_path) as program:
+            program.say("ask", [asked])
+            record = await answer()
+            assert await program.answered() == YES[host]
+            assert record.request.origin.tool_call_id == "functions.shell:0"
 
 
 async def test_everything_else_passes_both_ways(gate: Replica, tmp_path: Path) -> None:
@@ -354,7 +369,7 @@ async def test_a_call_of_which_only_the_title_is_known_needs_a_person(
     allows = replace(POLICY.routes[0], mode=Mode.AUTO_APPROVE)
     await gate.store.apply(replace(POLICY, generation=1, routes=(allows,)), by="test")
     words = [{"type": "content", "content": {"type": "text", "text": "in /srv"}}]
-    call = {"toolCallId": "call_1", "title": "remove x", "kind": kind, "content": words}
+    call = {"toolCallId": CALL_ID, "title": "remove x", "kind": kind, "content": words}
     asked = {**PERMISSION, "params": {**PERMISSION["params"], "toolCall": call}}
     async with bridged("acp", gate, tmp_path) as program:
         program.say("ask", [asked])
@@ -374,7 +389,7 @@ def codex(method: str, **params: Any) -> dict[str, Any]:
     """Return a question of the app-server with the members that each has."""
     if not method.startswith("item/"):
         return {"id": 0, "method": method, "params": {"conversationId": "s-1", **params}}
-    known = {"threadId": "s-1", "turnId": "t-1", "itemId": "call_1", "startedAtMs": 1}
+    known = {"threadId": "s-1", "turnId": "t-1", "itemId": CALL_ID, "startedAtMs": 1}
     return {"id": 0, "method": method, "params": {**known, **params}}
 
 
@@ -495,7 +510,7 @@ async def test_the_card_has_what_the_agent_said_of_the_call_before(
     new = {"jsonrpc": "2.0", "id": 7, "method": "session/new", "params": {"cwd": "/srv/app"}}
     update = {"sessionUpdate": "tool_call", **CALL, "kind": "edit", "content": [{"type": "diff"}]}
     told = {"method": "session/update", "params": {"sessionId": "s-1", "update": update}}
-    asked = {**PERMISSION["params"], "toolCall": {"toolCallId": "call_1"}}
+    asked = {**PERMISSION["params"], "toolCall": {"toolCallId": CALL_ID}}
     async with bridged("acp", gate, tmp_path) as program:
         program.write(new)
         assert (await program.read())["method"] == "echo"
