@@ -77,7 +77,7 @@ async def test_the_routes_time_holds_for_the_sdk(gate: Gate) -> None:
     request = gate.client.request("shell", {})
     assert request.timeout is None
     began = asyncio.get_running_loop().time()
-    until = await gate.client._begin(request, began + 900)
+    until = await gate.client._begin(request, began + 900, asyncio.Lock())
     assert 7_195 < until - began < 7_210
     assert lives(await waiting(gate.core)) == 7_200
 
@@ -99,7 +99,7 @@ async def test_what_the_route_bounds_is_bounded(
         async with AsyncClient(HttpTransport(one.url, AGENT_TOKEN, "agent1")) as client:
             request = client.request("shell", {}, timeout=named)
             began = asyncio.get_running_loop().time()
-            until = await client._begin(request, began + 900)
+            until = await client._begin(request, began + 900, asyncio.Lock())
             assert lives(await waiting(one.core)) == 60
             assert named is not None or 55 < until - began < 65
 
