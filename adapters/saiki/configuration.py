@@ -19,8 +19,8 @@ STORAGES = ("storage", "memory")
 _LONGEST = 30 * 24 * 3600 * 1000
 _MEMBER = re.compile(r"""([A-Za-z]+): *(?:"([^"]*)"|'([^']*)'|([^\s#"'{}\[\]&*!|>%@`]+))""")
 _CAUTION = (
-    "auto-approve runs without a person what no rule denies, rm -rf / too. Write deny rules for "
-    'what must never run, and guardrails = "deny": without it they only report'
+    "auto-approve asks nobody: everything that no rule denies runs, even rm -rf /. Write deny "
+    'rules for what must never run, and guardrails = "deny"; by default guardrails only report'
 )
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gateway.delivery.protocol_receivers import ProtocolReceivers
 from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import Mode
 from gateway.domain.records import Query
 from gateway.domain.tasks import cancel_and_wait
 from gateway.server.approval_protocol import notices_of
 from gateway.stores.credentials import RedisCredentials
-from tests.api.replica import Replica, made, replica
+from tests.api.replica import POLICY, Replica, made, replica
 from tests.hosts.conftest import Answer, environment, run
 from tests.hosts.protocol_suite import ProtocolSuite, Start, starter
 from tests.waiting import moment
@@ -246,6 +248,15 @@ async def test_an_expired_and_a_refused_call_do_not_run(start: Start, gate: Repl
     code, said = await start(GATE, GATEWAY_TOKEN="agw_agent1_wrong")
     assert (code, "ran []" in said) == (0, True), said
     assert "refused this agent's credential" in said
+
+
+async def test_the_client_takes_what_a_rule_decides(start: Start, gate: Replica) -> None:
+    """It refuses a decision that is dated before its request; each time is another try."""
+    allows = replace(POLICY.routes[0], mode=Mode.AUTO_APPROVE)
+    await gate.store.apply(replace(POLICY, generation=1, routes=(allows,)), by="test")
+    for number in range(3):
+        code, said = await start(GATE.replace("run:1", f"run:{number}"))
+        assert (code, 'ran ["a"]' in said) == (0, True), said
 
 
 async def test_a_paused_run_goes_on_in_another_process(

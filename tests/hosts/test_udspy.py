@@ -14,7 +14,7 @@ import pytest
 from gateway.domain.records import Query
 from tests.api.replica import Replica
 from tests.frame.tree import ROOT
-from tests.hosts.conftest import Answer, environment, run
+from tests.hosts.conftest import NO_GATEWAY, Answer, environment, run
 from tests.hosts.model_server import Model, model_server
 from tests.ports import free_port
 from tests.waiting import moment
@@ -161,6 +161,23 @@ async def test_without_a_gateway_nothing_runs(script: Script) -> None:
     )
     assert any(line.startswith("refused:") and "unreachable" in line for line in lines)
     assert lines[-1] == "[] {}"
+
+
+async def test_without_a_gateway_the_model_hears_why_and_goes_on(script: Script) -> None:
+    """Nothing runs; a missing token is said before the model is called."""
+    async with model_server(step("remove", path="a.txt"), json.dumps(FINISH), END) as model:
+        assert (await script.run(REACT, model, **NO_GATEWAY))[-2:] == ["all done", "[] {}"]
+        assert "the gateway at 127.0.0.1:9 does not answer" in model.heard
+        asked = len(model.told)
+        code = f"""
+try:
+    {REACT}
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+        (line,) = await script.run(code, model, **NO_GATEWAY, GATEWAY_TOKEN="")
+        assert line.startswith("InvalidRequest no token for the gateway")
+        assert len(model.told) == asked
 
 
 async def test_the_states_of_udspy(script: Script, answer: Answer) -> None:
@@ -368,11 +385,9 @@ asyncio.run(main())
     async with model_server(step("remove", path="a.txt"), finish, END, finish, END) as model:
         running = asyncio.create_task(script.run(code, model))
         record = await answer()
-        assert await running == [
-            record.id,
-            "all done [['a.txt', False]]",
-            "all done [['a.txt', False]]",
-        ]
+        said, *lines = await running
+        assert said.startswith("gateway client: waiting for approval of 'remove': answer at ")
+        assert lines == [record.id, *["all done [['a.txt', False]]"] * 2]
         assert "already" in str(model.told[-1])
 
 
