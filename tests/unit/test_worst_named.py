@@ -11,10 +11,14 @@ import pytest
 
 from gateway.domain.policy_document import Guardrails, PolicyDocument
 from gateway.domain.records import Record
+from gateway.models import Kind
 from gateway.policy.guardrails import assess
 from gateway.ports.heads import NOTICE_CHARS, head_of, notice_of, plain_head
+from tests.discord.pictures import stored
+from tests.slack.states import RECORDS
 from tests.unit.compounds import HARMFUL, Harmful, draw_compounds
 from tests.unit.test_heads import asked, said
+from tests.world import request
 
 SEED = 20261127
 CARDS = sorted((Path(__file__).parents[1] / "slack/golden").glob("card-*.json"))
@@ -161,3 +165,12 @@ def test_a_notification_leads_with_its_agent() -> None:
     for text in texts:
         plain = html.unescape(text)
         assert '"deployer"' not in plain and len(plain) <= NOTICE_CHARS, plain
+
+
+def test_pictures_show_what_guardrails_find() -> None:
+    """The requests of cards in documents are as the gateway keeps them. One is made to be long."""
+    shown = {name: one for name, one in RECORDS.items() if name != "pending-findings"}
+    risky = stored(request(tool="shell", kind=Kind.COMMAND, arguments={"command": "rm -rf /srv"}))
+    assert shown["pending"].findings and risky.findings
+    for name, one in shown.items():
+        assert one.findings == assess(one, PolicyDocument()).findings, name
