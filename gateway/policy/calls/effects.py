@@ -176,8 +176,8 @@ def _takes_up(effect: StepEffect) -> bool:
 
 
 def _effect_of_rest(script: ShellScript, text: str) -> StepEffect:
-    """Return what a script may do that is not understood as a whole, if it looks destructive but for
-    the words that are only kept or looked for."""
+    """Return what a script may do that is not understood as a whole, if it looks destructive; words
+    that are only kept or looked for are left aside."""
     for at, step in enumerate(script.steps):
         acting = {*words_that_act(script, at)}
         for word in step.words[1:]:
