@@ -115,8 +115,8 @@ def _say_groups(
     loud = bool(others) and others[0].first.harm <= Harm.SEND
     counts = [len(_names_of(one, secrets, room)) for one in others]
     # To name what is only one takes fewer words than to count it.
-    alone = counts == [1] and first.first.harm is not Harm.RUN_LOADED
-    second = others[0] if others and (room.words > 1 or loud or alone) else None
+    alone = counts == [1] and first.first.harm is not Harm.RUN_LOADED and not first.first.user
+    second = others[0] if others and (room.words > _NAMED_WORDS or loud or alone) else None
     left = sum(counts[1 if second else 0 :])
     said = _say_group(first, secrets, room, text=text, others=0 if second else left)
     if second is None:

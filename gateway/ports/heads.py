@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import partial
-from operator import itemgetter
 from shlex import join
 from typing import Any
 
@@ -142,9 +141,10 @@ def _draw_heads(record: Record) -> Iterator[Head]:
 
 def _leave_room(record: Record) -> int:
     """Return how many words a head may have where what raised the risk is to stand beside it before
-    what runs. What was found takes none of them."""
+    what runs. What was found takes none of them, and says enough."""
     high = _HIGH_RISK if record.risk.level is RiskLevel.HIGH else ""
-    taken = sum(len(text.split()) for text in (*record.risk.reasons[:1], high))
+    reasons = () if record.findings else record.risk.reasons[:1]
+    taken = sum(len(text.split()) for text in (*reasons, high))
     return min(MOST_WORDS, _MOST_BEFORE - _LABEL - taken)
 
 
@@ -520,9 +520,9 @@ def _split_argument(
     if loudest is None or loudest.place not in telling:
         yield name, value, name
     elif not isinstance(value, dict) and not any(isinstance(one, dict) for one in _list(value)):
-        order = [telling.get(f"{name}[{at}]", len(telling)) for at, _ in enumerate(_list(value))]
-        ranked = [one for _, one in sorted(zip(order, _list(value), strict=True), key=itemgetter(0))]
-        yield name, ranked or value, loudest.place
+        least = len(telling)
+        order = sorted(range(len(_list(value))), key=lambda at: telling.get(f"{name}[{at}]", least))
+        yield name, [value[at] for at in order] or value, loudest.place
     elif len(inside) <= _MOST_INSIDE:
         yield from ((one.place, one.value, one.place) for one in inside)
     else:
@@ -592,11 +592,11 @@ def _list_rest(call: Touches, places: frozenset[str]) -> list[Leaf]:
 
 def _list_telling(call: Touches, leaves: Sequence[Leaf]) -> list[Leaf]:
     """Return the values that name a path, a host, a recipient, or what runs, the loudest first."""
-    places = {one.place for one in (*call.paths, *call.urls, *call.readings)}
     loud = _list_loud(call)
-    loudest = loud | {one.place for one in (*call.urls, *call.readings)}
+    loudest = loud | {one.place for one in call.urls} | {one.place for one in call.readings}
+    places = loudest | {one.place for one in call.paths}
     found = [one for one in leaves if one.role not in FREE and (
-             one.role in _TELLING or one.place in places | loud or words_of(one.name) & _PAYEES
+             one.role in _TELLING or one.place in places or words_of(one.name) & _PAYEES
              or (destroys(one.name) and is_on(one.value)))]  # fmt: skip
     return sorted(found, key=lambda one: (one.place not in loud, one.place not in loudest))
 

@@ -50,7 +50,9 @@ def named(name: str, *, agent: str = "bot", session: str = "default") -> Record:
             payload={name: 1},
             context=Context(host=name, cwd=name, env={name: "1"}, files={name: "ab" * 32}),
             origin=Origin(sender=name[:100] or None, parent_agent=agent),
-        )
+        ),
+        findings=(),  # they depend on the name
+        finding_places=(),
     )
 
 

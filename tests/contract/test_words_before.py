@@ -117,8 +117,7 @@ SURFACES = {"Slack": _slack, "Discord": _discord, "inbox": _inbox, "terminal": _
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("kind", CALLS)
 def test_what_runs_begins_within_twelve_words(surface: str, kind: str) -> None:
-    """The head, the label of what runs, that the risk is high and why, and nothing else but what was
-    found."""
+    """The head, the label of what runs, that the risk is high and why; and what was found."""
     record = CALLS[kind]
     card = card_of(record, lines=30, chars=2000)
     first = card.blocks[0].text.text.split("\n", 1)[0]
@@ -142,8 +141,8 @@ def test_what_runs_begins_within_twelve_words(surface: str, kind: str) -> None:
 
 
 def test_what_was_found_stands_before_what_runs_in_the_inbox() -> None:
-    """The first three, without their place where there is no other; where one is too long, two words
-    say that there is more. Reasons stand there as far as there is room for few words."""
+    """The first three, without their place where there is no other. Where one is too long, two
+    words say that there is more. Reasons stand there as far as there is room for few words."""
     both = ["removes folders whole", 'names a folder of the system\'s (in "cwd")']
     assert _above(CALLS["found"]) == ("", both, [])
     much = ["removes folders whole", "names /etc: it is the system's"]
@@ -153,10 +152,11 @@ def test_what_was_found_stands_before_what_runs_in_the_inbox() -> None:
     assert _above(PAYMENT) == ("High risk", [], ["moves money", "amount above 100"])
     long = replace(CALLS["found"], findings=("names a path " * 40,))
     assert _above(long) == ("Look closer", [], [])
-    low = asked(arguments={"command": "make release"}, risk=Risk(level=RiskLevel.LOW, reasons=("it only reads",)))
+    make = asked(arguments={"command": "make"}, payload={"a": 1})
+    low = replace(make, risk=Risk(level=RiskLevel.LOW, reasons=("it only reads",)))
     assert _above(low) == ("", [], [])
     # Of several texts it is said in which.
-    two = replace(asked(arguments={"command": "make"}, payload={"a": 1}), findings=("drops data, in payload",))
+    two = replace(make, findings=("drops data, in payload",))
     assert _above(two)[1] == ["drops data, in payload"]
 
 

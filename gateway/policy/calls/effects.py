@@ -115,6 +115,11 @@ class Harm(IntEnum):
     IDLE = 12
 
 
+_HARM_OF_REACH = {
+    Extent.LOOK: Harm.LOOK, Extent.CHANGE: Harm.CHANGE, Extent.RUN: Harm.RUN_PROJECT,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class StepEffect:
     """One thing that a step does: a verb of ours, and what it does it to, the worst first.
@@ -160,7 +165,7 @@ def list_effects(text: str, home: str | None, base: str | None) -> tuple[StepEff
     for at, effects in enumerate(made):
         most = Harm.DESTROY if at in taken else Harm.SEND if at in feeding else Harm.IDLE
         found += (one for one in effects if one.harm <= most or one.verb == "Sends")
-    unknown = [] if script.whole else [_effect_of_rest(text)]
+    unknown = [] if script.whole else [_effect_of_rest(script, text)]
     unique = dict.fromkeys((*found, *unknown))
     return tuple(sorted(unique, key=lambda one: (one.harm, one.own)))
 
@@ -170,8 +175,13 @@ def _takes_up(effect: StepEffect) -> bool:
     return effect.verb in ("Changes", "Deletes", "Sends")
 
 
-def _effect_of_rest(text: str) -> StepEffect:
-    """Return what a script may do that is not understood as a whole, if it looks destructive."""
+def _effect_of_rest(script: ShellScript, text: str) -> StepEffect:
+    """Return what a script may do that is not understood as a whole, if it looks destructive; words
+    that are only kept or looked for are left aside."""
+    for at, step in enumerate(script.steps):
+        acting = {*words_that_act(script, at)}
+        for word in step.words[1:]:
+            text = text if word in acting or " " not in word else text.replace(word, " ")
     signs = [one for one in find_destructive(text) if one not in _LATER]
     return StepEffect(Harm.DESTROY if signs else Harm.IDLE, "", names=tuple(signs[:1]))
 
@@ -329,7 +339,7 @@ def _run(scene: _Scene, step: Step, written: Sequence[str]) -> StepEffect:
     elif step.name in _REACHING:
         harm = Harm.REACH
     elif reach is not None:
-        harm = {Extent.LOOK: Harm.LOOK, Extent.CHANGE: Harm.CHANGE, Extent.RUN: Harm.RUN_PROJECT}[reach]
+        harm = _HARM_OF_REACH[reach]
     else:
         loud = step.name in INTERPRETERS or step.is_open or _WIPING.fullmatch(step.name)
         harm = Harm.RUN_CODE if loud else Harm.RUN

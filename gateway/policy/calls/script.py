@@ -239,8 +239,9 @@ class _ScriptReader:
         ok, failed = self._run(parts[0], start)
         for operator, part in zip(parts[1::2], parts[2::2], strict=False):
             begun = last if last is not None and part is parts[-1] else start
-            piped = begun is last and part.type == "pipeline"
-            run = partial(self._run_pipeline, part, start, last) if piped else partial(self._run, part, begun)
+            run = partial(self._run, part, begun)
+            if begun is last and part.type == "pipeline":
+                run = partial(self._run_pipeline, part, start, last)
             if operator.type == "&&":
                 self._folders = ok
                 ok, then_failed = run()
