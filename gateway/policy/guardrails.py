@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
@@ -98,7 +99,7 @@ def find_signs(record: Record) -> tuple[Sign, ...]:
     """Return each sign that a request shows, with the place of the first value that shows it."""
     found: dict[str, Sign] = {}
     for call in chain.from_iterable(one.everything() for one in touches_of(record)):
-        looks = (_in_texts, _in_paths, _in_commands, _in_arguments, _in_surroundings)
+        looks = (_in_texts, _in_joined, _in_paths, _in_commands, _in_arguments, _in_surroundings)
         for shown in chain.from_iterable(look(call) for look in looks):
             sign = _hide_secrets(record, shown)
             if sign is None:
@@ -124,6 +125,17 @@ def _in_texts(call: Touches) -> Iterator[Sign]:
         for part in chain.from_iterable(acting) if sure else (shown, *chain.from_iterable(acting)):
             for word in _WORDS.findall(part):
                 yield from _secret(word, place)
+
+
+def _in_joined(call: Touches) -> Iterator[Sign]:
+    """Look through the commands whose words stand in several values."""
+    seen = {text for _, text in call.texts_to_look_through()}
+    ways = (way for one in call.readings for way in one.ways)
+    for one in chain(call.programs, *(way.programs for way in ways)):
+        if one.text not in seen:
+            words = one.words or ()
+            text = shlex.join(word.text for word in words) if words else one.text
+            yield from (Sign(says, one.place) for says in find_in_script(text[:_MOST_TEXT]))
 
 
 def _in_paths(call: Touches) -> Iterator[Sign]:
