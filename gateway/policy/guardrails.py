@@ -21,6 +21,7 @@ from gateway.domain.risk_rules import GUARDRAILS, RaisedRisk, lift
 from gateway.models import RiskLevel
 from gateway.policy.calls.changed_paths import find_changed_paths
 from gateway.policy.calls.environment import steers
+from gateway.policy.calls.path_spelling import stands_for_secret
 from gateway.policy.calls.paths import (
     components,
     delicate,
@@ -33,7 +34,7 @@ from gateway.policy.calls.paths import (
 from gateway.policy.calls.script import read_script
 from gateway.policy.calls.signs import find_destructive, find_in_script, words_that_act
 from gateway.policy.calls.switches import destroys, is_on
-from gateway.policy.calls.touches import PathEffect, Touches, touches_of
+from gateway.policy.calls.touches import Leaf, PathEffect, Touches, texts_of, touches_of
 
 _MOST_TEXT = 20_000
 _MOST_FOUND = 8
@@ -48,6 +49,7 @@ _SECRET = "[secret]"
 _ROOT = frozenset({"root", "0"})
 _ALARM = RaisedRisk(decider=GUARDRAILS, by="the guardrails", level=RiskLevel.HIGH)
 
+_SET = re.compile(r"(?:^|[\s;])([A-Za-z_]\w*)=")
 _WORDS = re.compile(r"[^\s\"'`;|&<>()=,\[\]{}]+")
 
 
@@ -121,7 +123,9 @@ def _in_texts(call: Touches) -> Iterator[Sign]:
         sure = script.whole and text in commands
         for says in chain(find_in_script(shown), () if sure else find_destructive(shown)):
             yield Sign(says, place)
-        acting = (words_that_act(script, at) for at in range(len(script.steps)))
+        acting = (
+            words_that_act(script, at, names=False) for at in range(len(script.steps))
+        )
         for part in chain.from_iterable(acting) if sure else (shown, *chain.from_iterable(acting)):
             for word in _WORDS.findall(part):
                 yield from _secret(word, place)
@@ -199,7 +203,7 @@ def _in_surroundings(call: Touches) -> Iterator[Sign]:
     for leaf in call.rights:
         yield Sign("asks for more rights", leaf.place, False)
     named = [(name, "") for name in call.call.context.env]
-    named += [(leaf.name, leaf.place) for leaf in call.environment]
+    named += [(name, leaf.place) for leaf in call.environment for name in _list_variables(leaf)]
     for name, place in named:
         if steers(name):
             yield Sign(f"sets {_quote_path(name)}, by which other code may run", place, False)
@@ -208,8 +212,18 @@ def _in_surroundings(call: Touches) -> Iterator[Sign]:
             yield Sign("runs as root", leaf.place, False)
 
 
+def _list_variables(leaf: Leaf) -> Iterator[str]:
+    """Yield the variables that a value sets: `env` as an argument's name is none of them."""
+    if leaf.name != "env":
+        yield leaf.name
+    for text in texts_of(leaf.value):
+        yield from _SET.findall(text)
+
+
 def _secret(path: str, place: str) -> Iterator[Sign]:
     why = delicate_word(path, written=False)
+    if why is None and stands_for_secret(path):
+        why = "it may hold secrets"
     if why is not None:
         yield Sign(f"{_NAMES}{_quote_path(path)}: {why}", place)
 

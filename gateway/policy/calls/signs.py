@@ -40,7 +40,7 @@ LOADING = frozenset(
 DECODING = frozenset({"base32", "base64", "openssl", "rev", "tr", "uudecode", "xxd"})
 _GREPS = frozenset({"ack", "ag", "egrep", "fgrep", "grep", "rg"})
 _SPEAKING = {
-    "git": frozenset({"-m", "--message", "--grep", "-S", "-G", "--author"}),
+    "git": frozenset({"-m", "--message", "--grep", "-S", "-G", "--author", "-b", "-B"}),
     "gh": frozenset({"-t", "--title", "-b", "--body", "-n", "--notes", "-S", "--search"}),
     "glab": frozenset({"-t", "--title", "-d", "--description", "-m", "--message"}),
     **dict.fromkeys(_GREPS, frozenset({"-e", "--regexp"})),
@@ -53,6 +53,8 @@ _SPEAKING = {
 }
 """Options whose value is only kept, shown or looked for."""
 _MESSAGE = re.compile(r"-[a-z]*m")  # `git commit -am TEXT`
+_NAMING = frozenset({"branch", "checkout", "fetch", "merge", "pull", "push", "rebase", "switch"})
+_COOKIES = frozenset({"-b", "-c", "--cookie", "--cookie-jar"})
 _KEEPING = _GREPS | {"cat", "cut", "head", "jq", "less", "sort", "tail", "tee", "tr", "uniq", "wc"}
 """Programs that run nothing of what they read."""
 _COMMENT = re.compile(r"/\*.{0,2000}?\*/", re.DOTALL)
@@ -110,15 +112,16 @@ def find_in_script(text: str) -> Iterator[str]:
                          find_destructive(_SPELLING.sub("", text)))  # fmt: skip
 
 
-def words_that_act(script: ShellScript, at: int) -> Iterator[str]:
-    """Yield the words of a step that may do something, with what starts it and what it reads."""
+def words_that_act(script: ShellScript, at: int, *, names: bool = True) -> Iterator[str]:
+    """Yield the words of a step that may do something, with what starts it and what it reads; with
+    `names` also those that name a branch, and no file."""
     step = script.steps[at]
     yield from (*step.wrapping, "\n") if step.wrapping else ()
     yield step.name
     printed = step.name in ("echo", "printf") and not step.writes and not step.wrappers
     if printed and all(_keeps(script, one) for one in script.consumers(at)):
         return
-    spoken = _find_spoken(step)
+    spoken = _find_spoken(step) | (set() if names else _find_names(step))
     yield from (word for at, word in enumerate(step.words[1:], 1) if at not in spoken)
     if step.given is not None and step.name not in _KEEPING:
         yield step.given
@@ -319,6 +322,19 @@ def _find_spoken(step: Step) -> set[int]:
                     if word[:1] != "-" and not word.isdecimal()]  # fmt: skip
         spoken.update(operands[:1])
     return spoken
+
+
+def _find_names(step: Step) -> set[int]:
+    """Return the positions of the words that name a branch, or the cookies that `curl` keeps."""
+    words = step.words
+    if step.name == "git" and _NAMING.intersection(words[1:]):
+        _, operands = _parse(words[1:], _valued()["git"])
+        if operands and operands[0].text in _NAMING:
+            return {at for at, one in enumerate(words) if one[:1] != "-" and "." not in one}
+    if step.name == "curl":
+        return {at for at, one in enumerate(words) if words[at - 1] in _COOKIES
+                and one.startswith("cookie") and "/" not in one}  # fmt: skip
+    return set()
 
 
 def _find_running(script: ShellScript) -> Iterator[str]:
