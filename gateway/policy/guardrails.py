@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
@@ -20,6 +21,7 @@ from gateway.domain.risk_rules import GUARDRAILS, RaisedRisk, lift
 from gateway.models import RiskLevel
 from gateway.policy.calls.changed_paths import find_changed_paths
 from gateway.policy.calls.environment import steers
+from gateway.policy.calls.path_spelling import stands_for_secret
 from gateway.policy.calls.paths import (
     components,
     delicate,
@@ -32,7 +34,7 @@ from gateway.policy.calls.paths import (
 from gateway.policy.calls.script import read_script
 from gateway.policy.calls.signs import find_destructive, find_in_script, words_that_act
 from gateway.policy.calls.switches import destroys, is_on
-from gateway.policy.calls.touches import PathEffect, Touches, touches_of
+from gateway.policy.calls.touches import Leaf, PathEffect, Touches, texts_of, touches_of
 
 _MOST_TEXT = 20_000
 _MOST_FOUND = 8
@@ -47,6 +49,7 @@ _SECRET = "[secret]"
 _ROOT = frozenset({"root", "0"})
 _ALARM = RaisedRisk(decider=GUARDRAILS, by="the guardrails", level=RiskLevel.HIGH)
 
+_SET = re.compile(r"(?:^|[\s;])([A-Za-z_]\w*)=")
 _WORDS = re.compile(r"[^\s\"'`;|&<>()=,\[\]{}]+")
 
 
@@ -98,7 +101,7 @@ def find_signs(record: Record) -> tuple[Sign, ...]:
     """Return each sign that a request shows, with the place of the first value that shows it."""
     found: dict[str, Sign] = {}
     for call in chain.from_iterable(one.everything() for one in touches_of(record)):
-        looks = (_in_texts, _in_paths, _in_commands, _in_arguments, _in_surroundings)
+        looks = (_in_texts, _in_joined, _in_paths, _in_commands, _in_arguments, _in_surroundings)
         for shown in chain.from_iterable(look(call) for look in looks):
             sign = _hide_secrets(record, shown)
             if sign is None:
@@ -120,10 +123,23 @@ def _in_texts(call: Touches) -> Iterator[Sign]:
         sure = script.whole and text in commands
         for says in chain(find_in_script(shown), () if sure else find_destructive(shown)):
             yield Sign(says, place)
-        acting = (words_that_act(script, at) for at in range(len(script.steps)))
+        acting = (
+            words_that_act(script, at, names=False) for at in range(len(script.steps))
+        )
         parts = chain(() if sure else (shown,), chain.from_iterable(acting))
         for word in dict.fromkeys(chain.from_iterable(map(_WORDS.findall, parts))):
             yield from _secret(word, place)
+
+
+def _in_joined(call: Touches) -> Iterator[Sign]:
+    """Look through the commands whose words stand in several values."""
+    seen = {text for _, text in call.texts_to_look_through()}
+    ways = (way for one in call.readings for way in one.ways)
+    for one in chain(call.programs, *(way.programs for way in ways)):
+        if one.text not in seen:
+            words = one.words or ()
+            text = shlex.join(word.text for word in words) if words else one.text
+            yield from (Sign(says, one.place) for says in find_in_script(text[:_MOST_TEXT]))
 
 
 def _in_paths(call: Touches) -> Iterator[Sign]:
@@ -187,7 +203,7 @@ def _in_surroundings(call: Touches) -> Iterator[Sign]:
     for leaf in call.rights:
         yield Sign("asks for more rights", leaf.place, False)
     named = [(name, "") for name in call.call.context.env]
-    named += [(leaf.name, leaf.place) for leaf in call.environment]
+    named += [(name, leaf.place) for leaf in call.environment for name in _list_variables(leaf)]
     for name, place in named:
         if steers(name):
             yield Sign(f"sets {_quote_path(name)}, by which other code may run", place, False)
@@ -196,8 +212,18 @@ def _in_surroundings(call: Touches) -> Iterator[Sign]:
             yield Sign("runs as root", leaf.place, False)
 
 
+def _list_variables(leaf: Leaf) -> Iterator[str]:
+    """Yield the variables that a value sets: `env` as an argument's name is none of them."""
+    if leaf.name != "env":
+        yield leaf.name
+    for text in texts_of(leaf.value):
+        yield from _SET.findall(text)
+
+
 def _secret(path: str, place: str) -> Iterator[Sign]:
     why = delicate_word(path, written=False)
+    if why is None and stands_for_secret(path):
+        why = "it may hold secrets"
     if why is not None:
         yield Sign(f"{_NAMES}{_quote_path(path)}: {why}", place)
 

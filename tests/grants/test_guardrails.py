@@ -436,3 +436,84 @@ def test_a_finding_is_short_whatever_it_names() -> None:
     """A path of emoji is written in escapes, of which a card would show nothing else."""
     found = findings(command("cat " + "\U0001f600" * 200 + "/.env"))
     assert found and all(len(one) < 250 for one in found)
+
+
+RESPELLED = (
+    ("rewrites what others have", "git push -uf origin x", "git push -fu origin x",
+     "git push --forc", "git push --prune origin", "git push origin x --mirr",
+     "git -c a=b -C x --git-dir y --no-pager push -u origin +main", "git push --dele origin x",
+     "git push --force-with-lease=main"),
+    ("throws away work", "git reset --har", "git checkout HEAD -- .", "git checkout HEAD .",
+     "git restore .", "git clean --force", "git clean --forc", "git branch --delete --force x",
+     "git branch -Dq x", "git worktree remove --force x", "git --no-pager reset -q --hard"),
+    ("finds and deletes", "find . -type f -exec unlink {} \\;", "find . -okdir rm {} ;",
+     "find . -print0 | xargs -0 rm", "find . -execdir shred {} +", "ls | parallel rm"),
+    ("removes folders whole", "rm --r x", "rm -fvr x", "/bin/r[m] -rf x", "r? -rf x",
+     "GIT_PAGER='rm -rf x' git log", "env PAGER='rm -rf x' man ls",
+     "export EDITOR='rm -rf x'; git commit"),
+    ("deletes files by code", "python3 -c \"from shutil import rmtree; rmtree('x')\"",
+     "python3 -c \"from os import remove; remove('x')\"",
+     "python3 -c \"[p.unlink() for p in Path('.').rglob('*')]\"", "perl -e 'unlink glob(\"*\")'",
+     "perl -e 'use File::Path; rmtree(\"x\")'", "php -r 'unlink(\"x\");'",
+     "node -e \"require('fs').rmSync('x')\"", "node -e \"require('fs/promises').rm('x')\"",
+     "python3 - <<'EOF'\nfrom pathlib import Path\nPath('x').unlink()\nEOF"),
+    ("overwrites files for good", "truncate --size=0 x", "truncate --si 0 x", "truncate -cs0 x",
+     "truncate -s=0 x"),
+    ("opens files to everyone", "chmod a+rwx x", "chmod 1777 x", "chmod -R 777 x", "chmod a=rwx x",
+     "chmod -R u=rwx,o+w x", "chmod --recursive 0666 x"),
+    ("ends processes by force", "kill -s KILL 1", "kill -s 9 1", "kill -n 9 1", "kill -KILL 1",
+     "pkill --full x", "pkill -9 x", "killall -s SIGKILL x", "kill --signal=KILL 1"),
+    ("changes the firewall", "iptables --flush", "iptables -t nat --flu", "nft flush ruleset"),
+    ("stops the machine", "systemctl reboot", "systemctl -i poweroff", "systemctl halt", "init 6"),
+    ("writes to a disk device", "mke2fs /dev/sda", "mkfs -t ext4 /dev/sda", "tee /dev/sda < x"),
+    ("deletes without a condition", "psql -c 'delete from only x'",
+     "psql -c 'delete from x where 1=1'", "psql -c 'delete from x where true'",
+     "psql -c \"delete from x where 'a'='a'\"", "psql -c 'delete from x where a = 2 or 2 > 1'",
+     "psql -c 'delete from x where (id = id)'"),
+    ("drops data", "psql -c 'drop/**/table x'", "psql -c 'truncate x, y'", "psql -c 'drop view x'",
+     "psql -c 'truncate only x'", "mysql <<< 'drop /* a */ table x'", "redis-cli -n 2 flushall"),
+    ("destroys infrastructure", "helm un x", "helm delete x", "helm --kube-context p del x",
+     "aws --region=eu --output json --profile x --no-cli-pager ec2 terminate-instances x",
+     "aws --region=eu --output json --profile x --no-cli-pager rds delete-db-instance x",
+     "gcloud --project a --quiet --format json --verbosity x sql instances delete shop",
+     "az --output json --subscription x --debug --verbose vm delete x",
+     "kubectl --context a -n b --kubeconfig c --cluster d --token e --v 3 delete ns x",
+     "terraform -chdir=a -no-color destroy", "docker --context a -H b system prune",
+     "docker --context a compose -f b -p c --profile d down --volumes", "gh -R x/y repo delete",
+     "gh api repos/x -XDELETE"),
+    ("deletes over the network", "curl -X DELETE https://x", "curl -sXDELETE https://x",
+     "curl --request=DELETE https://x", "curl --req DELETE https://x", "http DELETE x.example"),
+    ("gives a container the whole machine", "docker run -v /:/h x", "docker run -v/:/h x",
+     "docker run --mount type=bind,src=/,dst=/h alpine sh", "docker run --cap-add=ALL x",
+     "docker run -v /var/run/docker.sock:/s x", "docker run --net=host -v /etc:/e x",
+     "docker --context a run --rm -itv /:/h x", "podman container run --volume=/:/h x"),
+    ("becomes another user", "runuser -u x ls"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("says", "text"), [(says, text) for says, *texts in RESPELLED for text in texts]
+)
+def test_an_option_counts_however_it_is_spelled(says: str, text: str) -> None:
+    """Among other letters, cut short, with its value in the same word, behind any others."""
+    assert any(one.startswith(says) for one in findings(command(text))), findings(command(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["git push -o ci.skip=f origin x", "git push --follow-tags", "git clean -n", "git branch -d x",
+     "git checkout -q main", "git restore --staged .", "rm -f a.log b.log", "chmod 755 x",
+     "chmod u+w,go-w x", "chmod +x x", "truncate -s 10M x", "kill -15 1", "kill -s TERM 1",
+     "systemctl status reboot.target", "curl -s https://x/DELETE", "curl -X GET https://x",
+     "docker run -v ./data:/data x", "docker run -v /srv/data:/data x", "helm status un",
+     "docker run --mount type=bind,src=/srv/x,dst=/h x", "kubectl --context a get pods",
+     "aws ec2 describe-instances", "ls | xargs cat",
+     "gcloud compute instances list", "terraform -chdir=destroy plan", "python3 unlink.py",
+     "psql -c 'delete from x where id = 1'", "psql -c 'select 1 where 1=1'", "init 3",
+     "GIT_PAGER=cat git log", "python3 -c \"a.remove(1)\"", "iptables -L -n", "ls *.py",
+     "GIT_EDITOR=true git commit --amend --no-edit"],
+)  # fmt: skip
+def test_options_that_only_look_alike_show_no_sign(text: str) -> None:
+    """Values of others, other letters, verbs that are operands."""
+    destructive = [one for one in findings(command(text)) if not one.startswith("sets ")]
+    assert destructive == []

@@ -44,6 +44,7 @@ class CodeEffect:
 _CALLS = (
     (CodeHarm.DESTROY, re.compile(
         r"\bshutil\.rmtree|\brmtree\s*\(|\bos\.(?:remove|removedirs|rmdir|truncate|unlink)\b"
+        r"|\bfrom\s+os\s+import\s[^\n;]{0,100}\b(?:remove|removedirs|rmdir|unlink)\b"
         r"|\bPath\([^()\n]{0,100}\)\.(?:rmdir|unlink)|\.(?:unlink|rmdir|rmtree)\s*\("
         r"|\b(?:rm|rmdir|unlink)(?:Sync)?\s*\(|\b(?:fs|fsPromises|promises)\.(?:rm|rmdir|truncate|unlink)\w*"
         r"|\bFileUtils\.(?:remove|rm)\w*|\bFile\.(?:delete|unlink)|\bDir\.(?:delete|rmdir|unlink)"
@@ -190,7 +191,12 @@ _STATEMENTS = (
 )
 _SIGNS = tuple((harm, verb, re.compile(sign, re.IGNORECASE)) for harm, verb, sign in _STATEMENTS)
 _ALL = {"Deletes from": "Deletes all of", "Updates": "Updates all of"}  # without a condition
-_WHERE = re.compile(r"\bwhere\b(?!\s+(?:1\s*=\s*1|true)\b)", re.IGNORECASE)
+_WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
+_ALWAYS_TRUE = re.compile(
+    r"\b(?:where|or)\s+\(*\s*(?:true\b|not\s+false\b|''\s*=\s*''|([\w.]+)\s*=\s*\1(?![\w.])"
+    r"|\d+\s*(?:[<>=!]+\s*\d+|(?=$|[);]|\b(?:limit|or|returning)\b)))",
+    re.IGNORECASE,
+)
 
 
 @lru_cache(maxsize=512)
@@ -220,7 +226,7 @@ def _read(statement: str) -> CodeEffect:
     for harm, verb, sign in _SIGNS:
         if found := sign.search(said):
             name, left = found[1].strip('"`[]'), said[found.end() :]
-            if verb in _ALL and not _WHERE.search(left):
+            if verb in _ALL and (not _WHERE.search(left) or _ALWAYS_TRUE.search(left)):
                 return CodeEffect(CodeHarm.DESTROY, name, _ALL[verb])
             return CodeEffect(harm, name, verb)
     return CodeEffect(CodeHarm.LOOK, " ".join(statement.split()), "Runs")

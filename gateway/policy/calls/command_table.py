@@ -56,7 +56,8 @@ class Flag:
 
     Without one that `restrains` the command does more, as without `--dry-run`; with one that
     `extends` it does more, as with `--fix`. One that is `told` does more of the same, elsewhere or
-    to more, as `-n prod`: an offer that permits it names every flag that it permits.
+    to more, as `--prune`: an offer that permits it names every flag that it permits. One that says
+    `where` the command acts, as `-n dev`, is read with its value, and needed with that very value.
     """
 
     value: str | None = None
@@ -64,6 +65,7 @@ class Flag:
     restrains: bool = False
     extends: bool = False
     told: bool = False
+    where: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +80,17 @@ class Known:
     clusters: bool = True
 
     def list_restraints(self, flags: Iterable[str]) -> tuple[str, ...]:
-        """Return those of these flags without which the command does more."""
-        return tuple(sorted(name for name in flags if self.flags[name].restrains))
+        """Return those of these flags without which the command does more, or acts elsewhere."""
+        known = ((name, self.flags.get(name)) for name in flags)
+        return tuple(sorted(name for name, flag in known if flag is None or flag.restrains))
 
     @property
     def harmless(self) -> frozenset[str]:
         """The flags with which it does no more than without."""
         return frozenset(
-            name for name, flag in self.flags.items() if not (flag.extends or flag.told)
+            name
+            for name, flag in self.flags.items()
+            if not (flag.extends or flag.told or flag.where)
         )
 
     @property
@@ -229,7 +234,9 @@ def _with_value(name: str, flag: Flag, value: str | None, rest: list[Word]) -> s
         if not rest or rest[0].text.startswith("-"):
             return None
         value = rest.pop(0).text
-    return {name} if _is(flag.value, value) else None
+    if not _is(flag.value, value):
+        return None
+    return {f"{name}={value}" if flag.where else name}
 
 
 def _read_cluster(known: Known, letters: str, rest: list[Word]) -> set[str] | None:
@@ -243,7 +250,7 @@ def _read_cluster(known: Known, letters: str, rest: list[Word]) -> set[str] | No
         if flag.value is not None:
             attached = letters[at:] or None
             taken = _with_value(f"-{letter}", flag, attached, rest)
-            return found if taken else None
+            return (found - {f"-{letter}"}) | taken if taken else None
     return found
 
 
@@ -295,10 +302,11 @@ def _sort_spellings(flags: Iterable[str]) -> list[str]:
 
 
 def _flag(marked: str) -> tuple[str, Flag]:
-    bare = marked.lstrip("!+~")
+    bare = marked.lstrip("!+~@")
     signs = marked.removesuffix(bare)
     text = bare.replace("--/", "-- ", 1)
-    marks = {"restrains": "!" in signs, "extends": "+" in signs, "told": "~" in signs}
+    marks = {"restrains": "!" in signs, "extends": "+" in signs, "told": "~" in signs,
+             "where": "@" in signs}  # fmt: skip
     name, colon, kind = text.partition(":")
     if colon:
         return name, Flag(value=kind, **marks)

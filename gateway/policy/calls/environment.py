@@ -12,6 +12,16 @@ _STEERING = re.compile(
     r"|.*_PROXY|.*_OPTIONS|.*_OPTS|(?:SSL|CURL)_.*|.*_CA_BUNDLE",
     re.IGNORECASE,
 )
+_RUN = re.compile(
+    r"(?:GIT_|MAN|SYSTEMD_|AWS_|GH_|DELTA_)?PAGER|(?:GIT_|GIT_SEQUENCE_|SUDO_|HG|SVN_|GH_|KUBE_|FC)?EDITOR"
+    r"|VISUAL|BROWSER|GIT_SSH(?:_COMMAND)?|GIT_EXTERNAL_DIFF|GIT_PROXY_COMMAND|(?:GIT|SSH|SUDO)_ASKPASS"
+    r"|(?:CVS|RSYNC)_RSH|SVN_SSH|PROMPT_COMMAND|LESS(?:OPEN|CLOSE)|FZF_DEFAULT_COMMAND|MAKESHELL"
+)
+
+
+def is_run(name: str) -> bool:
+    """Whether a shell or a program runs the value of a variable as a command."""
+    return _RUN.fullmatch(name) is not None
 
 
 def steers(name: str) -> bool:

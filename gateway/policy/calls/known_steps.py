@@ -104,7 +104,7 @@ _SCRIPTS = {
 _VERSIONED = frozenset({*_SCRIPTS, "cargo", "docker", "dotnet", "gcc", "git", "go", "java", "npm",
                         "pip", "rustc", "uv"})  # fmt: skip
 _SET = re.compile(r"[-+][euxo]+|pipefail")
-_OPTIONS = load_words("options.txt")
+_OPTIONS = load_words("project_options.txt")
 _TEXTS = frozenset(
     {"-k", "-m", "-t", "-run", "-bench", "--run", "--ext", "--grep", "--filter", "--select",
      "--ignore", "--features", "--tests", "--testNamePattern", "--testPathPattern"}

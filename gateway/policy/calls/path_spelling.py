@@ -25,7 +25,9 @@ _EXAMPLES = (
     "id_ed25519", "id_ecdsa", "server.pem", "server.key", "credentials", "secrets", "secrets.yaml",
     "shadow", "sudoers", "terraform.tfstate", "authorized_keys", ".bash_history",
     "env.production", "kubeconfig", "ssh_host_rsa_key", "deploy.ppk", ".dockercfg", ".s3cfg",
+    "environ", "passwd",
 )  # fmt: skip
+_FEWEST_LETTERS = 4
 
 
 def names_delicate(text: str, cwd: str | None, *, data: bool, globs: bool) -> bool:
@@ -82,6 +84,15 @@ def _names_place(word: str, cwd: str | None) -> bool:
 
 def _is_path(word: str) -> bool:
     return "/" in word or "." in word
+
+
+def stands_for_secret(word: str) -> bool:
+    """Whether a shell's pattern is sure enough the name of a secret: `shad?w`, not `*`."""
+    name = word.rstrip("/").rpartition("/")[2]
+    if not _GLOB.search(name) or sum(map(str.isalnum, name)) < _FEWEST_LETTERS:
+        return False
+    told = (one for one in _EXAMPLES if "." not in one[1:])
+    return any(fnmatchcase(one, name) and delicate_word(one, written=False) for one in told)
 
 
 def _may_stand_for_delicate(word: str) -> bool:

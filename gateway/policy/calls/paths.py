@@ -51,6 +51,7 @@ _SECRET_NAMES = _compile(
     "*.kubeconfig",
     "*.keystore", "*.ovpn", "credentials", "credentials.*", "secret.*", "secrets.*", "secrets",
     "shadow", "gshadow", "sudoers", "environ", "*_history", "service-account*.json", "*.tfstate",
+    "*.secret", "*.secrets", "*.token", "*.creds", "*.passwd", "key[34].db", "logins.json",
 )  # fmt: skip
 # Folders with something else than source in them.
 _NAMED_SECRET = frozenset({"secrets", "credentials"})
@@ -60,13 +61,19 @@ _HARMLESS_NAMES = _compile("*.example", "*.sample", "*.template", "*.dist", "*.p
 # Words that tell of a secret in the name of a file that is neither source nor prose.
 _SECRET_WORDS = frozenset(
     {"secret", "secrets", "token", "tokens", "password", "passwords", "passwd", "credential",
-     "credentials", "wallet", "kubeconfig", "cookies"}
+     "credentials", "wallet", "kubeconfig", "cookies", "apikey", "apikeys", "cred", "creds",
+     "passphrase", "passphrases", "privkey", "privatekey", "secretkey", "accesskey", "accesskeys"}
+)  # fmt: skip
+# Two that stand side by side tell the same.
+_SECRET_TWO_WORDS = frozenset(
+    {(first, last) for first in ("access", "api", "deploy", "encryption", "private", "signing")
+     for last in ("key", "keys")} | {("service", "account"), ("service", "accounts")}
 )  # fmt: skip
 # They tell as much only where the file's ending says that data stands there.
 _SECRET_DATA_WORDS = frozenset({"auth", "private"})
 _DATA_ENDINGS = frozenset(
-    {"bak", "bin", "cfg", "conf", "dat", "db", "der", "enc", "gpg", "ini", "json", "old",
-     "properties", "sqlite", "toml", "txt", "xml", "yaml", "yml"}
+    {"bak", "bin", "cfg", "conf", "csv", "dat", "db", "der", "enc", "gpg", "ini", "json", "old",
+     "properties", "sqlite", "toml", "tsv", "txt", "xml", "yaml", "yml"}
 )  # fmt: skip
 _SOURCE_ENDINGS = frozenset(
     {"adoc", "c", "cc", "clj", "cpp", "cs", "css", "cxx", "dart", "ex", "exs", "go", "h", "hpp",
@@ -175,7 +182,7 @@ _NOTED_PARTS = (
     | {part for pair in _SECRET_PAIRS | _STEERING_PAIRS for part in pair} | {"etc", "hooks"}
 )  # fmt: skip
 _NOTED_NAMES = _any_of(_SECRET_NAMES, _RUNS_LATER_NAMES, _STEERING_NAMES, _RUN_BY_NAME)
-_NOTED_WORDS = re.compile("|".join(_SECRET_WORDS | _SECRET_DATA_WORDS))
+_NOTED_WORDS = re.compile("|".join((*_SECRET_WORDS, *_SECRET_DATA_WORDS, "key", "account")))
 # Tools keep whole working copies there, which are ordinary places to work.
 _WORKING_COPIES = "worktrees"
 # What the system keeps for itself: nobody who lets a session edit means these.
@@ -311,7 +318,14 @@ def is_executed(path: str) -> bool:
 
 
 def delicate_word(word: str, cwd: str | None = None, *, written: bool = True) -> str | None:
-    """Return why a word of a text is asked about: it may be no path, so it counts by its name."""
+    """Return why a word of a text is asked about: it may be no path, so it counts by its name.
+
+    The name of an option is none, nor is what stands behind a URL's path.
+    """
+    if word[:1] == "-" and "/" not in word:
+        word = "" if word[:2] == "--" else word[2:]
+    elif "://" in word:
+        word = word.partition("?")[0]
     parts = _parts_of(word, cwd)
     if parts[-1:] == [_PROGRAM] and parts[-2:-1] in ([], ["bin"]):
         return None
@@ -360,10 +374,12 @@ def _is_secret(parts: list[str]) -> bool:
 def _tells_of_secrets(name: str) -> bool:
     if not _NOTED_WORDS.search(name):
         return False
-    ending, words = _suffix_of(name), set(_WORD.findall(name))
+    each = _WORD.findall(name)
+    ending, words = _suffix_of(name), set(each)
     if ending in _SOURCE_ENDINGS:
         return False
-    if words & _SECRET_WORDS and (ending in _DATA_ENDINGS or not ending):
+    told = words & _SECRET_WORDS or not _SECRET_TWO_WORDS.isdisjoint(pairwise(each))
+    if told and (ending in _DATA_ENDINGS or not ending):
         return True
     return bool(words & _SECRET_DATA_WORDS) and ending in _DATA_ENDINGS
 

@@ -18,6 +18,7 @@ from enum import Enum
 from functools import lru_cache, partial
 
 from gateway.policy.calls.backticks import spell_out
+from gateway.policy.calls.environment import is_run
 from gateway.policy.calls.shell_words import ShellNode, parse_shell
 from gateway.policy.calls.wrappers import SHELLS, strip_wrapper
 
@@ -343,6 +344,7 @@ class _ScriptReader:
         for one in node.named_children if node.type == "variable_assignments" else (node,):
             name, value = self._read_assignment(one)
             self._set(name, value)
+            self._run_value(name, value, start)
         self._fed.clear()  # what was substituted stands there as steps already
         return self._folders, self._folders
 
@@ -352,6 +354,7 @@ class _ScriptReader:
             if child.type == "variable_assignment":
                 name, value = self._read_assignment(child)
                 self._set(name, value)
+                self._run_value(name, value, start)
                 words.append(
                     _Word(
                         f"{name}={value or ''}",
@@ -375,6 +378,14 @@ class _ScriptReader:
         known = said.mark is not Certainty.OPEN and not added
         return (self._text(name) if name is not None else ""), (said.text if known else None)
 
+    def _run_value(self, name: str, value: str | None, start: _Start) -> None:
+        """Read the command that a variable holds by which programs start others: `GIT_PAGER`."""
+        if value and is_run(name):
+            held = replace(start, wrappers=(*start.wrappers, name), fed_by=(), given=None)
+            outer, self._fed = self._fed, []
+            self._read_within(value, replace(held, writes=(), reads=()), sure=True)
+            self._fed = outer
+
     def _set(self, name: str, value: str | None) -> None:
         self._variables[name] = value
         if name not in self._sets:
@@ -391,7 +402,9 @@ class _ScriptReader:
                 self._start(words, replace(start, sets=(*self._sets, *start.sets, *sets)))
                 words, sets, start = [], [], replace(start, fed_by=(), given=None)
             if child.type == "variable_assignment":
-                sets.append(self._read_assignment(child)[0])
+                name, value = self._read_assignment(child)
+                sets.append(name)
+                self._run_value(name, value, start)
             elif child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
                 start = self._redirect(child, start)
             elif child.type == "command_name":
@@ -434,6 +447,9 @@ class _ScriptReader:
                 and found.exact
                 and all(one.mark is Certainty.PLAIN for one in taken),
             )
+            for one in taken[1:]:
+                name, _, value = one.text.partition("=")
+                self._run_value(name, value, start)
             self._folders = None if found.moves else self._folders
             script = start.given if found.from_input else found.script
             if script is not None:

@@ -79,7 +79,13 @@ _LOOKED_AT = frozenset({Role.ACTION, Role.INPUT, Role.UNKNOWN, Role.NESTED})
 _GUESSED = (RoleSource.NAME, RoleSource.LOOK, RoleSource.NOBODY)
 _MAYBE_COMMANDS = (Role.ACTION, Role.UNKNOWN, Role.NESTED)
 _UNREAD = frozenset({Role.DATA}) | COMMANDS
-_WORDS_BESIDE = frozenset({"args", "arguments"})
+_WORDS_BESIDE = frozenset(
+    {"args", "arglist", "argument", "arguments", "argv", "commandargs", "parameters", "params",
+     "programargs"}
+)  # fmt: skip
+_PROGRAMS = NAMES_OF_COMMANDS | {
+    "bin", "binary", "exe", "exec", "executable", "executablepath", "program", "programpath",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -501,17 +507,33 @@ class _Toucher:
                 self._readings.append(Ambiguity(place=some[0].place, ways=ways))
 
     def _join_words(self) -> None:
-        """Add the reading in which a program and a list of its words beside it are one command."""
+        """Add the reading in which a program and its words beside it, a list or a text, are one
+        command; for what runs commands it is certain."""
         words: dict[str, list[Leaf]] = {}
         for leaf in self._walked.leaves:
-            if leaf.address.endswith("[]") and plain_name(leaf.name) in _WORDS_BESIDE:
+            if plain_name(leaf.name) in _WORDS_BESIDE and leaf.value not in ("", []):
                 words.setdefault(leaf.owner, []).append(leaf)
         for leaf in self._walked.leaves if words else ():
-            named = leaf.role in COMMANDS or _may_be_command(leaf)
-            parts = [leaf.value, *(one.value for one in words.get(leaf.owner, ()))]
-            if named and parts[1:] and is_list_of_texts(parts):
-                whole = read_argv(parts, self._base, leaf.place)
+            beside = [one for one in words.get(leaf.owner, ()) if one is not leaf]
+            if not beside or not _may_be_program(leaf):
+                continue
+            first = leaf.value if isinstance(leaf.value, list) else [leaf.value]
+            texts = [text for one in beside for text in
+                     (one.value if isinstance(one.value, list) else [one.value])]  # fmt: skip
+            if not is_list_of_texts([*first, *texts]):
+                continue
+            whole = read_argv([*first, *texts], self._base, leaf.place)
+            if any(isinstance(one.value, str) and not one.address.endswith("[]") for one in beside):
+                whole = read_text(" ".join([*first, *texts]), self._base, leaf.place)
+            if self._runs_commands():
+                self._programs.insert(0, whole)
+            else:
                 self._add_ways(leaf.place, (Reading(), Reading(programs=(whole,))))
+
+    def _runs_commands(self) -> bool:
+        return family_of(bare_name(self._call.tool)) is Family.SHELL or (
+            self._call.kind.value == "command"
+        )
 
     def _doubt(self, kind: DoubtKind, leaf: Leaf, words: str) -> None:
         self._doubts.append(Doubt(kind, leaf.address, words))
@@ -540,6 +562,12 @@ def _may_be_command(leaf: Leaf) -> bool:
     if leaf.role not in _MAYBE_COMMANDS:
         return False
     return plain_name(leaf.name) in NAMES_OF_COMMANDS
+
+
+def _may_be_program(leaf: Leaf) -> bool:
+    """Whether a value may be a program whose words stand beside it."""
+    held = leaf.role in COMMANDS or leaf.role in (*_MAYBE_COMMANDS, Role.PATH)
+    return held and plain_name(leaf.name) in _PROGRAMS
 
 
 def _counts(declaration: Declaration) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
 
@@ -61,6 +62,7 @@ _Words = tuple[Word, ...] | None
 _PART = re.compile(r"[^\s=:,;&|()<>${}`'\"\\]+")
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _HOST = re.compile(r"[a-z0-9_.-]*[a-z_-][a-z0-9_.-]*|")
+_WILD = re.compile(r"[*?\[]")
 _VERSION = re.compile(r"[-.]?[0-9][0-9.]*(?:\.exe)?$|\.exe$")
 
 
@@ -257,7 +259,7 @@ def forbids_command(pattern: CommandPattern, touches: Touches) -> MatchResult:
         each = [_forbids(pattern, program.words) for program in _read_as_several(one)]
         if _has_unread_command(one) or set(each) - {MatchResult.NO}:
             return MatchResult.UNSURE
-        return _may_hold(one, lambda text: _program(pattern.program) in _programs(text))
+        return _may_hold(one, lambda text: any(_may_be(_program(pattern.program), text)))
 
     return _judge_all(touches, of_call, of_program, lambda _: MatchResult.NO)
 
@@ -328,7 +330,8 @@ def _forbids(pattern: CommandPattern, words: _Words) -> MatchResult:
     opaque = reading is None and program in RUNNERS
     texts = tuple(word.text for word in words[1:])
     if program != denied:
-        named = reading is None and any(denied in _programs(text) for text in texts)
+        started = _WILD.search(program) is not None and fnmatchcase(denied, program)
+        named = started or (reading is None and any(_may_be(denied, *texts)))
         return MatchResult.UNSURE if opaque or named else MatchResult.NO
     found = _forbids_words(pattern, texts, reading)
     # A no says that nothing here can be meant, a yes that no reader takes it otherwise.
@@ -471,6 +474,8 @@ def _program(text: str) -> str:
     return _VERSION.sub("", name) or name
 
 
-def _programs(text: str) -> set[str]:
-    """Return what in a word could be the name of a program."""
-    return {_program(part) for part in _PART.findall(text)}
+def _may_be(denied: str, *texts: str) -> Iterator[bool]:
+    """Yield for each part of some words whether it could name a program, also by a pattern."""
+    for program in map(_program, chain.from_iterable(map(_PART.findall, texts))):
+        wild = _WILD.search(program) is not None and any(map(str.isalnum, program))
+        yield program == denied or (wild and fnmatchcase(denied, program))

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from typing import Any
 
+from gateway.domain.redaction import holds_secrets
 from gateway.models import Kind
 from gateway.policy.calls.roles import looks_like, plain_name
 from gateway.policy.calls.tool_names import Family
@@ -74,10 +75,10 @@ def is_message(touches: Touches) -> bool:
 
 def is_message_text(name: str, value: Any) -> bool:
     """Whether a value of this name is text for people alone: it mentions nobody, tells no bot what
-    to do, is no path, URL or flag, and has one line where its name does not permit several."""
+    to do, holds no secret, is no path, URL or flag, and has one line where its name does not permit several."""
     if not isinstance(value, str) or not _has_plain_lines(name, value):
         return False
-    if any(map(_calls, (value, html.unescape(value)))):
+    if holds_secrets(value) or any(map(_calls, (value, html.unescape(value)))):
         return False
     return looks_like(value) is None and not (value[:1] == "-" and len(value.split()) == 1)
 
