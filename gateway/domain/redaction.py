@@ -1,4 +1,4 @@
-"""Secrets in what people are shown: found by their shape, replaced by length and digest.
+"""Secrets in what people are shown: found by shape or name, replaced by length and keyed digest.
 
 The digest of a request covers the real bytes; only what is shown is masked. A mask never swallows
 anything that could act: it covers the characters of a token, never spaces, quotes or operators.
@@ -6,8 +6,8 @@ anything that could act: it covers the characters of a token, never spaces, quot
 
 from __future__ import annotations
 
-import hashlib
 import heapq
+import hmac
 import json
 import re
 import traceback
@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain
+from secrets import token_bytes
 from typing import Any
 
 from gateway.domain.safe_text import Visible, make_visible
@@ -296,7 +297,8 @@ _Spelling = Callable[[str], str]
 _SpanOf = Callable[[re.Match[str]], tuple[int, int]]
 _BETWEEN = '", "'
 _NAMES = re.compile(r"[A-Za-z0-9_-]+")
-_MASK = re.compile(rf"⟨secret (?:number )?of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
+_MASK = re.compile(rf"⟨secret (?:number )?of \d+ characters, digest [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
+_KEY = bytearray(token_bytes(32))  # of this process, until `key_masks` is called
 
 
 def render_safe(
@@ -569,5 +571,11 @@ def _merge(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 def mask_of(secret: str, what: str = "secret") -> str:
     """Return what people are shown in the place of a secret; of a JSON number it says so."""
-    digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
-    return f"⟨{what} of {len(secret)} characters, SHA-256 {digest}…⟩"
+    whole = hmac.digest(_KEY, secret.encode("utf-8", "surrogatepass"), "sha256")
+    return f"⟨{what} of {len(secret)} characters, digest {whole.hex()[:_DIGEST_CHARS]}…⟩"
+
+
+def key_masks(key: bytes) -> None:
+    """Set the key of the digests in masks, once at the start: the same on all replicas, so that
+    they draw alike. Without it nobody could find a PIN by trying all of them."""
+    _KEY[:] = hmac.digest(key, b"masks", "sha256")

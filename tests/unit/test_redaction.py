@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
 
-from gateway.domain.redaction import mask, masks_in, render_safe, start_of
+from gateway.domain.redaction import key_masks, mask, mask_of, masks_in, render_safe, start_of
 from gateway.domain.safe_text import make_visible
 from tests.fake_secrets import WORDS, fake_secrets
 
@@ -159,7 +160,7 @@ def test_a_masked_number_is_told_from_the_same_text() -> None:
     """What runs with `123456` is not what runs with `"123456"`, also where neither is shown."""
     number, text = mask({"password": 123456}), mask({"password": "123456"})
     assert number != text
-    assert number["password"].startswith("⟨secret number of 6 characters, SHA-256 8d969eef")
+    assert number["password"].startswith("⟨secret number of 6 characters, digest ")
     assert masks_in(number) == {number["password"]}
 
 
@@ -201,3 +202,15 @@ def test_many_secrets_are_marked_at_once() -> None:
     """Each is looked at once, however many there are, and however many escapes."""
     shown = render_safe("--password=hunter2\n" * 20_000 + "\u200b" * 1999, reveal=True)
     assert sum(part == "hunter2" for part, mark in shown.segments if mark) == 20_000
+
+
+def test_a_weak_secret_cannot_be_guessed_from_its_mask() -> None:
+    """A PIN's mask depends on a key: the same where the key is, and of no use where it is not."""
+    key_masks(b"of this gateway")
+    here = mask_of("4821")
+    plainly = {hashlib.sha256(f"{pin:04}".encode()).hexdigest()[:8] for pin in range(10_000)}
+    key_masks(b"of another gateway")
+    assert mask_of("4821") != here
+    key_masks(b"of this gateway")
+    assert mask_of("4821") == here
+    assert not [one for one in plainly if one in here]
