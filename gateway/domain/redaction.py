@@ -19,13 +19,12 @@ from secrets import token_bytes
 from typing import Any
 
 from gateway.domain.safe_text import Visible, make_visible
+from gateway.domain.secret_names import STEMS, find_named, fold, name_items, value_behind
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,15}://"
 # What behind a name is no secret itself: a path, or the beginning of another shape that follows and
 # must not be eaten, as only then the secret in it is found.
 _OTHER = rf"[/.~]|-----BEGIN |(?i:bearer|basic|token)[ \t]|{_SCHEME}"
-_TOKEN = r"[A-Za-z0-9_\-./+=~!@%^*]"
-_REST = rf"(?::{_TOKEN}{{4,}})?"  # of a secret in two parts, which may be a name and a key
 _VALUE = r"[^\s\"'`$;|&<>()\\]"  # of a flag: neither blank, quote nor operator
 _QUOTE = r"(?:\\{0,7}[\"'])?"  # also one within JSON, and within JSON in JSON
 _IS = rf"{_QUOTE}[ \t]{{0,3}}(?:=>|:=|[:=])[ \t]{{0,3}}{_QUOTE}"
@@ -151,16 +150,6 @@ def _by_first(expressions: Iterable[str]) -> str:
     return "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in groups.items())
 
 
-_WHERE = ("name", "file", "path", "field", "ref", "arn", "manager", "type", "policy", "algorithm")
-_FLAG = (
-    r"(?<![A-Za-z0-9_-])--?(?i:(?!(?:no|ask|get|print|show|prompt|skip)[_-])"
-    r"(?:[a-z0-9]{1,20}[_-]){0,4}(?:password|passwd|passphrase|pass|pwd"
-    r"|secret|token|api[_-]?key|access[_-]?key|secret[_-]?key|account[_-]?key))"
-)
-# The name of a name, of a file or of a path says where a secret is.
-_NOT_WHERE = "".join(
-    f"(?<![{end[0]}{end[0].upper()}]{end[1:]})(?<!{end.upper()})" for end in _WHERE
-)
 # Each pattern's group `s` is the secret. Repeats before the secret's end are bounded: what an agent
 # sends must not make the search slow.
 _SHAPES = (
@@ -178,21 +167,10 @@ _SHAPES = (
     r"/[A-Za-z0-9]{1,30}/"
     r"(?P<s>[A-Za-z0-9_/-]{8,})",
     r"\.webhook\.office\.com/webhookb2/(?P<s>[A-Za-z0-9@/-]{20,})",
-    # Docker's `--secret` and OpenSSL's `-pass` name where a secret is.
-    rf"{_FLAG}{_THEN}(?!-|id=|type=|(?:file|env|fd):|{_OTHER})(?P<s>{_VALUE}{{4,}})",
     rf"(?i:\bauthorization){_IS}(?:[A-Za-z][A-Za-z0-9-]{{0,20}}[ \t]{{1,3}})?"
     rf"(?!{_OTHER}|{_PLAIN})(?P<s>[A-Za-z0-9_\-.+=~/]{{6,}})",
     rf"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?!{_PROSE})(?P<s>[A-Za-z0-9_\-.+=~/]{{12,}})",
     r"(?i:accountkey|sharedaccesskey|[?&]sig)=(?P<s>[A-Za-z0-9+/=%_-]{8,})",
-    r"(?i:password|passwd|passphrase|(?<!\d:)secret(?!ar[iy])|api[_-]?key|access[_-]?key|private[_-]?key"
-    rf"|account[_-]?key|auth[_-]?token|access[_-]?token)[A-Za-z0-9_]{{0,20}}"
-    rf"{_NOT_WHERE}{_IS}(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}}{_REST})",
-    # A folder is called so, too, but in no database's address.
-    rf"(?i:\b[A-Za-z0-9_]{{0,20}}pwd){_IS}(?P<s>(?!{_OTHER}|(?:(?<!;[pP]wd=)(?<!;PWD=)[\w.-]+/)){_TOKEN}{{6,}}{_REST})",
-    rf"(?i:\bx-(?:[a-z0-9]{{1,20}}-){{0,4}}(?:token|key)"
-    rf"|(?:\b|_)(?:private-)?token)(?<!page_token)(?<!PAGE_TOKEN){_IS}"
-    # People are named so where they have a token: no name is long.
-    rf"(?<!\btoken:(?=[\w-]{{1,19}}(?![\w-])))(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}}{_REST})",
     rf"{_SCHEME}[^\s/:@\"']{{0,99}}:(?P<s>[^\s/@\"'$`;|&<>()]{{3,255}})@",
     r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY(?: BLOCK)?-----"
     r"(?P<s>[A-Za-z0-9+/=\\n\s]{1,9999}?)(?:-----END|\Z)",
@@ -202,27 +180,20 @@ _SECRET = re.compile(
 )
 # Where a shape can begin: so many characters before a word, in any case, or before a sign.
 _WORDS: dict[str, Iterable[int]] = {
-    **dict.fromkeys(("pass", "secret", "authorization", "bearer", "basic", "x-"), (0,)),
-    "token": (0, 1, 4, 5, 6, 7, 8, 9),
-    "key": (3, 4, 6, 7, 8, 12),
-    **{"accountkey": (0,), "sharedaccesskey": (0,), "sig=": (1,), "pwd": range(21)},
+    **dict.fromkeys(("authorization", "bearer", "basic", "token", "identified"), (0,)),
+    **{"accountkey": (0,), "sharedaccesskey": (0,), "signature=": (0,)},
+    **{"sig=": (1,), "key=": (1,), "-signature=": (6,), "-token=": (15,)},
 }
 _SIGNS: dict[str, Iterable[int]] = {
     **dict.fromkeys(("eyJ", "#code=", "hooks.slack.com/", "discord", "-----BEGIN ", "auth"), (0,)),
     **{".atlasv1.": (14,), ":AA": (8, 9, 10), "_mmk": (36,), "==:": (22,), "Q~": (4,)},
     ".webhook.office.com/": (0,),
 }
-_FLAG_WORDS = ("pass", "pwd", "secret", "token", "key")
-_FLAGS = re.compile(
-    rf"-(?<![A-Za-z0-9_-]-)(?=-?(?i:[a-z0-9_-]{{0,100}}?(?:{'|'.join(_FLAG_WORDS)})))"
-)
 # Only to where each is known as one: the rest of a long one would be read again and again.
 _BEGUN = re.sub(r"{(\d+),}(?:\[A-Za-z0-9_-]\*)?", r"{\1}", _by_first(_ISSUED))
 _PREFIXED = re.compile(rf"[^A-Za-z0-9](?={_BEGUN})")
 _PARTED = re.compile(r"\.(?:[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}|[A-Za-z0-9]{16}(?![\w.-]))")
 _SIGNED_IN = re.compile(r"://[^\s/:@\"']{0,99}:[^\s/@\"'$`;|&<>()]{3,255}@")
-# The flag's shape alone, for words of a list.
-_FLAGGED = re.compile(next(one for one in _SHAPES if one.startswith(_FLAG)))
 # What begins a stretch of text, how far it goes, and the secrets in it: flags that are secret with
 # one program only, and a header with many values. A command goes to the end of its line, to an
 # operator that is not quoted, or to the end of the JSON text it stands in; a list to its end.
@@ -336,18 +307,20 @@ def mask(value: Any, spell: _Spelling = str) -> Any:
     """
     if isinstance(value, str):
         return _replace(value, [*secrets_in(value)], spell)
+    return _mask_within(value, "", spell)
+
+
+def _mask_within(value: Any, name: str, spell: _Spelling) -> Any:
     if isinstance(value, dict):
-        # {"name": "password", "value": "…"} is a member, too: rules and variables are written so.
-        named = str(value.get("name", "value"))
         return {
-            mask(name, spell): _member(named if name == "value" else name, item, spell)
-            for name, item in value.items()
+            mask(member or "", spell): _member(told, item, spell)
+            for member, told, item in name_items(value, name)
         }
     if isinstance(value, list | tuple):
         found = across(value)
         return [
-            _replace(item, found[at], spell) if at in found else mask(item, spell)
-            for at, item in enumerate(value)
+            _replace(item, found[at], spell) if at in found else _member(told, item, spell)
+            for at, (_, told, item) in enumerate(name_items(value, name))
         ]
     return value
 
@@ -363,7 +336,7 @@ def across(values: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
     starts = list(accumulate((len(word) + len(_BETWEEN) for word in words), initial=1))
     joined = f'"{_BETWEEN.join(words)}"'
     found: dict[int, list[tuple[int, int]]] = {}
-    flagged = (_span(match) for match in _FLAGGED.finditer(joined))
+    flagged = find_named(joined, words=True)
     for start, end in heapq.merge(flagged, _find_stretched(joined)):
         at = bisect_right(starts, start) - 1
         begin = starts[at]
@@ -376,6 +349,8 @@ def across(values: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
 def _member(name: str, value: Any, spell: _Spelling) -> Any:
     """Return a member's value masked; its name, too, may tell that it is a secret."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return _mask_within(value, name, spell)
+    if not name:
         return mask(value, spell)
     text = _replace(str(value), [*secrets_behind(name, str(value))], spell)
     if text == str(value):
@@ -453,18 +428,18 @@ def secrets_in(text: str) -> Iterator[tuple[int, int]]:
 
 def secrets_behind(name: str, text: str) -> Iterator[tuple[int, int]]:
     """Return where secrets are in a value, which its member's name may tell, too."""
-    named = f"{name}: "
+    named, whole = f"{name}: ", value_behind(name, text)
     if len(text) > _SHORT and not _begins_in(named, text[:_NEAR]):
-        yield from secrets_in(text)  # which has been searched for already, or will be
-        return
-    for start, end in secrets_in(f"{named}{text}"):
-        if start >= len(named):
-            yield start - len(named), end - len(named)
+        found = [*secrets_in(text)]  # which has been searched for already, or will be
+    else:
+        spans = [(a - len(named), b - len(named)) for a, b in secrets_in(f"{named}{text}")]
+        found = [one for one in spans if one[0] >= 0]
+    return _merge(sorted([*found, *whole]))
 
 
 def _begins_in(name: str, text: str) -> bool:
     """Whether anything in a name, with a text behind it, could begin a secret."""
-    if any(sign in _fold(name) for sign in chain(*_STRETCH_SIGNS)):
+    if any(sign in fold(name) for sign in chain(STEMS, *_STRETCH_SIGNS)):
         return True
     return min(_list_starts(f"{name}{text}"), default=len(name)) < len(name)
 
@@ -483,7 +458,9 @@ def _secrets_in_long(text: str) -> tuple[tuple[int, int], ...]:
 
 def _find_secrets(text: str, end: int, span: _SpanOf) -> Iterator[tuple[int, int]]:
     within = text[:end]
-    return heapq.merge(map(span, _find_shaped(within)), _find_stretched(within))
+    return heapq.merge(
+        map(span, _find_shaped(within)), _find_stretched(within), find_named(within)
+    )
 
 
 def _find_shaped(text: str) -> Iterator[re.Match[str]]:
@@ -495,16 +472,9 @@ def _find_shaped(text: str) -> Iterator[re.Match[str]]:
             yield match
 
 
-def _fold(text: str) -> str:
-    """Return text in small letters, each in its place, as an expression without case reads it."""
-    if text.isascii():
-        return text.lower()
-    return text.replace("\u0130", "i").lower().replace("\u0131", "i").replace("\u017f", "s")
-
-
 def _list_starts(text: str) -> set[int]:
     """Return every place where a shape can begin, and some more."""
-    folded = _fold(text)
+    folded = fold(text)
     starts = {match.start() for match in _PREFIXED.finditer(f" {text}")}
     for signs, searched in ((_WORDS, folded), (_SIGNS, text)):
         for sign, before in signs.items():
@@ -512,8 +482,6 @@ def _list_starts(text: str) -> set[int]:
             while at >= 0:
                 starts.update(at - back for back in before if at >= back)
                 at = searched.find(sign, at + 1)
-    if any(word in folded for word in _FLAG_WORDS):
-        starts.update(match.start() for match in _FLAGS.finditer(text))
     for match in _PARTED.finditer(text) if "." in text else ():
         starts.update(range(max(match.start() - 32, 0), match.start()))
     if "@" in text:
@@ -524,7 +492,7 @@ def _list_starts(text: str) -> set[int]:
 
 def _find_stretched(text: str) -> Iterator[tuple[int, int]]:
     """Return the secrets that only a word further before them tells, in order."""
-    folded = _fold(text)
+    folded = fold(text)
     return heapq.merge(
         *(
             _in_stretches(text, *one)

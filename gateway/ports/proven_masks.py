@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask_of, masks_in, secrets_behind, secrets_in
+from gateway.domain.secret_names import name_items
 from gateway.models import Action
 from gateway.policy.calls.touches import touches_of
 from gateway.policy.grants.grant import Effect, Shape
@@ -213,16 +214,12 @@ def _parts(record: Record) -> Iterator[_Part]:
 
 def _within(value: Any, name: str = "", kept: str = "") -> Iterator[_Part]:
     """Yield the texts in a value; `kept` is the name of what it is kept in."""
-    if isinstance(value, dict):
-        called = str(value.get("name", "value"))
+    if isinstance(value, dict | list | tuple):
         place = name.lower() if name.lower() in _HEADERS | _VARIABLES else kept
-        for member, item in value.items():
-            yield _Part(member, data=False)
-            yield from _within(item, called if member == "value" else member, place)
-    elif isinstance(value, list | tuple):
-        place = name.lower() if name.lower() in _HEADERS | _VARIABLES else kept
-        for item in value:
-            yield from _within(item, "", place)
+        for member, told, item in name_items(value, name):
+            if member is not None:
+                yield _Part(member, data=False)
+            yield from _within(item, told, place)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         in_headers, in_variables = kept in _HEADERS, kept in _VARIABLES
         yield _Part(str(value), name, environment=in_variables, header=in_headers)
