@@ -14,6 +14,7 @@ import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from importlib.resources import files
 from itertools import accumulate, chain
 from secrets import token_bytes
 from typing import Any
@@ -112,7 +113,7 @@ _ISSUED = (
         rf"{kind}_[a-z0-9]{{5,30}}\.[a-z0-9]{{4,6}}\.acc[_-][a-z0-9-]{{10,32}}\.[a-z0-9+/_=-]{{30,}}"
         for kind in ("sc", "ext", "scauth", "authress")
     ),
-    r"gcntfy-[a-z0-9_]{1,60}-[0-9a-f-]{73}|sl\.(?:u\.)?[A-Za-z0-9_=-]{130,}",
+    r"gcntfy-[a-z0-9_]{1,60}-[0-9a-f-]{73}|sl\.(?:u\.)?(?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_=-]{60,}",
     r"PRD-[0-9a-f]{8,12}-[0-9a-f-]{16,}|SBX-[0-9a-f]{8,12}-[0-9a-f-]{16,}",
     r"na1\.(?=[A-Za-z]{0,30}\d)[A-Za-z0-9]{20,}|eu1\.(?=[A-Za-z]{0,30}\d)[A-Za-z0-9]{20,}",
     r"_gitlab_session=[0-9a-z]{32}|live_(?=[A-Za-z_=-]{0,39}\d)[A-Za-z0-9_=-]{40}(?![\w-])",
@@ -120,6 +121,8 @@ _ISSUED = (
     r"live_pub_[0-9a-f]{31}\b|test_pub_[0-9a-f]{31}\b|apikey_[0-9a-f]{32,}",
     r"access-(?:sandbox|development|production)-[0-9a-f-]{36}|os_v2_(?:app|org)_[a-z2-7]{60,}",
     r"KEY(?=[A-Za-z_-]{0,30}\d)(?=[A-Z0-9_-]{0,30}[a-z])[\w-]{55}(?![\w-])",
+    r"sq[upa]_[0-9a-f]{40}|oy2[a-z0-9]{43}\b|vk1\.a\.[A-Za-z0-9_-]{40,}",
+    r"secret_(?=[A-Za-z]{0,42}\d)[A-Za-z0-9]{43}(?![\w-])|sk\.eyJ[A-Za-z0-9_-]{20,999}\.[A-Za-z0-9_-]{10,}",
     r"AA{21}(?!A)[A-Za-z0-9%]{60,}|wrka[a-z]{0,2}-eyJ[A-Za-z0-9_.-]{40,}",
     r"s\.(?=[A-Za-z]{0,23}\d)[A-Za-z0-9]{24}(?![\w.\x28])|00[A-Za-z0-9]{13}![A-Za-z0-9._-]{80,}",
     *(
@@ -170,7 +173,12 @@ _SHAPES = (
     rf"(?i:\bauthorization){_IS}(?:[A-Za-z][A-Za-z0-9-]{{0,20}}[ \t]{{1,3}})?"
     rf"(?!{_OTHER}|{_PLAIN})(?P<s>[A-Za-z0-9_\-.+=~/]{{6,}})",
     rf"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?!{_PROSE})(?P<s>[A-Za-z0-9_\-.+=~/]{{12,}})",
-    r"(?i:accountkey|sharedaccesskey|[?&]sig)=(?P<s>[A-Za-z0-9+/=%_-]{8,})",
+    r"(?i:accountkey|sharedaccesskey|[?&]sig|signature)=(?P<s>[A-Za-z0-9+/=%_-]{8,})",
+    r"(?i:[?&]key|x-amz-security-token)=(?P<s>(?=[^\d&]{0,60}\d)[A-Za-z0-9+/=%_-]{12,})",
+    r"(?i:\bidentified[ ]{1,3}(?:with[ ]\S{1,60}[ ])?(?:by|as)[ ]{1,3}(?:password[ ])?)\\{0,7}['\"]"
+    r"(?P<s>[^'\"\\\n]{2,})",
+    # Alone, or with a word that says how it is used; no person has so long a name with digits.
+    rf"{_SCHEME}(?P<s>(?=[^\s/:@]{{0,40}}\d)[\w~%-]{{16,255}})(?::x-oauth-basic|:)?@",
     rf"{_SCHEME}[^\s/:@\"']{{0,99}}:(?P<s>[^\s/@\"'$`;|&<>()]{{3,255}})@",
     r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY(?: BLOCK)?-----"
     r"(?P<s>[A-Za-z0-9+/=\\n\s]{1,9999}?)(?:-----END|\Z)",
@@ -182,7 +190,7 @@ _SECRET = re.compile(
 _WORDS: dict[str, Iterable[int]] = {
     **dict.fromkeys(("authorization", "bearer", "basic", "token", "identified"), (0,)),
     **{"accountkey": (0,), "sharedaccesskey": (0,), "signature=": (0,)},
-    **{"sig=": (1,), "key=": (1,), "-signature=": (6,), "-token=": (15,)},
+    **{"sig=": (1,), "key=": (1,), "x-amz-security-token=": (0,)},
 }
 _SIGNS: dict[str, Iterable[int]] = {
     **dict.fromkeys(("eyJ", "#code=", "hooks.slack.com/", "discord", "-----BEGIN ", "auth"), (0,)),
@@ -193,7 +201,10 @@ _SIGNS: dict[str, Iterable[int]] = {
 _BEGUN = re.sub(r"{(\d+),}(?:\[A-Za-z0-9_-]\*)?", r"{\1}", _by_first(_ISSUED))
 _PREFIXED = re.compile(rf"[^A-Za-z0-9](?={_BEGUN})")
 _PARTED = re.compile(r"\.(?:[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}|[A-Za-z0-9]{16}(?![\w.-]))")
-_SIGNED_IN = re.compile(r"://[^\s/:@\"']{0,99}:[^\s/@\"'$`;|&<>()]{3,255}@")
+_SIGNED_IN = re.compile(
+    r"://(?:[\w~%-]{16,255}|[^\s/:@\"']{0,99}:[^\s/@\"'$`;|&<>()]{3,255}|[\w~%-]{16,255}:)@"
+)
+_Stretch = tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]
 # What begins a stretch of text, how far it goes, and the secrets in it: flags that are secret with
 # one program only, and a header with many values. A command goes to the end of its line, to an
 # operator that is not quoted, or to the end of the JSON text it stands in; a list to its end.
@@ -204,13 +215,42 @@ _COMMAND = (
 )
 _GOES = re.compile(rf"\\{{0,7}}[\"'](?:[^]]|](?=[^\s,}}\]]))*+|{_COMMAND}")
 _PAIR = r"[A-Za-z0-9_.-]{1,99}="
-_LOGIN = rf"{_THEN}[^\s:\"'/]{{0,99}}:(?!//)(?P<s>{_VALUE}+)"
-_STRETCHES = (
+_LOGGED_IN = r"[^\s:\"'/=-][^\s:\"'/]{0,99}:(?!//)(?P<r>" + f"{_VALUE}+)"
+_LOGIN = (
+    rf"(?:(?:=|{_NEXT})\\{{0,7}}'[^\s:\"'/]{{0,99}}:(?!//)(?P<q>[^'\n]+?)\\{{0,7}}'"
+    rf"|{_THEN}[^\s:\"'/]{{0,99}}:(?!//)(?P<s>{_VALUE}+))"
+)
+# One word of a command: within quotes, and then not what a variable holds, or bare.
+_WORD = (
+    r"(?:\\{0,7}'(?P<q>[^'\n]+?)\\{0,7}'|\\{0,7}\"(?![,\s$\]])(?P<p>[^\"\n]+?)\\{0,7}\""
+    rf"|(?:\\{{0,7}}[\"'](?=[^,\s]))?(?P<s>{_VALUE}+))"
+)
+
+
+def _program(names: str, more: str, holds: str) -> tuple[list[str], _Stretch]:
+    """Return the signs and the stretch of a line of `programs.txt`."""
+    sign, _, names = names.rpartition(":")
+    begins = "|".join(rf"{name}(?<![\w.-]{name})" for name in names.split("|"))
+    more = more.replace("-", "", more == "-").replace("~", f"{_NEXT}{_QUOTE}")
+    holds = holds.replace("~?WORD", f"(?:{_NEXT})?WORD").replace("~WORD", f"{_NEXT}WORD")
+    parts = holds.replace("~", f"{_NEXT}{_QUOTE}").split("WORD")
+    words = (re.sub(r"\?P<(.)>", rf"?P<\g<1>{at}>", _WORD) for at in range(len(parts) - 1))
+    made = "".join(chain.from_iterable(zip(parts, (*words, ""), strict=True)))
+    begin = re.compile(rf"(?:{begins}){more}(?=[\s\\\"'])")
+    return [sign] if sign else names.split("|"), (begin, _GOES, re.compile(made))
+
+
+_PROGRAMS = [
+    _program(*line.split("  "))
+    for line in files(__package__).joinpath("programs.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+]
+_STRETCHES: tuple[_Stretch, ...] = (
     (
         re.compile(r"curl(?<=\bcurl)(?=[\s\\\"'])"),
         _GOES,
         re.compile(
-            rf"(?<![\w-])(?:-u|-U|--user|--proxy-user){_LOGIN}"
+            rf"(?<![\w-])(?:-u|-U|--user|--proxy-user){_LOGIN}|(?<![\w-])-[uU]{_LOGGED_IN}"
             rf"|(?<![\w-])-b{_THEN}{_PAIR}(?P<t>{_VALUE}{{4,}})"
         ),
     ),
@@ -220,22 +260,7 @@ _STRETCHES = (
         re.compile(rf"(?<![\w-])(?:-a|--auth){_LOGIN}"),
     ),
     (
-        re.compile(r"\b(?:mysql|mariadb)[a-z-]{0,12}(?=[\s\\\"'])"),
-        _GOES,
-        re.compile(rf"(?<![\w-])-p(?!\d{{1,5}}:\d{{1,5}}\b)(?P<s>{_VALUE}+)"),
-    ),
-    (
-        re.compile(r"\bredis-cli(?=[\s\\\"'])"),
-        _GOES,
-        re.compile(rf"(?<![\w-])(?:-a|--pass){_THEN}(?P<s>{_VALUE}+)"),
-    ),
-    (
-        re.compile(r"(?:docker(?<=\bdocker)|podman(?<=\bpodman))[\s\\\"',]{1,8}login(?=[\s\\\"'])"),
-        _GOES,
-        re.compile(rf"(?<![\w-])-p{_THEN}(?P<s>{_VALUE}+)"),
-    ),
-    (
-        re.compile(r"\bsshpass(?=[\s\\\"'])"),
+        re.compile(r"sshpass(?<=\bsshpass)(?=[\s\\\"'])"),
         re.compile(
             rf"(?:{_NEXT}{_QUOTE}-(?:v|P(?:{_NEXT})?{_QUOTE}[^\s\"'-]{{1,99}}{_QUOTE})){{0,4}}"
             rf"{_NEXT}{_QUOTE}-p(?:{_NEXT})?{_QUOTE}{_VALUE}+"
@@ -247,15 +272,20 @@ _STRETCHES = (
         re.compile(r"[^\"'\n]*+"),
         re.compile(rf"{_PAIR}(?P<s>{_VALUE}{{4,}})"),
     ),
+    (  # what is said to a program that reads a secret
+        re.compile(r"(?:echo(?<=\becho)|printf)(?=[ \t])"),
+        re.compile(r"[^\n;&]*+"),
+        re.compile(
+            rf"[ \t]{_WORD}(?=[ \t]{{0,3}}\|[^\n;&]{{0,200}}(?:--password-stdin|--with-token|--stdin"
+            rf"|\bchpasswd|\bsudo[ \t][^|\n]{{0,80}}-S))"
+        ),
+    ),
+    *(stretch for _, stretch in _PROGRAMS),
 )
 _STRETCH_SIGNS = (
-    ("curl",),
-    ("http", "xh"),
-    ("mysql", "mariadb"),
-    ("redis-cli",),
-    ("login",),
-    ("sshpass",),
-    ("cookie",),
+    *(("curl",), ("http", "xh"), ("sshpass",), ("cookie",)),
+    ("-stdin", "--with-token", "chpasswd", "sudo"),
+    *(signs for signs, _ in _PROGRAMS),
 )
 # More than a shape needs behind its secret's first character until it is known as one; and those
 # shapes that may need very much, by their beginnings.

@@ -57,6 +57,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _AS_ASCII = str.maketrans("\u017f\u212a\u0131\u0130", "skii")
 _NAME = re.compile(r"[\w.-]{0,60}")
 _MOST_NAME = 60
+_BEHIND = frozenset("\"'`=:]%> \t\\")  # of which one follows a name that tells
 
 _SPACE = r"[ \t]{0,20}"
 _QUOTE = r"\\{0,15}[\"'`]"
@@ -170,6 +171,7 @@ def list_words(name: str) -> list[str]:
     return [one.lower() for one in _WORD.findall(name.translate(_AS_ASCII))]
 
 
+@lru_cache(maxsize=2)  # each way of searching folds the same text
 def fold(text: str) -> str:
     """Return text in small letters, each in its place, as an expression without case reads it."""
     if text.isascii():
@@ -224,22 +226,23 @@ def find_named(text: str, *, words: bool = False) -> Iterator[Span]:
     for at in sorted(starts):
         if at < done:
             continue
-        name = _name_at(text, at, done)
-        done = name.end
-        if name.tells:
+        end = _NAME.match(text, at).end()  # type: ignore[union-attr]
+        name = _name_at(text, at, end, done) if text[end : end + 1] in _BEHIND else None
+        done = end
+        if name and name.tells:
             for span in _spans_behind(text, name, words=words):
                 yield span
                 done = max(done, span[1])
 
 
-def _name_at(text: str, at: int, floor: int) -> _Name:
-    found = _NAME.match(text, at)
-    end = found.end() if found else at
+def _name_at(text: str, at: int, end: int, floor: int) -> _Name:
     begin = at
     while begin > max(floor, at - _MOST_NAME) and (
         text[begin - 1].isalnum() or text[begin - 1] in "_.-"
     ):
         begin -= 1
+    if text[begin - 1 : begin] == "\\" and text[begin] in "nrt" and begin < at:
+        begin += 1  # behind a line break in JSON
     name = text[begin:end]
     if text[begin - 1 : begin] == ":" and text[begin - 2 : begin - 1].isdigit():
         return _Name(name, begin, end, Tells.NOTHING)  # of an ARN
