@@ -18,6 +18,7 @@ from gateway.domain.secret_names import name_items
 
 _LEAST = 4  # characters of a value that is looked for
 _PLAIN = 8  # characters of one that may stand within another word
+_NAME = 12  # characters of a part of one that looks like a path
 _PIECES = re.compile(r"(?:\s|\\+[nr])+")  # lines of a key, also as they are written in a command
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|(?<= = )[^,]+')  # also in the words of an offer
 
@@ -35,7 +36,10 @@ def list_known(
     for text, spans in _list_texts(list(values), ""):
         done = 0
         for start, end in spans:
-            secrets.update((text[start:end], *_PIECES.split(text[start:end])))
+            pieces = _PIECES.split(text[start:end])
+            # What is read as a path is told by its last name.
+            names = [one for piece in pieces for one in piece.split("/") if len(one) >= _NAME]
+            secrets.update((text[start:end], *pieces, *names))
             clear.append(text[done:start])
             done = end
         clear.append(text[done:])
