@@ -19,7 +19,7 @@ from itertools import accumulate, chain
 from secrets import token_bytes
 from typing import Any
 
-from gateway.domain.safe_text import Visible, make_visible
+from gateway.domain.safe_text import MASK, Visible, make_visible
 from gateway.domain.secret_names import STEMS, find_named, fold, name_items, value_behind
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,15}://"
@@ -293,12 +293,11 @@ _REACH, _LONG_REACH = 400, 10_100
 _LONG_SIGNS = ("eyJ", "-----BEGIN ")
 _NEAR = 100  # more than what begins in a name needs of the value until its place is known
 _SHORT = 1_000  # characters: 4,096 such texts are kept, at most some four megabytes
-_DIGEST_CHARS = 8
+_DIGEST_CHARS = 8  # as `safe_text.MASK` reads them
 _Spelling = Callable[[str], str]
 _SpanOf = Callable[[re.Match[str]], tuple[int, int]]
 _BETWEEN = '", "'
 _NAMES = re.compile(r"[A-Za-z0-9_-]+")
-_MASK = re.compile(rf"⟨secret (?:number )?of \d+ characters, digest [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
 _KEY = bytearray(token_bytes(32))  # of this process, until `key_masks` is called
 
 
@@ -403,7 +402,7 @@ def names_secret(address: str) -> bool:
 
 def masks_in(value: Any) -> set[str]:
     """Return what stands in a JSON value in the place of secrets."""
-    return set(_MASK.findall(json.dumps(value, ensure_ascii=False)))
+    return set(MASK.findall(json.dumps(value, ensure_ascii=False)))
 
 
 def holds_secrets(text: str) -> bool:
