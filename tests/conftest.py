@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import redis
 
+from gateway.domain.redaction import key_masks
 from gateway.stores.connect import connect
 from gateway.stores.embedded_server import find_server_binary
 from gateway.stores.keys import Keys
@@ -22,6 +23,16 @@ from tests.world import World, assembled
 
 for _name in [name for name in os.environ if name.startswith(("GATEWAY_", "REDIS_"))]:
     del os.environ[_name]
+
+
+MASK_KEY = b"of all tests"
+key_masks(MASK_KEY)  # also for what is drawn while tests are collected
+
+
+@pytest.fixture(autouse=True)
+def _masks() -> None:
+    """Have masks of the same secret look the same in each run, whatever a test did with the key."""
+    key_masks(MASK_KEY)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -19,7 +19,7 @@ from unicodedata import east_asian_width
 from gateway.domain.clock import SystemClock
 from gateway.domain.reading_order import put_short_first
 from gateway.domain.risk_rules import GUARDRAILS, finding_sign
-from gateway.domain.safe_text import ascii_escaped, make_visible
+from gateway.domain.safe_text import ascii_escaped, make_visible, show_masked
 from gateway.domain.step_up import MOST_GUESSES, StepUp, StepUpDone, say_ways
 from gateway.models import KIND_WORDS, Action, DeciderKind, Kind, RiskLevel, Status
 from gateway.wire.codec import build
@@ -180,7 +180,7 @@ def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
         if part is not None
     ).lstrip()
     seen = ""
-    for part, _ in make_visible(text).segments:
+    for part, _ in show_masked(text).segments:
         seen += part
         if len(seen) > _LINE_CHARS:
             return f"{seen[:_LINE_CHARS]}…", False

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from gateway.cli.formatting import format_json, print_rows, say, summarize_action, until
 from gateway.cli.http_access import ID_LENGTH, connect_as_approver, find_request
 from gateway.client.http_pool import HttpPool
-from gateway.domain.safe_text import make_visible
+from gateway.domain.safe_text import make_visible, show_masked
 from gateway.errors import InvalidRequest, NotFound
 from gateway.models import new_id
 from gateway.policy.grants.grant import Shape
@@ -91,7 +91,7 @@ def _add(options: argparse.Namespace) -> int:
         if options.offer is None:
             _refuse_limits(options)
             for offer in http.call("POST", "/v1/grants/offers", body)["offers"]:
-                say(offer, f"{offer['id']}  {make_visible(offer['words']).text}", options)
+                say(offer, f"{offer['id']}  {show_masked(offer['words']).text}", options)
             print("choose one with --offer ID; nothing is remembered so far", file=sys.stderr)
             return 2
         limits = {
@@ -135,9 +135,9 @@ def _offers(options: argparse.Namespace) -> int:
             return 0
         for action in ("approve", "deny"):
             for offer in found.get(action, ()):
-                print(f"{action:8} {offer['id']}  {make_visible(offer['words']).text}")
+                print(f"{action:8} {offer['id']}  {show_masked(offer['words']).text}")
         for offer in found.get("host", ()):
-            print(f"approve  {offer['id']}  {make_visible(offer['words']).text}")
+            print(f"approve  {offer['id']}  {show_masked(offer['words']).text}")
         for offer in found.get("approve", ()):
             reach = http.call("GET", f"/v1/requests/{request_id}/reach?offer={offer['id']}")
             print(f"{offer['id']}: {make_visible(reach['words']).text}")
@@ -194,7 +194,7 @@ def _format_line(http: HttpPool, grant: dict[str, Any]) -> str:
         f"{grant['id']}  {grant['effect']:5}  {grant['agent']:16} {where:12} "
         f"{make_visible(grant['match']['tool']).text:20} used {uses}  {_format_end(grant)}  "
         f"{_format_backing(grant)}  "
-        f"{make_visible(grant.get('words', '')).text}{_format_exact_match(http, grant)}"
+        f"{show_masked(grant.get('words', '')).text}{_format_exact_match(http, grant)}"
         f"{_why_suspended(grant)}"
     )
 

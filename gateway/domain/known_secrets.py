@@ -14,9 +14,12 @@ from typing import Any
 
 from gateway.domain.redaction import across, mask, mask_of, secrets_behind, secrets_in
 from gateway.domain.safe_text import Span
+from gateway.domain.secret_names import name_items
 
 _LEAST = 4  # characters of a value that is looked for
 _PLAIN = 8  # characters of one that may stand within another word
+_NAME = 12  # characters of a part of one that looks like a path
+_PIECES = re.compile(r"(?:\s|\\+[nr])+")  # lines of a key, also as they are written in a command
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|(?<= = )[^,]+')  # also in the words of an offer
 
 
@@ -33,7 +36,10 @@ def list_known(
     for text, spans in _list_texts(list(values), ""):
         done = 0
         for start, end in spans:
-            secrets.update((text[start:end], *text[start:end].split()))
+            pieces = _PIECES.split(text[start:end])
+            # What is read as a path is told by its last name.
+            names = [one for piece in pieces for one in piece.split("/") if len(one) >= _NAME]
+            secrets.update((text[start:end], *pieces, *names))
             clear.append(text[done:start])
             done = end
         clear.append(text[done:])
@@ -95,15 +101,12 @@ def _hide_beside(value: Any, masked: Any, known: Sequence[str]) -> Any:
 
 def _list_texts(value: Any, name: str) -> Iterator[tuple[str, list[Span]]]:
     """Yield each text with where `mask` finds secrets in it."""
-    if isinstance(value, dict):
-        called = str(value.get("name", "value"))
-        for member, item in value.items():
-            yield member, [*secrets_in(member)]
-            yield from _list_texts(item, called if member == "value" else member)
-    elif isinstance(value, list | tuple):
-        found = across(value)
-        for at, item in enumerate(value):
-            yield from ((item, found[at]),) if at in found else _list_texts(item, "")
+    if isinstance(value, dict | list | tuple):
+        found = {} if isinstance(value, dict) else across(value)
+        for at, (member, told, item) in enumerate(name_items(value, name)):
+            if member is not None:
+                yield member, [*secrets_in(member)]
+            yield from ((item, found[at]),) if at in found else _list_texts(item, told)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         text = str(value)
         spans = [*secrets_in(text)]

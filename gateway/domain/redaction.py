@@ -1,4 +1,4 @@
-"""Secrets in what people are shown: found by their shape, replaced by length and digest.
+"""Secrets in what people are shown: found by shape or name, replaced by length and keyed digest.
 
 The digest of a request covers the real bytes; only what is shown is masked. A mask never swallows
 anything that could act: it covers the characters of a token, never spaces, quotes or operators.
@@ -6,25 +6,26 @@ anything that could act: it covers the characters of a token, never spaces, quot
 
 from __future__ import annotations
 
-import hashlib
 import heapq
+import hmac
 import json
 import re
 import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from importlib.resources import files
 from itertools import accumulate, chain
+from secrets import token_bytes
 from typing import Any
 
-from gateway.domain.safe_text import Visible, make_visible
+from gateway.domain.safe_text import MASK, Visible, make_visible
+from gateway.domain.secret_names import STEMS, find_named, fold, name_items, value_behind
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,15}://"
 # What behind a name is no secret itself: a path, or the beginning of another shape that follows and
 # must not be eaten, as only then the secret in it is found.
 _OTHER = rf"[/.~]|-----BEGIN |(?i:bearer|basic|token)[ \t]|{_SCHEME}"
-_TOKEN = r"[A-Za-z0-9_\-./+=~!@%^*]"
-_REST = rf"(?::{_TOKEN}{{4,}})?"  # of a secret in two parts, which may be a name and a key
 _VALUE = r"[^\s\"'`$;|&<>()\\]"  # of a flag: neither blank, quote nor operator
 _QUOTE = r"(?:\\{0,7}[\"'])?"  # also one within JSON, and within JSON in JSON
 _IS = rf"{_QUOTE}[ \t]{{0,3}}(?:=>|:=|[:=])[ \t]{{0,3}}{_QUOTE}"
@@ -112,7 +113,7 @@ _ISSUED = (
         rf"{kind}_[a-z0-9]{{5,30}}\.[a-z0-9]{{4,6}}\.acc[_-][a-z0-9-]{{10,32}}\.[a-z0-9+/_=-]{{30,}}"
         for kind in ("sc", "ext", "scauth", "authress")
     ),
-    r"gcntfy-[a-z0-9_]{1,60}-[0-9a-f-]{73}|sl\.(?:u\.)?[A-Za-z0-9_=-]{130,}",
+    r"gcntfy-[a-z0-9_]{1,60}-[0-9a-f-]{73}|sl\.(?:u\.)?(?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_=-]{60,}",
     r"PRD-[0-9a-f]{8,12}-[0-9a-f-]{16,}|SBX-[0-9a-f]{8,12}-[0-9a-f-]{16,}",
     r"na1\.(?=[A-Za-z]{0,30}\d)[A-Za-z0-9]{20,}|eu1\.(?=[A-Za-z]{0,30}\d)[A-Za-z0-9]{20,}",
     r"_gitlab_session=[0-9a-z]{32}|live_(?=[A-Za-z_=-]{0,39}\d)[A-Za-z0-9_=-]{40}(?![\w-])",
@@ -120,6 +121,8 @@ _ISSUED = (
     r"live_pub_[0-9a-f]{31}\b|test_pub_[0-9a-f]{31}\b|apikey_[0-9a-f]{32,}",
     r"access-(?:sandbox|development|production)-[0-9a-f-]{36}|os_v2_(?:app|org)_[a-z2-7]{60,}",
     r"KEY(?=[A-Za-z_-]{0,30}\d)(?=[A-Z0-9_-]{0,30}[a-z])[\w-]{55}(?![\w-])",
+    r"sq[upa]_[0-9a-f]{40}|oy2[a-z0-9]{43}\b|vk1\.a\.[A-Za-z0-9_-]{40,}",
+    r"secret_(?=[A-Za-z]{0,42}\d)[A-Za-z0-9]{43}(?![\w-])|sk\.eyJ[A-Za-z0-9_-]{20,999}\.[A-Za-z0-9_-]{10,}",
     r"AA{21}(?!A)[A-Za-z0-9%]{60,}|wrka[a-z]{0,2}-eyJ[A-Za-z0-9_.-]{40,}",
     r"s\.(?=[A-Za-z]{0,23}\d)[A-Za-z0-9]{24}(?![\w.\x28])|00[A-Za-z0-9]{13}![A-Za-z0-9._-]{80,}",
     *(
@@ -150,16 +153,6 @@ def _by_first(expressions: Iterable[str]) -> str:
     return "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in groups.items())
 
 
-_WHERE = ("name", "file", "path", "field", "ref", "arn", "manager", "type", "policy", "algorithm")
-_FLAG = (
-    r"(?<![A-Za-z0-9_-])--?(?i:(?!(?:no|ask|get|print|show|prompt|skip)[_-])"
-    r"(?:[a-z0-9]{1,20}[_-]){0,4}(?:password|passwd|passphrase|pass|pwd"
-    r"|secret|token|api[_-]?key|access[_-]?key|secret[_-]?key|account[_-]?key))"
-)
-# The name of a name, of a file or of a path says where a secret is.
-_NOT_WHERE = "".join(
-    f"(?<![{end[0]}{end[0].upper()}]{end[1:]})(?<!{end.upper()})" for end in _WHERE
-)
 # Each pattern's group `s` is the secret. Repeats before the secret's end are bounded: what an agent
 # sends must not make the search slow.
 _SHAPES = (
@@ -177,21 +170,15 @@ _SHAPES = (
     r"/[A-Za-z0-9]{1,30}/"
     r"(?P<s>[A-Za-z0-9_/-]{8,})",
     r"\.webhook\.office\.com/webhookb2/(?P<s>[A-Za-z0-9@/-]{20,})",
-    # Docker's `--secret` and OpenSSL's `-pass` name where a secret is.
-    rf"{_FLAG}{_THEN}(?!-|id=|type=|(?:file|env|fd):|{_OTHER})(?P<s>{_VALUE}{{4,}})",
     rf"(?i:\bauthorization){_IS}(?:[A-Za-z][A-Za-z0-9-]{{0,20}}[ \t]{{1,3}})?"
     rf"(?!{_OTHER}|{_PLAIN})(?P<s>[A-Za-z0-9_\-.+=~/]{{6,}})",
     rf"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?!{_PROSE})(?P<s>[A-Za-z0-9_\-.+=~/]{{12,}})",
-    r"(?i:accountkey|sharedaccesskey|[?&]sig)=(?P<s>[A-Za-z0-9+/=%_-]{8,})",
-    r"(?i:password|passwd|passphrase|(?<!\d:)secret(?!ar[iy])|api[_-]?key|access[_-]?key|private[_-]?key"
-    rf"|account[_-]?key|auth[_-]?token|access[_-]?token)[A-Za-z0-9_]{{0,20}}"
-    rf"{_NOT_WHERE}{_IS}(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}}{_REST})",
-    # A folder is called so, too, but in no database's address.
-    rf"(?i:\b[A-Za-z0-9_]{{0,20}}pwd){_IS}(?P<s>(?!{_OTHER}|(?:(?<!;[pP]wd=)(?<!;PWD=)[\w.-]+/)){_TOKEN}{{6,}}{_REST})",
-    rf"(?i:\bx-(?:[a-z0-9]{{1,20}}-){{0,4}}(?:token|key)"
-    rf"|(?:\b|_)(?:private-)?token)(?<!page_token)(?<!PAGE_TOKEN){_IS}"
-    # People are named so where they have a token: no name is long.
-    rf"(?<!\btoken:(?=[\w-]{{1,19}}(?![\w-])))(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}}{_REST})",
+    r"(?i:accountkey|sharedaccesskey|[?&]sig|signature)=(?P<s>[A-Za-z0-9+/=%_-]{8,})",
+    r"(?i:[?&]key|x-amz-security-token)=(?P<s>(?=[^\d&]{0,60}\d)[A-Za-z0-9+/=%_-]{12,})",
+    r"(?i:\bidentified[ ]{1,3}(?:with[ ]\S{1,60}[ ])?(?:by|as)[ ]{1,3}(?:password[ ])?)\\{0,7}['\"]"
+    r"(?P<s>[^'\"\\\n]{2,})",
+    # Alone, or with a word that says how it is used; no person has so long a name with digits.
+    rf"{_SCHEME}(?P<s>(?=[^\s/:@]{{0,40}}\d)[\w~%-]{{16,255}})(?::x-oauth-basic|:)?@",
     rf"{_SCHEME}[^\s/:@\"']{{0,99}}:(?P<s>[^\s/@\"'$`;|&<>()]{{3,255}})@",
     r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY(?: BLOCK)?-----"
     r"(?P<s>[A-Za-z0-9+/=\\n\s]{1,9999}?)(?:-----END|\Z)",
@@ -201,27 +188,23 @@ _SECRET = re.compile(
 )
 # Where a shape can begin: so many characters before a word, in any case, or before a sign.
 _WORDS: dict[str, Iterable[int]] = {
-    **dict.fromkeys(("pass", "secret", "authorization", "bearer", "basic", "x-"), (0,)),
-    "token": (0, 1, 4, 5, 6, 7, 8, 9),
-    "key": (3, 4, 6, 7, 8, 12),
-    **{"accountkey": (0,), "sharedaccesskey": (0,), "sig=": (1,), "pwd": range(21)},
+    **dict.fromkeys(("authorization", "bearer", "basic", "token", "identified"), (0,)),
+    **{"accountkey": (0,), "sharedaccesskey": (0,), "signature=": (0,)},
+    **{"sig=": (1,), "key=": (1,), "x-amz-security-token=": (0,)},
 }
 _SIGNS: dict[str, Iterable[int]] = {
     **dict.fromkeys(("eyJ", "#code=", "hooks.slack.com/", "discord", "-----BEGIN ", "auth"), (0,)),
     **{".atlasv1.": (14,), ":AA": (8, 9, 10), "_mmk": (36,), "==:": (22,), "Q~": (4,)},
     ".webhook.office.com/": (0,),
 }
-_FLAG_WORDS = ("pass", "pwd", "secret", "token", "key")
-_FLAGS = re.compile(
-    rf"-(?<![A-Za-z0-9_-]-)(?=-?(?i:[a-z0-9_-]{{0,100}}?(?:{'|'.join(_FLAG_WORDS)})))"
-)
 # Only to where each is known as one: the rest of a long one would be read again and again.
 _BEGUN = re.sub(r"{(\d+),}(?:\[A-Za-z0-9_-]\*)?", r"{\1}", _by_first(_ISSUED))
 _PREFIXED = re.compile(rf"[^A-Za-z0-9](?={_BEGUN})")
 _PARTED = re.compile(r"\.(?:[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}|[A-Za-z0-9]{16}(?![\w.-]))")
-_SIGNED_IN = re.compile(r"://[^\s/:@\"']{0,99}:[^\s/@\"'$`;|&<>()]{3,255}@")
-# The flag's shape alone, for words of a list.
-_FLAGGED = re.compile(next(one for one in _SHAPES if one.startswith(_FLAG)))
+_SIGNED_IN = re.compile(
+    r"://(?:[\w~%-]{16,255}|[^\s/:@\"']{0,99}:[^\s/@\"'$`;|&<>()]{3,255}|[\w~%-]{16,255}:)@"
+)
+_Stretch = tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]
 # What begins a stretch of text, how far it goes, and the secrets in it: flags that are secret with
 # one program only, and a header with many values. A command goes to the end of its line, to an
 # operator that is not quoted, or to the end of the JSON text it stands in; a list to its end.
@@ -232,13 +215,42 @@ _COMMAND = (
 )
 _GOES = re.compile(rf"\\{{0,7}}[\"'](?:[^]]|](?=[^\s,}}\]]))*+|{_COMMAND}")
 _PAIR = r"[A-Za-z0-9_.-]{1,99}="
-_LOGIN = rf"{_THEN}[^\s:\"'/]{{0,99}}:(?!//)(?P<s>{_VALUE}+)"
-_STRETCHES = (
+_LOGGED_IN = r"[^\s:\"'/=-][^\s:\"'/]{0,99}:(?!//)(?P<r>" + f"{_VALUE}+)"
+_LOGIN = (
+    rf"(?:(?:=|{_NEXT})\\{{0,7}}'[^\s:\"'/]{{0,99}}:(?!//)(?P<q>[^'\n]+?)\\{{0,7}}'"
+    rf"|{_THEN}[^\s:\"'/]{{0,99}}:(?!//)(?P<s>{_VALUE}+))"
+)
+# One word of a command: within quotes, and then not what a variable holds, or bare.
+_WORD = (
+    r"(?:\\{0,7}'(?P<q>[^'\n]+?)\\{0,7}'|\\{0,7}\"(?![,\s$\]])(?P<p>[^\"\n]+?)\\{0,7}\""
+    rf"|(?:\\{{0,7}}[\"'](?=[^,\s]))?(?P<s>{_VALUE}+))"
+)
+
+
+def _program(names: str, more: str, holds: str) -> tuple[list[str], _Stretch]:
+    """Return the signs and the stretch of a line of `programs.txt`."""
+    sign, _, names = names.rpartition(":")
+    begins = "|".join(rf"{name}(?<![\w.-]{name})" for name in names.split("|"))
+    more = more.replace("-", "", more == "-").replace("~", f"{_NEXT}{_QUOTE}")
+    holds = holds.replace("~?WORD", f"(?:{_NEXT})?WORD").replace("~WORD", f"{_NEXT}WORD")
+    parts = holds.replace("~", f"{_NEXT}{_QUOTE}").split("WORD")
+    words = (re.sub(r"\?P<(.)>", rf"?P<\g<1>{at}>", _WORD) for at in range(len(parts) - 1))
+    made = "".join(chain.from_iterable(zip(parts, (*words, ""), strict=True)))
+    begin = re.compile(rf"(?:{begins}){more}(?=[\s\\\"'])")
+    return [sign] if sign else names.split("|"), (begin, _GOES, re.compile(made))
+
+
+_PROGRAMS = [
+    _program(*line.split("  "))
+    for line in files(__package__).joinpath("programs.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+]
+_STRETCHES: tuple[_Stretch, ...] = (
     (
         re.compile(r"curl(?<=\bcurl)(?=[\s\\\"'])"),
         _GOES,
         re.compile(
-            rf"(?<![\w-])(?:-u|-U|--user|--proxy-user){_LOGIN}"
+            rf"(?<![\w-])(?:-u|-U|--user|--proxy-user){_LOGIN}|(?<![\w-])-[uU]{_LOGGED_IN}"
             rf"|(?<![\w-])-b{_THEN}{_PAIR}(?P<t>{_VALUE}{{4,}})"
         ),
     ),
@@ -248,22 +260,7 @@ _STRETCHES = (
         re.compile(rf"(?<![\w-])(?:-a|--auth){_LOGIN}"),
     ),
     (
-        re.compile(r"\b(?:mysql|mariadb)[a-z-]{0,12}(?=[\s\\\"'])"),
-        _GOES,
-        re.compile(rf"(?<![\w-])-p(?!\d{{1,5}}:\d{{1,5}}\b)(?P<s>{_VALUE}+)"),
-    ),
-    (
-        re.compile(r"\bredis-cli(?=[\s\\\"'])"),
-        _GOES,
-        re.compile(rf"(?<![\w-])(?:-a|--pass){_THEN}(?P<s>{_VALUE}+)"),
-    ),
-    (
-        re.compile(r"(?:docker(?<=\bdocker)|podman(?<=\bpodman))[\s\\\"',]{1,8}login(?=[\s\\\"'])"),
-        _GOES,
-        re.compile(rf"(?<![\w-])-p{_THEN}(?P<s>{_VALUE}+)"),
-    ),
-    (
-        re.compile(r"\bsshpass(?=[\s\\\"'])"),
+        re.compile(r"sshpass(?<=\bsshpass)(?=[\s\\\"'])"),
         re.compile(
             rf"(?:{_NEXT}{_QUOTE}-(?:v|P(?:{_NEXT})?{_QUOTE}[^\s\"'-]{{1,99}}{_QUOTE})){{0,4}}"
             rf"{_NEXT}{_QUOTE}-p(?:{_NEXT})?{_QUOTE}{_VALUE}+"
@@ -275,15 +272,20 @@ _STRETCHES = (
         re.compile(r"[^\"'\n]*+"),
         re.compile(rf"{_PAIR}(?P<s>{_VALUE}{{4,}})"),
     ),
+    (  # what is said to a program that reads a secret
+        re.compile(r"(?:echo(?<=\becho)|printf)(?=[ \t])"),
+        re.compile(r"[^\n;&]*+"),
+        re.compile(
+            rf"[ \t]{_WORD}(?=[ \t]{{0,3}}\|[^\n;&]{{0,200}}(?:--password-stdin|--with-token|--stdin"
+            rf"|\bchpasswd|\bsudo[ \t][^|\n]{{0,80}}-S))"
+        ),
+    ),
+    *(stretch for _, stretch in _PROGRAMS),
 )
 _STRETCH_SIGNS = (
-    ("curl",),
-    ("http", "xh"),
-    ("mysql", "mariadb"),
-    ("redis-cli",),
-    ("login",),
-    ("sshpass",),
-    ("cookie",),
+    *(("curl",), ("http", "xh"), ("sshpass",), ("cookie",)),
+    ("-stdin", "--with-token", "chpasswd", "sudo"),
+    *(signs for signs, _ in _PROGRAMS),
 )
 # More than a shape needs behind its secret's first character until it is known as one; and those
 # shapes that may need very much, by their beginnings.
@@ -291,12 +293,12 @@ _REACH, _LONG_REACH = 400, 10_100
 _LONG_SIGNS = ("eyJ", "-----BEGIN ")
 _NEAR = 100  # more than what begins in a name needs of the value until its place is known
 _SHORT = 1_000  # characters: 4,096 such texts are kept, at most some four megabytes
-_DIGEST_CHARS = 8
+_DIGEST_CHARS = 8  # as `safe_text.MASK` reads them
 _Spelling = Callable[[str], str]
 _SpanOf = Callable[[re.Match[str]], tuple[int, int]]
 _BETWEEN = '", "'
 _NAMES = re.compile(r"[A-Za-z0-9_-]+")
-_MASK = re.compile(rf"⟨secret (?:number )?of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
+_KEY = bytearray(token_bytes(32))  # of this process, until `key_masks` is called
 
 
 def render_safe(
@@ -334,18 +336,20 @@ def mask(value: Any, spell: _Spelling = str) -> Any:
     """
     if isinstance(value, str):
         return _replace(value, [*secrets_in(value)], spell)
+    return _mask_within(value, "", spell)
+
+
+def _mask_within(value: Any, name: str, spell: _Spelling) -> Any:
     if isinstance(value, dict):
-        # {"name": "password", "value": "…"} is a member, too: rules and variables are written so.
-        named = str(value.get("name", "value"))
         return {
-            mask(name, spell): _member(named if name == "value" else name, item, spell)
-            for name, item in value.items()
+            mask(member or "", spell): _member(told, item, spell)
+            for member, told, item in name_items(value, name)
         }
     if isinstance(value, list | tuple):
         found = across(value)
         return [
-            _replace(item, found[at], spell) if at in found else mask(item, spell)
-            for at, item in enumerate(value)
+            _replace(item, found[at], spell) if at in found else _member(told, item, spell)
+            for at, (_, told, item) in enumerate(name_items(value, name))
         ]
     return value
 
@@ -361,7 +365,7 @@ def across(values: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
     starts = list(accumulate((len(word) + len(_BETWEEN) for word in words), initial=1))
     joined = f'"{_BETWEEN.join(words)}"'
     found: dict[int, list[tuple[int, int]]] = {}
-    flagged = (_span(match) for match in _FLAGGED.finditer(joined))
+    flagged = find_named(joined, words=True)
     for start, end in heapq.merge(flagged, _find_stretched(joined)):
         at = bisect_right(starts, start) - 1
         begin = starts[at]
@@ -374,6 +378,8 @@ def across(values: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
 def _member(name: str, value: Any, spell: _Spelling) -> Any:
     """Return a member's value masked; its name, too, may tell that it is a secret."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return _mask_within(value, name, spell)
+    if not name:
         return mask(value, spell)
     text = _replace(str(value), [*secrets_behind(name, str(value))], spell)
     if text == str(value):
@@ -396,7 +402,7 @@ def names_secret(address: str) -> bool:
 
 def masks_in(value: Any) -> set[str]:
     """Return what stands in a JSON value in the place of secrets."""
-    return set(_MASK.findall(json.dumps(value, ensure_ascii=False)))
+    return set(MASK.findall(json.dumps(value, ensure_ascii=False)))
 
 
 def holds_secrets(text: str) -> bool:
@@ -451,18 +457,18 @@ def secrets_in(text: str) -> Iterator[tuple[int, int]]:
 
 def secrets_behind(name: str, text: str) -> Iterator[tuple[int, int]]:
     """Return where secrets are in a value, which its member's name may tell, too."""
-    named = f"{name}: "
+    named, whole = f"{name}: ", value_behind(name, text)
     if len(text) > _SHORT and not _begins_in(named, text[:_NEAR]):
-        yield from secrets_in(text)  # which has been searched for already, or will be
-        return
-    for start, end in secrets_in(f"{named}{text}"):
-        if start >= len(named):
-            yield start - len(named), end - len(named)
+        found = [*secrets_in(text)]  # which has been searched for already, or will be
+    else:
+        spans = [(a - len(named), b - len(named)) for a, b in secrets_in(f"{named}{text}")]
+        found = [one for one in spans if one[0] >= 0]
+    return _merge(sorted([*found, *whole]))
 
 
 def _begins_in(name: str, text: str) -> bool:
     """Whether anything in a name, with a text behind it, could begin a secret."""
-    if any(sign in _fold(name) for sign in chain(*_STRETCH_SIGNS)):
+    if any(sign in fold(name) for sign in chain(STEMS, *_STRETCH_SIGNS)):
         return True
     return min(_list_starts(f"{name}{text}"), default=len(name)) < len(name)
 
@@ -481,7 +487,9 @@ def _secrets_in_long(text: str) -> tuple[tuple[int, int], ...]:
 
 def _find_secrets(text: str, end: int, span: _SpanOf) -> Iterator[tuple[int, int]]:
     within = text[:end]
-    return heapq.merge(map(span, _find_shaped(within)), _find_stretched(within))
+    return heapq.merge(
+        map(span, _find_shaped(within)), _find_stretched(within), find_named(within)
+    )
 
 
 def _find_shaped(text: str) -> Iterator[re.Match[str]]:
@@ -493,16 +501,9 @@ def _find_shaped(text: str) -> Iterator[re.Match[str]]:
             yield match
 
 
-def _fold(text: str) -> str:
-    """Return text in small letters, each in its place, as an expression without case reads it."""
-    if text.isascii():
-        return text.lower()
-    return text.replace("\u0130", "i").lower().replace("\u0131", "i").replace("\u017f", "s")
-
-
 def _list_starts(text: str) -> set[int]:
     """Return every place where a shape can begin, and some more."""
-    folded = _fold(text)
+    folded = fold(text)
     starts = {match.start() for match in _PREFIXED.finditer(f" {text}")}
     for signs, searched in ((_WORDS, folded), (_SIGNS, text)):
         for sign, before in signs.items():
@@ -510,8 +511,6 @@ def _list_starts(text: str) -> set[int]:
             while at >= 0:
                 starts.update(at - back for back in before if at >= back)
                 at = searched.find(sign, at + 1)
-    if any(word in folded for word in _FLAG_WORDS):
-        starts.update(match.start() for match in _FLAGS.finditer(text))
     for match in _PARTED.finditer(text) if "." in text else ():
         starts.update(range(max(match.start() - 32, 0), match.start()))
     if "@" in text:
@@ -522,7 +521,7 @@ def _list_starts(text: str) -> set[int]:
 
 def _find_stretched(text: str) -> Iterator[tuple[int, int]]:
     """Return the secrets that only a word further before them tells, in order."""
-    folded = _fold(text)
+    folded = fold(text)
     return heapq.merge(
         *(
             _in_stretches(text, *one)
@@ -569,5 +568,11 @@ def _merge(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 def mask_of(secret: str, what: str = "secret") -> str:
     """Return what people are shown in the place of a secret; of a JSON number it says so."""
-    digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
-    return f"⟨{what} of {len(secret)} characters, SHA-256 {digest}…⟩"
+    whole = hmac.digest(_KEY, secret.encode("utf-8", "surrogatepass"), "sha256")
+    return f"⟨{what} of {len(secret)} characters, digest {whole.hex()[:_DIGEST_CHARS]}…⟩"
+
+
+def key_masks(key: bytes) -> None:
+    """Set the key of the digests in masks, once at the start: the same on all replicas, so that
+    they draw alike. Without it nobody could find a PIN by trying all of them."""
+    _KEY[:] = hmac.digest(key, b"masks", "sha256")

@@ -25,6 +25,9 @@ LONG_SPACES = 32  # so many blanks in a row can push what follows out of sight
 LONG_WIDE = 16  # likewise for tabs and wide spaces
 LONG_NEWLINES = 5  # likewise for lines without ink
 
+MASK = re.compile(r"⟨secret (?:number )?of \d+ characters, digest [0-9a-f]{8}…⟩")
+"""What the gateway writes in the place of a secret."""
+
 _MOST_ESCAPES = 2_000  # in one text; a text with more is escaped as a whole
 _SUSPECT = re.compile(r"[^\x20-\x7e\n\t]")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -159,6 +162,16 @@ def make_visible(text: str, marked: Sequence[Span] = ()) -> Visible:
     escapes |= {at: (_escape(text[at], ink=True), 1) for at in alike}
     escapes |= {at: (_escape_run(run), len(run)) for at, run in runs}
     return Visible(tuple(_segments(text, escapes, marked)), bool(hidden or runs), bool(alike))
+
+
+def show_masked(text: str) -> Visible:
+    """Return text in which the gateway has masked secrets as people get it: its masks stay."""
+    parts = [make_visible(part) for part in MASK.split(text)]
+    segments = list(parts[0].segments)
+    for found, part in zip(MASK.findall(text), parts[1:], strict=True):
+        segments += [(found, True), *part.segments]
+    hidden, mixed = any(one.hidden for one in parts), any(one.mixed_script for one in parts)
+    return Visible(tuple(segments), hidden, mixed)
 
 
 def ascii_escaped(json_text: str) -> str:

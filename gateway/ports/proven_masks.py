@@ -5,8 +5,9 @@ has read what happens; where it covers a program, a path or a host, they have no
 counts as shown only where its place proves it to be data: all of a member that is named as a
 password, a header, a variable, or one word that is a flag, an assignment, a header or an address
 with a value in it, of nothing but the characters of a token. A name such as `token` proves nothing
-alone, as the action may be about a token: the value must look issued, too. All else may be approved
-only where it is revealed.
+alone, as the action may be about a token: the value must look issued, too. Plain words prove
+nothing anywhere, nor does any name where a token is revoked: it says which one. All else may be
+approved only where it is revealed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask_of, masks_in, secrets_behind, secrets_in
+from gateway.domain.secret_names import list_words, name_items
 from gateway.models import Action
 from gateway.policy.calls.touches import touches_of
 from gateway.policy.grants.grant import Effect, Shape
@@ -56,6 +58,15 @@ _IDENTIFIER = re.compile(r"[\w.-]*")
 _TOKEN = re.compile(
     r"[A-Za-z0-9_][A-Za-z0-9_+-]*={0,2}|[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{27,}"
 )
+# Words of every day, with digits only behind them: what somebody chose may say what is done.
+_PLAIN_WORDS = re.compile(r"(?:[A-Za-z]+\d*|\d+)(?:[_.+-]+(?:[A-Za-z]+\d*|\d+))*[_=+-]*")
+_NUMBER = re.compile(r"\d+")
+# With these words a call is about the token itself.
+_ENDS = frozenset(
+    "revoke delete rotate disable remove invalidate expire deactivate destroy purge cancel".split()
+)
+_ENDED = frozenset("token tokens key keys secret secrets password passwords credential".split())
+_REVOKES = re.compile(r"(?<![A-Za-z])(?:revoke|revocation|invalidate)", re.I)
 _KEY_BLOCK = re.compile(
     r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----\n"
     r"(?:[A-Za-z0-9+/]{16,76}\n)*[A-Za-z0-9+/]{4,76}={0,2}\n"
@@ -170,9 +181,12 @@ def _proven_in(record: Record) -> frozenset[str] | None:
     everything = "\n".join(part.text for part in parts if part.runs)
     taking = (part.text for part in parts if part.runs and not _is_plain_name(part))
     taken_up = _TAKES_UP.search("\n".join(taking)) is not None
+    ends = _ends_secrets(record.request.tool, everything)
     proven: set[str] = set()
     for part, spans in found:
         for secret in {part.text[start:end] for start, end in spans}:
+            if ends and not part.header and not _HEADED.match(part.text):
+                return None
             if not _is_data(part, secret, everything, taken_up=taken_up):
                 return None
             proven.add(secret)
@@ -213,16 +227,12 @@ def _parts(record: Record) -> Iterator[_Part]:
 
 def _within(value: Any, name: str = "", kept: str = "") -> Iterator[_Part]:
     """Yield the texts in a value; `kept` is the name of what it is kept in."""
-    if isinstance(value, dict):
-        called = str(value.get("name", "value"))
+    if isinstance(value, dict | list | tuple):
         place = name.lower() if name.lower() in _HEADERS | _VARIABLES else kept
-        for member, item in value.items():
-            yield _Part(member, data=False)
-            yield from _within(item, called if member == "value" else member, place)
-    elif isinstance(value, list | tuple):
-        place = name.lower() if name.lower() in _HEADERS | _VARIABLES else kept
-        for item in value:
-            yield from _within(item, "", place)
+        for member, told, item in name_items(value, name):
+            if member is not None:
+                yield _Part(member, data=False)
+            yield from _within(item, told, place)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         in_headers, in_variables = kept in _HEADERS, kept in _VARIABLES
         yield _Part(str(value), name, environment=in_variables, header=in_headers)
@@ -248,6 +258,8 @@ def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bo
         return True
     if not _TOKEN.fullmatch(secret):
         return False
+    if _is_plain(secret) and not _looks_issued(secret):
+        return False
     if _is(_SCHEMED if named else _HEADED, text, secret) and (named or not part.name):
         return True
     if named and text == secret and (_is_credential(part) or _looks_issued(secret)):
@@ -258,6 +270,19 @@ def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bo
         _word_is_data(words, at, secret, everything) or _is_of_flag(words, at, secret)
         for at in places
     )
+
+
+def _is_plain(secret: str) -> bool:
+    """Whether a value reads like a name: no number, which names nothing that acts."""
+    return bool(_PLAIN_WORDS.fullmatch(secret)) and not _NUMBER.fullmatch(secret)
+
+
+def _ends_secrets(tool: str, everything: str) -> bool:
+    """Whether a call is about a secret itself, such as one that revokes a token."""
+    words = set(list_words(tool))
+    if words & _ENDS and (words & _ENDED or words <= _ENDS):
+        return True
+    return _REVOKES.search(everything) is not None
 
 
 def _is_credential(part: _Part) -> bool:

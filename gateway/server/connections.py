@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gateway.approvals.core import Core, OtherStores
 from gateway.domain.clock import Clock, SystemClock
+from gateway.domain.redaction import key_masks
 from gateway.errors import Unreachable
 from gateway.policy.chain import ModeDecider
 from gateway.policy.decider import Decider
@@ -137,7 +138,14 @@ def url_of(settings: Settings) -> str:
 
 
 def signer_of(settings: Settings) -> Signer:
-    """Return the signer with the configured key, else with the one kept in the data folder."""
+    """Return the signer with the configured key, else with the one kept in the data folder. The
+    masks of this process get a key that is made with it."""
+    signer = _signer_of(settings)
+    key_masks(signer.sign(b"the key of masks").encode())
+    return signer
+
+
+def _signer_of(settings: Settings) -> Signer:
     if settings.signing_key is not None:
         return Signer(settings.signing_key.get_secret_value())
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

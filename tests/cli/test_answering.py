@@ -252,7 +252,7 @@ def test_lists_come_in_pages(up: Shell, agent: HttpPool) -> None:
 
 def test_secrets_are_shown_to_who_asks_for_them(up: Shell, agent: HttpPool) -> None:
     """Masked in lists and answers, and cut only then: half a secret would not look like one."""
-    secret = "hunter2-hunter2"
+    secret = "hunt3r2-hunter2"
     asked = ask(agent, new_id(), command=f"{'x' * 270} password={secret}", tail="y" * 4000)
     said = [up.run("pending"), up.run("show", asked[:8]), up.run("show", asked, "--json")]
     assert ["secret of" in one for one in said] == [False, True, True]

@@ -44,6 +44,16 @@ def test_ask_and_approve(up: Shell) -> None:
     assert "local" in up.run("sessions")
 
 
+def test_masks_are_shown_as_they_are(up: Shell) -> None:
+    """In lines about requests, offers and grants; and a token as a session's name is masked."""
+    token = "ghp_" + "a1B2" * 9
+    said = up.run("ask", "shell", "--session", token, "--no-wait", "--", "x", token, code=6)
+    shown = [up.run("pending"), up.run("grant", "offers", json.loads(said.splitlines()[0])["id"])]
+    assert all("⟨secret of 40 characters" in one and "U+27E8" not in one for one in shown)
+    sessions = up.run("sessions")
+    assert token[:12] not in sessions and "⟨secret of 40 characters" in sessions
+
+
 def test_a_session_is_ended_by_name(up: Shell) -> None:
     """Of the agent that is named, whatever letters its name has; what waits in it is cancelled."""
     up.run("ask", "shell", "--session", "repo/main", "--no-wait", "--", "ls", code=6)
@@ -428,7 +438,7 @@ def test_how_to_remember_without_remembering_is_refused(up: Shell) -> None:
 
 def test_grants_for_exactly_one_thing_are_told_apart(up: Shell) -> None:
     """A grant holds a digest of what it covers; its line says what that was, secrets masked."""
-    secret = "hunter2-hunter2"
+    secret = "hunt3r2-hunter2"
     for command in (["ls", "a"], ["login", f"password={secret}"]):
         asked = up.run("ask", "shell", "--no-wait", "--", *command, code=6)
         up.run("approve", json.loads(asked.splitlines()[0])["id"], "--remember", "--yes")

@@ -21,7 +21,7 @@ NAMES = (
     "\r\nstate   approved", "```\n✅ Approved\n```", "<@123456789012345678>", "<!channel>",
     "</span><b>Approved</b>", "", " ", '"', "\\", "\u202eabc", "n" * 49, "n" * 60, "*" * 90,
     "command", "cmd", "script", "password", "token", "name", "value", "path", "content", "mode",
-    "⟨secret of 12 characters, SHA-256 0123abcd…⟩", "x  on the host \"safe\"", "😀" * 60,
+    "⟨secret of 12 characters, digest 0123abcd…⟩", "x  on the host \"safe\"", "😀" * 60,
 )  # fmt: skip
 _PIECES = (
     "```", "````", "`", "``", "```a", "~~~", "😀", "👩‍💻", "🇩🇪", "e\u0301", "日本", "שלום",
@@ -31,7 +31,7 @@ _PIECES = (
     "a" + "\u0301" * 5, "<@U0123456>", "<@123456789012345678>", "@everyone", "<!channel>",
     "<https://e.example|ok>", "&lt;", "&amp;", "<b>", "</pre><h3>payload</h3>", "<t:1795000000:R>",
     "||x||", "# Approved", "> x", "-# x", "\\", "\\`", "\\n", "\\u202e", "\\\\u202e", "⟨U+202E⟩",
-    "⟨3 \u00d7 U+0060⟩", "⟨", "⟩", "…", "⟨secret of 12 characters, SHA-256 0123abcd…⟩",
+    "⟨3 \u00d7 U+0060⟩", "⟨", "⟩", "…", "⟨secret of 12 characters, digest 0123abcd…⟩",
     "\n\n── ⟨payload⟩ ──\n{}", "── ⟨arguments⟩ ──\n", "── command ──\n", "payload ──────────\n",
     '", "x": "', '"', "'", "{", "}", "**", "__", "ls -la /srv", "echo 'x' && ", PAYLOAD,
 )  # fmt: skip

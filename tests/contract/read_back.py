@@ -5,13 +5,14 @@ Nothing here asks the product how it wrote anything.
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import json
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from gateway.domain.records import Record
+from tests.conftest import MASK_KEY
 from tests.contract.texts import unescaped
 
 Json = dict[str, Any]
@@ -24,8 +25,9 @@ _LABEL = (
 )
 _HEADING = re.compile(rf"(?:\A|\n\n)── ⟨(?P<label>{_LABEL})⟩ ──\n")
 _MASK = re.compile(
-    r"⟨secret (?P<number>number )?of (?P<size>\d+) characters, SHA-256 (?P<digest>[0-9a-f]{8})…⟩"
+    r"⟨secret (?P<number>number )?of (?P<size>\d+) characters, digest (?P<digest>[0-9a-f]{8})…⟩"
 )
+_OF_MASKS = hmac.digest(MASK_KEY, b"masks", "sha256")
 _NAMED = re.compile(r'argument (?P<name>".*")')
 _TOKEN = re.compile(r"[A-Za-z0-9_.+/=-]+")
 _KEY = re.compile(r"(?:\\n|[A-Za-z0-9+/=\n])+")
@@ -123,7 +125,7 @@ class Reader:
         for text in self._pool:
             for at in range(len(text) - size + 1):
                 part = text[at : at + size]
-                if hashlib.sha256(part.encode()).hexdigest().startswith(wanted):
+                if hmac.digest(_OF_MASKS, part.encode(), "sha256").hex().startswith(wanted):
                     self.hidden.add(part)
                     return part
         raise AssertionError(f"nothing that runs is what was masked: {mask.group()}")

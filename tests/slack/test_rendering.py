@@ -18,9 +18,11 @@ from adapters.slack import card_blocks as blocks
 from adapters.slack import modals
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, MOST_UNITS
 from adapters.slack.payloads import ModalMetadata
+from gateway.domain.redaction import key_masks
 from gateway.errors import InvalidRequest
 from gateway.models import Context, Risk, RiskLevel
 from gateway.ports.cards import card_of, full_view
+from tests.conftest import MASK_KEY
 from tests.slack import render, states
 from tests.slack.counterpart.blocks import Checker, check_message, units
 from tests.slack.counterpart.views import checked_view
@@ -221,6 +223,7 @@ def test_the_counterpart_would_catch_what_is_too_long() -> None:
 
 
 if __name__ == "__main__":
+    key_masks(MASK_KEY)
     GOLDEN.mkdir(exist_ok=True)
     for path in GOLDEN.glob("*.json"):
         path.unlink()

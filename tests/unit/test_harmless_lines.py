@@ -225,6 +225,37 @@ answered by token:benjamin
 curl h.example; run -u a:shutdown-now
 curl 'https://h.example' && docker run -u 1000:1000 img
 docker run --name mysql -p8080:80 img
+connect(password=password)
+connect(host, password=self.password, api_key=api_key)
+pwd = os.getcwd()
+token: CancellationToken
+token: AuthToken | null
+apiKey: import.meta.env.VITE_KEY
+git commit -m 'Add secret: rotate quarterly'
+next_token: abcdef1234
+"nextToken": "abcdef1234"
+"secretId": "abcdef-1234"
+password_length = 123456
+gh workflow run x --secret=my-secret-name
+echo "Password: " && read -s pw
+fetch(u, {credentials: 'include'})
+fn f(token: &'static str, x: u32)
+const { password, name } = req.body
+password = data['password']
+password: this.form.value.password
+password: ${{ secrets.DB_PASSWORD }}
+const token: string = await getToken()
+cache_key = 'user:42:abc'
+foreign_key='users.id'
+author: ann12345
+mapping: abc12345
+public_key: ssh-ed25519 AAAA1
+wget -q h.example/a.zip -P downloads
+kubectl create configmap a --from-literal=k=value123
+ssh-keygen -t ed25519 -N '' -f k
+ldapsearch -x -W -b dc=example
+echo done | sudo tee /etc/x
+az account show -p subscription
 """.strip().split("\n")
 LISTS = [
     ["sh", "-c", "curl h.example && docker run -u 1000:1000 img"],

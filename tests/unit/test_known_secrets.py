@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gateway.domain.known_secrets import hide_in, hide_known, list_known
-from gateway.models import new_id
+from gateway.models import Kind, new_id
 from gateway.policy.grants.remember_offers import offers
 from gateway.policy.guardrails import find_signs
-from gateway.ports.heads import head_of, plain_head
+from gateway.ports.heads import head_of, notice_of, plain_head
 from tests.unit.test_cards import record
 
 SECRET = "hunter2secret"
@@ -62,3 +62,19 @@ def test_values_are_masked_by_name_and_by_what_is_known() -> None:
     told = hide_in({"password": "other-value", SECRET: [f"x {SECRET}"], "n": 3}, known)
     assert SECRET not in str(told) and "other-value" not in str(told)
     assert told["n"] == 3
+
+
+@pytest.mark.parametrize("quote", ["", "'"])
+@pytest.mark.parametrize("between", ["\n", "\\n", "\\\\n"])
+@pytest.mark.parametrize("before", ["echo ", "echo -e ", "A="])
+def test_no_line_of_a_key_is_in_a_head_or_a_notification(
+    before: str, between: str, quote: str
+) -> None:
+    """Also where each line is read as a command, and its last part as the name of a program."""
+    body = ["MIIEvQ/ADANBgkqhkiG9w0BAQEFAASC", "Qx77AAaa1234bbCC/Zk39vQIBADANBgkqhkiG9w0B"]
+    key = ["-----BEGIN RSA PRIVATE KEY-----", *body, "-----END RSA PRIVATE KEY-----"]
+    command = f"{before}{quote}{between.join(key)}{quote} > key.pem"
+    one = record(ask={"id": new_id(), "arguments": {"command": command}, "kind": Kind.COMMAND})
+    said = f"{plain_head(head_of(one))} {notice_of(one)}"
+    parts = [part for line in body for part in line.split("/")]
+    assert not [part for part in parts if part[:8] in said]

@@ -55,7 +55,7 @@ DATA: list[dict[str, Any]] = [
     {"command": f"deploy --api-key={TOKEN} --to prod"},
     {"command": "DB_PASSWORD=hunter2hunter2 make deploy"},
     {"command": "git clone https://bot:hunter2hunter2@git.example/x.git"},
-    {"command": "curl 'https://h.example/a?b=c&api_key=abcdef123456&d=e'"},
+    {"command": "curl 'https://h.example/a?b=c&api_key=a1b2c3d4e5f6&d=e'"},
     {"command": "curl -d 'user=bot&password=hunter2hunter2' https://h.example"},
     {"command": "curl -sS -u bot:hunter2hunter2 https://h.example"},
     {"command": "curl --user bot:hunter2hunter2 https://h.example | jq .name"},
@@ -95,6 +95,26 @@ CREDENTIALS: list[dict[str, Any]] = [
     {"client_secret": "hunter2hunter2", "new_passphrase": "hunter2hunter2"},
     {"token": TOKEN, "amount": 3},
     {"access_key": "AKIA" + "A2B3" * 4},
+]
+# What a value says may be what is done, or it may say which secret is ended.
+SAYS: list[dict[str, Any]] = [
+    {"arguments": {"command": "ls", "env": {"TARGET_TOKEN": "prod-delete-all"}}},
+    {"arguments": {"command": "API_TOKEN=deletecluster1 make"}},
+    {"arguments": {"headers": {"X-Api-Key": "delete-all"}}},
+    {"arguments": {"command": "curl -H 'X-Api-Key: delete-all' https://h.example"}},
+    {"arguments": {"password": "prod-db-01"}},
+    {"arguments": {"password": "order-123456"}},
+    {"arguments": {"token": TOKEN}, "tool": "revoke_token"},
+    {"arguments": {"api_key": "sk_live_" + "a1B2" * 6}, "tool": "mcp__billing__deleteApiKey"},
+    {"arguments": {"client_secret": "aB3-x9Yz-77q"}, "tool": "rotate"},
+    {"arguments": {"command": f"curl 'https://h.example/oauth/revoke?token={TOKEN}'"}},
+]
+# The same where the tool, or what it ends, is about something else.
+OTHERWISE: list[dict[str, Any]] = [
+    {"arguments": {"token": TOKEN, "path": "/x"}, "tool": "delete_file"},
+    {"arguments": {"token": TOKEN}, "tool": "create_token"},
+    {"arguments": {"headers": {"Authorization": f"Bearer {TOKEN}"}}, "tool": "revoke_token"},
+    {"arguments": {"command": "API_TOKEN=x9-2bTq7Lm1 make"}},
 ]
 # Names of tools, folders and remarks that say what a value in a command could be taken up by.
 NAMED_SO: list[dict[str, Any]] = [
@@ -189,12 +209,20 @@ def test_a_value_in_its_place_is_data(arguments: dict[str, Any]) -> None:
     assert (made.hides, HIDDEN in made.notices) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("ask", "hidden"), [*((one, True) for one in SAYS), *((one, False) for one in OTHERWISE)], ids=str
+)
+def test_a_value_that_says_what_is_done_is_read(ask: dict[str, Any], hidden: bool) -> None:
+    """Plain words, and which secret a call ends: nobody approves them unseen."""
+    assert hides(asking(ask["arguments"], tool=ask.get("tool", "run"))) is hidden
+
+
 @pytest.mark.parametrize("named", NAMED_SO, ids=str)
 @pytest.mark.parametrize(
     "command",
     [
         f'curl -H "Authorization: Bearer {TOKEN}" https://h.example/v1',
-        'curl -H "Authorization: Bearer my-own-words-123" https://h.example/source/v1',
+        'curl -H "Authorization: Bearer my-0wn-w0rds-123" https://h.example/source/v1',
         "DB_PASSWORD=hunter2hunter2 make deploy",
     ],
 )
