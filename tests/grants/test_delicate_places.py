@@ -20,7 +20,9 @@ SECRET = [
     "gh/hosts.yml", ".config/gh/hosts.yml", ".m2/settings.xml", "api_token", "token.json",
     "db-password.txt", "passwords.txt", "wallet.dat", "cookies.sqlite", "Cookies", "auth.json",
     "private.xml", "client_secret.json", "credentials.json", "ID_RSA", ".newtool/session",
-    ".anything",
+    ".anything", "apikey", "api_key.txt", "creds.txt", "deploy/creds", "privkey", "api-keys.csv",
+    "service_account.json", "access_keys.csv", "key4.db", "logins.json", "jwt.secret",
+    "passphrase.txt", "passwords.csv", "private-key", "github.token",
     ".config/systemd/user/x.service", ".config/git/config", ".vimrc", ".gdbinit", ".tmux.conf",
     ".zlogout", ".git/hooks/x",
 ]  # fmt: skip
@@ -39,7 +41,7 @@ ORDINARY = [
     ".github/ISSUE_TEMPLATE/bug.md", ".github/dependabot.yml", ".gitignore", ".editorconfig",
     ".dockerignore", ".next/build", ".cache/x", ".eslintrc.json", ".prettierrc", ".nvmrc",
     ".env.example", "config/.env.sample", "README.md", "go.mod", "a/.../b", "environment.py",
-    "keys.py", "hooks/useState.ts", "update", "/private/tmp/x/a.py", "tokens.css",
+    "keys.py", "hooks/useState.ts", "update", "monkey.txt", "sort_key.txt", "account.json", "src/api_keys.ts", "/private/tmp/x/a.py", "tokens.css",
 ]  # fmt: skip
 
 

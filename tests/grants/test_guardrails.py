@@ -1,13 +1,16 @@
 """The built-in guardrails: what they see, and what they leave alone."""
 
 import json
+import re
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from gateway.domain.policy_document import PolicyDocument
 from gateway.models import Context, Kind
+from gateway.policy.calls.tables import rows
 from gateway.policy.guardrails import assess, find_signs, findings
 from gateway.stores.record_codec import changed_fields
 from gateway.wire.codec import JsonObject
@@ -99,6 +102,20 @@ DESTRUCTIVE = [
     "gh api -X DELETE repos/shop/site",
     "docker run -v ~/.config/gcloud:/srv/gcloud x",
     "cp -r AppData/Roaming/gcloud out",
+    "git push -uf origin x",
+    "git reset --har",
+    "git checkout HEAD -- .",
+    "truncate --size=0 x",
+    "chmod -R a+rwx /srv",
+    "kill -s KILL 1",
+    "iptables --flush",
+    "systemctl reboot",
+    "runuser -u x ls",
+    "aws --region=eu --output json --profile x --no-cli-pager ec2 terminate-instances x",
+    "helm un shop",
+    "docker run --mount type=bind,src=/,dst=/h alpine sh",
+    "curl -sXDELETE https://example.com/x",
+    "cat /etc/shad?w",
     "cat ~/.ssh/id_rsa",
     "cat .env",
     "cp /etc/shadow /tmp",
@@ -517,3 +534,83 @@ def test_options_that_only_look_alike_show_no_sign(text: str) -> None:
     """Values of others, other letters, verbs that are operands."""
     destructive = [one for one in findings(command(text)) if not one.startswith("sets ")]
     assert destructive == []
+
+
+def _holds(parsed: Any, hints: list[str]) -> bool:
+    """Whether each text that a parsed expression fits has one of the hints in it."""
+    run = ""
+    for name, what in [*((str(one), two) for one, two in parsed), ("END", None)]:
+        if name == "LITERAL":
+            run += chr(what).lower()
+            continue
+        if any(hint in run for hint in hints):
+            return True
+        run = ""
+        if name == "BRANCH" and all(_holds(one, hints) for one in what[1]):
+            return True
+        if name == "SUBPATTERN" and _holds(what[-1], hints):
+            return True
+        if name.endswith("REPEAT") and what[0] and _holds(what[2], hints):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("row", tuple(rows("signs.txt")))
+def test_the_hints_of_a_row_leave_out_none_of_its_texts(row: str) -> None:
+    """What has none of them is not looked at, so that each alternative needs one."""
+    _, hints, pattern = row.split(" => ", 2)
+    assert _holds(re._parser.parse(pattern), hints.split())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("exec", {"program": "rm", "args": ["-rf", "/"]}),
+        ("run_process", {"executable": "/bin/rm", "arguments": ["-rf", "/"]}),
+        ("shell", {"command": "rm", "args": "-rf /"}),
+        ("thing", {"process": {"binary": "rm", "argv": ["-rf", "/"]}}),
+        ("thing", {"program": "env", "args": ["bash", "-c", "rm -rf /"]}),
+        ("shell", {"command": ["rm"], "args": ["-rf", "/"]}),
+    ],
+)
+def test_a_program_and_its_words_beside_it_are_one_command(
+    tool: str, arguments: JsonObject
+) -> None:
+    """Whatever their names, whether a tool is known to run commands or not."""
+    for kind in (Kind.COMMAND, Kind.TOOL):
+        assert "removes folders whole" in findings(asked(tool, kind=kind, arguments=arguments))
+    push = {"command": "git", "args": ["push", "--force"]}
+    assert findings(asked("mcp__shell__run", arguments=push)) == ("rewrites what others have",)
+    assert findings(asked(tool, arguments={"command": "ls", "args": ["-la"]})) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["llm --max-tokens 4096 x", "git checkout -b feature/token-refresh-improvements",
+     "pytest -k test_password_hash", "python -m pytest -k test_password_hash",
+     "npm test -- --grep 'password reset'", "cargo build --features secret-service",
+     "psql --no-password -c 'select 1'", "curl -b cookies.txt https://x",
+     "curl 'https://x/y?page_token=abc'", "git switch -c fix/api-token",
+     "git push origin feature/token-x", "npx jest -t password"],
+)  # fmt: skip
+def test_names_of_options_branches_and_tests_are_no_paths(text: str) -> None:
+    """Though the words in them tell of secrets where a file is named so."""
+    assert findings(command(text)) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["cat --file=.env", "ssh -iid_rsa x", "curl -b ~/.config/cookies.txt x", "git checkout .env",
+     "cat /proc/1/envir*", "x --token-file=token.json", "curl file:///x?f=/root/.ssh/id_rsa"],
+)  # fmt: skip
+def test_values_of_options_are_paths_all_the_same(text: str) -> None:
+    """Behind `=`, in one word with a short option, in a query."""
+    assert any("secrets" in one for one in findings(command(text)))
+
+
+def test_an_argument_that_is_called_env_is_no_variable() -> None:
+    """It says where something is deployed; the variables that it may hold are looked for in it."""
+    assert findings(asked("deploy", arguments={"service": "x", "env": "production"})) == ()
+    for value in ("LD_PRELOAD=/x make", ["LD_PRELOAD=/x"], {"LD_PRELOAD": "/x"}):
+        found = findings(asked("deploy", arguments={"service": "x", "env": value}))
+        assert any('"LD_PRELOAD"' in one for one in found), value

@@ -183,7 +183,8 @@ def files_of(reading: ParsedCommand) -> tuple[str, ...]:
     """Return what may name files: paths, and to git also names, as in `git show HEAD:.env`."""
     named = reading.operands if reading.known.operands is Operands.NAMES else ()
     parts = (part for operand in named for part in (operand, operand.rpartition(":")[2]))
-    return (*paths_of(reading), *(parts if reading.known.program == "git" else ()))
+    git = reading.known.program == "git" and reading.known.verbs != ("switch",)  # only branches
+    return (*paths_of(reading), *(parts if git else ()))
 
 
 def _count_texts(reading: ParsedCommand) -> int:

@@ -107,7 +107,11 @@ def find_in_script(text: str) -> Iterator[str]:
     yield from _find_running(script)
     if "/*" in text:
         yield from find_destructive(_COMMENT.sub(" ", text))
-    if "where" in text.lower() and (sql := find_in_sql(text)) is not None and sql.verb in _SAID_OF_SQL:
+    if (
+        "where" in text.lower()
+        and (sql := find_in_sql(text)) is not None
+        and sql.verb in _SAID_OF_SQL
+    ):
         yield _SAID_OF_SQL[sql.verb]
     if not script.whole:
         yield from chain(find_destructive(text), find_destructive(_SPELLING.sub(" ", text)),
@@ -252,7 +256,8 @@ def _shows(sign: str, options: list[tuple[str, str]], operands: list[_Operand]) 
         return any(_pattern(sign).fullmatch(one.text[:_LONGEST]) for one in operands)
     name, equals, value = sign.partition("=")
     return any(
-        _is_option(name, given) and (not equals or _pattern(value).fullmatch(said[:_LONGEST].lower()))
+        _is_option(name, given)
+        and (not equals or _pattern(value).fullmatch(said[:_LONGEST].lower()))
         for given, said in options
     )
 
