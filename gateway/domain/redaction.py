@@ -397,7 +397,7 @@ def _replace(text: str, found: list[tuple[int, int]], spell: _Spelling) -> str:
 
 def names_secret(address: str) -> bool:
     """Whether a name in the address of a value says that the value is a secret."""
-    return any(holds_secrets(f"{name}: {'x' * 20}") for name in _NAMES.findall(address))
+    return any(holds_secrets(f"{name}: {'x1' * 10}") for name in _NAMES.findall(address))
 
 
 def masks_in(value: Any) -> set[str]:

@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from gateway.domain.safe_text import Span
+from gateway.domain.safe_text import MASK, Span
 
 
 class Tells(IntEnum):
@@ -110,7 +110,7 @@ _PLAIN = re.compile(
 # What a program or a template puts there, and what stands for a value that was left out.
 _REFERENCE = re.compile(
     r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Z_][A-Z0-9_]*|\$[A-Za-z_]+|\{\{.*\}\}|\{[A-Za-z_.]*\}|<[A-Za-z _-]*>"
-    r"|%\w+%|\[[A-Za-z _-]*\]|[*.\u2022\u2026]+|[xX]+|⟨.*"
+    rf"|%\w+%|\[[A-Za-z _-]*\]|[*.\u2022\u2026]+|[xX]+|{MASK.pattern}"
 )
 _ELSEWHERE = re.compile(r"\.{0,2}/|~/|~\Z|arn:")
 _ADDRESS = re.compile(r"-----BEGIN\b|[A-Za-z][A-Za-z0-9+.-]{0,15}://")

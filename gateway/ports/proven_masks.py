@@ -58,8 +58,8 @@ _IDENTIFIER = re.compile(r"[\w.-]*")
 _TOKEN = re.compile(
     r"[A-Za-z0-9_][A-Za-z0-9_+-]*={0,2}|[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{27,}"
 )
-# Words of every day, with digits only behind them: what somebody chose may say what is done.
-_PLAIN_WORDS = re.compile(r"(?:[A-Za-z]+\d*|\d+)(?:[_.+-]+(?:[A-Za-z]+\d*|\d+))*[_=+-]*")
+# Words of every day, with a few digits behind them: what somebody chose may say what is done.
+_PLAIN_WORDS = re.compile(r"(?:[A-Za-z]+\d{0,5}|\d+)(?:[_.+-]+(?:[A-Za-z]+\d{0,5}|\d+))*[_=+-]*")
 _NUMBER = re.compile(r"\d+")
 # With these words a call is about the token itself.
 _ENDS = frozenset(

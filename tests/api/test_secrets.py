@@ -12,7 +12,7 @@ from gateway.domain.records import REVIEWS, Remember
 from tests.api.replica import ANN_TOKEN, EVE_TOKEN, POLICY, Replica, made
 from tests.world import click
 
-SECRET = "hunter2-hunter2"
+SECRET = "hunt3r2-hunter2"
 ASKED: dict[str, Any] = {
     "tool": f"curl password={SECRET}",
     "arguments": {"command": f"PASSWORD={SECRET} ls", "login": {"password": SECRET, "pages": 3}},

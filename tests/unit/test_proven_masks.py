@@ -55,7 +55,7 @@ DATA: list[dict[str, Any]] = [
     {"command": f"deploy --api-key={TOKEN} --to prod"},
     {"command": "DB_PASSWORD=hunter2hunter2 make deploy"},
     {"command": "git clone https://bot:hunter2hunter2@git.example/x.git"},
-    {"command": "curl 'https://h.example/a?b=c&api_key=a1b2c3d4e5f6&d=e'"},
+    {"command": "curl 'https://h.example/a?b=c&api_key=abcdef123456&d=e'"},
     {"command": "curl -d 'user=bot&password=hunter2hunter2' https://h.example"},
     {"command": "curl -sS -u bot:hunter2hunter2 https://h.example"},
     {"command": "curl --user bot:hunter2hunter2 https://h.example | jq .name"},
