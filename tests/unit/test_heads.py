@@ -198,7 +198,7 @@ def test_a_long_text_is_cut_at_a_word() -> None:
         (
             "set_bucket",
             {"bucket": "b", "region": "eu", "acl": "x", "owner": "o", "make_public": True},
-            '"set_bucket": "make_public=true", "bucket=b", "region=eu" and 2 more',
+            '"set_bucket": "make_public=true", "acl=x", "bucket=b" and 2 more',
         ),
         (
             "delete_branch",
