@@ -26,14 +26,14 @@ from gateway.policy.calls.code_effects import CodeEffect, CodeHarm, find_in_code
 from gateway.policy.calls.effects import Harm
 from gateway.policy.calls.environment import steers
 from gateway.policy.calls.leaves import Leaf
-from gateway.policy.calls.patches import count_lines
+from gateway.policy.calls.patches import count_lines, deleted_by_patch, is_patch
 from gateway.policy.calls.path_uses import PathEffect, PathUse
 from gateway.policy.calls.paths import components, is_root, is_systems, lies_outside
 from gateway.policy.calls.roles import FREE, PATHS, RoleSource, plain_name, words_in
 from gateway.policy.calls.signs import find_destructive
 from gateway.policy.calls.switches import destroys, is_on
 from gateway.policy.calls.tool_names import Family, is_lookup, words_of
-from gateway.policy.calls.touches import Touches, touches_of
+from gateway.policy.calls.touches import Touches, texts_of, touches_of
 from gateway.ports.command_heads import rank_command, say_command
 from gateway.ports.head_parts import (
     NAME_CHARS,
@@ -312,9 +312,10 @@ def _choose(call: Touches) -> tuple[_Draft, frozenset[str]]:
     everything = frozenset({""})
     if call.nested:
         return (lambda room: _say_nested(call, room)), _places_of_nested(call)
-    if call.programs:
-        text, home = "\n".join(_spell_programs(call)), call.call.context.cwd
-        said = frozenset(one.place for one in call.programs)
+    patch = _find_patch(call)
+    if patch is not None or call.programs:
+        home, text = call.call.context.cwd, patch[1] if patch else "\n".join(_spell_programs(call))
+        said = frozenset({patch[0]} if patch else (one.place for one in call.programs))
         return (lambda room: say_command(text, home, call.base, room)), said
     if call.family is Family.MESSAGE and (people := _addresses(call)):
         said = frozenset(one.place for one in call.with_role(Role.RECIPIENT))
@@ -327,6 +328,16 @@ def _choose(call: Touches) -> tuple[_Draft, frozenset[str]]:
         if (code := _find_code(leaf)) is not None:
             return partial(_say_code, call, *code), frozenset({leaf.place})
     return partial(_say_call, call), everything
+
+
+def _find_patch(call: Touches) -> tuple[str, str] | None:
+    """Return the place and the text of a patch that a tool for files is given, where it deletes, or
+    where no path tells of it."""
+    for leaf in call.leaves if call.family is Family.FILE else ():
+        for text in texts_of(leaf.value) if leaf.role not in FREE else ():
+            if is_patch(text) and (leaf.role is not Role.PATCH or deleted_by_patch(text)):
+                return leaf.place, text
+    return None
 
 
 def _places_of_nested(call: Touches) -> frozenset[str]:
