@@ -25,16 +25,10 @@ _WHOLE_CHARS = 60  # of a command that is said whole
 _MOST_NAMED = 2  # programs
 _NAMED_WORDS = 2  # of each, where there is little room
 _MOST_KEPT = 4
+_MOST_KEY = 6  # words that a name must keep, where there is room
 _MOST_WORDS = 12
 _ROOM_TO_DO = 3
 _LONG_WORD = 24
-_DOING = frozenset(
-    ("apt", "apt-get", "aws", "az", "brew", "bun", "cargo", "docker", "dnf", "flux", "gcloud", "gh",
-     "git", "go", "helm", "kubectl", "npm", "pip", "pip3", "pnpm", "podman", "pulumi", "service",
-     "systemctl", "terraform", "tofu", "uv", "yarn")
-)  # fmt: skip
-"""Programs whose first word says what they do."""
-_DO = re.compile(r"[a-z][a-z0-9_.:-]{0,23}")
 _LOGIN = re.compile(r"(?<=://)[^/@\s]*@")
 _RUNS = "Runs"
 
@@ -68,7 +62,7 @@ def say_command(text: str, home: str | None, base: str | None, room: Room) -> li
     busy = [one for one in effects if one.harm is not Harm.IDLE] or effects
     secrets = [text[start:end] for start, end in secrets_in(text)]
     if "\n" not in text and not (busy and _has_own_sentence(busy[0])):
-        alone = len(busy) == 1 and _is_plain(busy[0], text)
+        alone = len(busy) == 1 and _is_plain(busy[0], text, room)
         if _is_short(text, room) or alone or not busy:
             return [say_ours("Runs "), say_name(text, room.words, _WHOLE_CHARS)]
     groups = _group(busy)
@@ -87,11 +81,13 @@ def _has_own_sentence(effect: StepEffect) -> bool:
     return effect.harm <= Harm.DESTROY and effect.verb not in (_RUNS, "Changes")
 
 
-def _is_plain(effect: StepEffect, text: str) -> bool:
+def _is_plain(effect: StepEffect, text: str, room: Room) -> bool:
     """Whether a text is one command whose beginning says what it does."""
-    begin = text.split(maxsplit=2)[:2]
-    begins = (base_name(begin[0]), *begin[1:]) == effect.words[:2]
-    return effect.verb == _RUNS and begins and effect.key in ((), (0,)) and not effect.user
+    needed = max(effect.key, default=0) + 1
+    begin = text.split()[: max(needed, 2)]
+    begins = (base_name(begin[0]), *begin[1:]) == effect.words[: max(needed, 2)]
+    fits = needed == 1 or (needed <= room.words and len(" ".join(begin)) <= _WHOLE_CHARS)
+    return effect.verb == _RUNS and begins and fits and not effect.user
 
 
 def _is_short(text: str, room: Room) -> bool:
@@ -148,7 +144,8 @@ def _say_group(
     words = _MOST_WORDS if effect.verb == _RUNS else words  # its words are chosen already
     several = effect.verb == _RUNS and room.words > _NAMED_WORDS
     most = most or (_MOST_NAMED if several else 1)
-    said = say_some(names, words, most, 0 if effect.host else others)
+    chars = _WHOLE_CHARS if several else NAME_CHARS
+    said = say_some(names, words, most, 0 if effect.host else others, chars)
     counted = _count(others if effect.host else 0)
     return [say_ours(begin), *said, *_say_host(effect), *tail, *counted]
 
@@ -179,7 +176,8 @@ def _say_surroundings(effect: StepEffect) -> list[HeadPart]:
     """Say on which machine and as whom it runs."""
     said: list[HeadPart] = []
     if effect.place:
-        said += [say_ours(" on "), say_name(effect.place, 1)]
+        where, _, name = effect.place.partition(" ")
+        said += [say_ours(f" {where} "), say_name(name, 1)]
     if effect.user == "root":
         said.append(say_ours(" as root"))
     elif effect.user:
@@ -220,9 +218,11 @@ def _name_step(
     open_words = set(_drop_secrets(words, secrets))
     if fits and effect.whole and open_words >= set(words):
         return whole, False
-    key = [at for at in effect.key if words[at] in open_words][:_MOST_KEPT]
-    if key in ([0], []) and words[0] in _DOING:
-        key = [0, 1] if _DO.fullmatch("".join(words[1:2])) and words[1] in open_words else [0]
+    roomy = most == _MOST_KEPT and room.words > _NAMED_WORDS
+    limit = _WHOLE_CHARS if roomy else NAME_CHARS
+    key = [at for at in effect.key if words[at] in open_words][: _MOST_KEY if roomy else _MOST_KEPT]
+    while len(key) > 1 and _count_chars(key, words) > limit:
+        key.pop()
     key = _fill(key, [at for at, one in enumerate(words) if one in open_words], words, most)
     name, before = "", -1
     for at in sorted(key or [0]):
@@ -243,15 +243,21 @@ def _fill(
         if at - 1 not in kept or (words[at][:1] == "-" and not begins):
             continue
         more = sorted({*kept, at})
-        chars = sum(len(_shorten_word(words[one])) + 2 for one in more)
-        if len(kept) < most and chars <= NAME_CHARS:
+        if len(kept) < most and _count_chars(more, words) <= NAME_CHARS:
             kept = more
     return kept
+
+
+def _count_chars(positions: Sequence[int], words: Sequence[str]) -> int:
+    return sum(len(_shorten_word(words[one])) + 2 for one in positions) - 2
 
 
 def _shorten_word(word: str) -> str:
     if len(word) <= _LONG_WORD:
         return word
+    option, equals, value = word.partition("=")
+    if equals and option[:1] == "-":
+        return f"…{_shorten_word(value)}"
     return shorten(word, _LONG_WORD) if "/" in word else f"{start_of(word, _LONG_WORD)}…"
 
 

@@ -42,12 +42,14 @@ def say_ours(text: str) -> HeadPart:
     return HeadPart(Visible(((text, False),)))
 
 
-def say_some(names: Sequence[str], room: int, most: int, others: int = 0) -> list[HeadPart]:
+def say_some(
+    names: Sequence[str], room: int, most: int, others: int = 0, chars: int = NAME_CHARS
+) -> list[HeadPart]:
     """Return the first names, and how many more there are, these `others` too."""
     said: list[HeadPart] = [] if names else [say_ours("something")]
     for at, one in enumerate(names[:most]):
         said += [say_ours(", ")] if at else []
-        said.append(say_name(one, room))
+        said.append(say_name(one, room, chars))
     more = max(0, len(names) - most) + others
     return [*said, say_ours(f" and {more} more")] if more > 0 else said
 

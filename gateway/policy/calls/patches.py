@@ -25,6 +25,37 @@ _NAMING = re.compile(
     re.MULTILINE,
 )
 
+_DELETED = re.compile(
+    r"^(?:\*\*\* Delete File: *(\S.*)|--- (?:a/)?([^\t\n]+).*\n\+\+\+ /dev/null"
+    r"|diff --git (?:a/)?(\S+) \S+\ndeleted file)",
+    re.MULTILINE,
+)
+_CHANGED = re.compile(
+    r"^(?:\*\*\* (?:(?:Add|Update) File|Move to): *(\S.*)|\+\+\+ (?:b/)?(?!/dev/null)([^\t\n]+)"
+    r"|(?:rename|copy) to (\S.*))",
+    re.MULTILINE,
+)
+
+
+def is_patch(text: str) -> bool:
+    """Whether a text begins as a patch does."""
+    return text.lstrip().startswith((_BEGIN, "diff --git ", "--- ", "Index: "))
+
+
+def deleted_by_patch(text: str) -> tuple[str, ...]:
+    """Return the files that a patch takes away, also one that is not understood as a whole."""
+    return _find_named(_DELETED, text)
+
+
+def changed_by_patch(text: str) -> tuple[str, ...]:
+    """Return the files that a patch creates, changes or moves, likewise."""
+    return _find_named(_CHANGED, text)
+
+
+def _find_named(sign: re.Pattern[str], text: str) -> tuple[str, ...]:
+    found = (one for line in sign.finditer(text) for one in line.groups() if one)
+    return tuple(dict.fromkeys(one.strip() for one in found))
+
 
 def files_of_patch(text: str) -> tuple[str, ...] | None:
     """Return the files that a patch creates or changes, none where it names none.

@@ -26,7 +26,7 @@ class Wrapped:
 
     `names` are the wrapper's own words that say what it is, `sets` the variables that it sets.
     `moves`: it starts it in another folder, or on another machine. `also`: it does something of its
-    own as well.
+    own as well. `operands` are the words that say where.
     """
 
     names: tuple[str, ...]
@@ -38,6 +38,7 @@ class Wrapped:
     moves: bool = False
     also: bool = False
     exact: bool = True
+    operands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ def _strip(row: _Row, words: Sequence[str]) -> Wrapped | None:
             found = replace(found, sets=(*found.sets, name[1]))
             at += 1
         elif left or (row.dashes and "--" in words[at:]):
+            found = replace(found, operands=(*found.operands, word))
             left -= 1
             at += 1
         else:
