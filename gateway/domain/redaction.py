@@ -276,8 +276,8 @@ _STRETCHES: tuple[_Stretch, ...] = (
         re.compile(r"(?:echo(?<=\becho)|printf)(?=[ \t])"),
         re.compile(r"[^\n;&]*+"),
         re.compile(
-            rf"[ \t]{_WORD}(?=[ \t]{{0,3}}\|[^\n;&]{{0,200}}(?:--password-stdin|--with-token|--stdin"
-            rf"|\bchpasswd|\bsudo[ \t][^|\n]{{0,80}}-S))"
+            rf"[ \t]{_WORD}(?=[ \t]{{0,3}}\|[^\n;&]{{0,200}}(?:--password-stdin|--with-token"
+            rf"|--stdin|\bchpasswd|\bsudo[ \t][^|\n]{{0,80}}-S))"
         ),
     ),
     *(stretch for _, stretch in _PROGRAMS),
@@ -487,9 +487,7 @@ def _secrets_in_long(text: str) -> tuple[tuple[int, int], ...]:
 
 def _find_secrets(text: str, end: int, span: _SpanOf) -> Iterator[tuple[int, int]]:
     within = text[:end]
-    return heapq.merge(
-        map(span, _find_shaped(within)), _find_stretched(within), find_named(within)
-    )
+    return heapq.merge(map(span, _find_shaped(within)), _find_stretched(within), find_named(within))
 
 
 def _find_shaped(text: str) -> Iterator[re.Match[str]]:

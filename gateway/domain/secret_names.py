@@ -29,30 +29,43 @@ class Tells(IntEnum):
 STEMS = ("pass", "pw", "pin", "secret", "token", "key", "cred", "auth", "cookie", "jwt")
 _SURE = ("password", "passwords", "passwd", "passphrase", "passcode")
 _KEYS = frozenset(
-    "api access secret private account auth signing encryption master subscription storage".split()
-)
-_TOKENS = frozenset("access auth refresh id bearer session sas api oauth".split())
+    {"api", "access", "secret", "private", "account", "auth", "signing", "encryption",
+     "master", "subscription", "storage"}
+)  # fmt: skip
+_TOKENS = frozenset(
+    {"access", "auth", "refresh", "id", "bearer", "session", "sas", "api", "oauth"}
+)  # fmt: skip
 _JOINED = ("secret", "authtoken", "accesstoken", *(f"{one}key" for one in _KEYS))
-_LAST = frozenset("pass pw pwd jwt token requirepass masterauth sshpass dbpass authkey".split())
-_PERHAPS = frozenset("auth cookie cookies pin credential credentials creds bearer".split())
+_LAST = frozenset(
+    {"pass", "pw", "pwd", "jwt", "token", "requirepass", "masterauth", "sshpass", "dbpass",
+     "authkey"}
+)  # fmt: skip
+_PERHAPS = frozenset(
+    {"auth", "cookie", "cookies", "pin", "credential", "credentials", "creds", "bearer"}
+)  # fmt: skip
 # Behind one of these words a name tells of something else: where a secret is, or what it is like.
 _ABOUT = frozenset(
-    """
-    name names file files path paths dir folder field ref refs arn manager type types policy
-    algorithm id ids length len size count limit hint prompt label placeholder title description
-    help uri endpoint version expiry expires expiration ttl age min max required reset change
-    strength regex pattern format store provider service repository factory class list index column
-    table header headers var bucket rotation enabled disabled scope scopes usage handler
-    generator validator validation time date at stdin email user username client host mode method
-    days minutes seconds timeout retries attempts rules rule less string santa
-    """.split()
-)
+    {"name", "names", "file", "files", "path", "paths", "dir", "folder", "field", "ref",
+     "refs", "arn", "manager", "type", "types", "policy", "algorithm", "id", "ids", "length",
+     "len", "size", "count", "limit", "hint", "prompt", "label", "placeholder", "title",
+     "description", "help", "uri", "endpoint", "version", "expiry", "expires", "expiration",
+     "ttl", "age", "min", "max", "required", "reset", "change", "strength", "regex",
+     "pattern", "format", "store", "provider", "service", "repository", "factory", "class",
+     "list", "index", "column", "table", "header", "headers", "var", "bucket", "rotation",
+     "enabled", "disabled", "scope", "scopes", "usage", "handler", "generator", "validator",
+     "validation", "time", "date", "at", "stdin", "email", "user", "username", "client",
+     "host", "mode", "method", "days", "minutes", "seconds", "timeout", "retries", "attempts",
+     "rules", "rule", "less", "string", "santa"}
+)  # fmt: skip
 # What such a token continues or stands for is no access.
 _NO_ACCESS = frozenset(
-    "page next previous prev continuation sync cancellation cancel eos bos pad unk mask sep cls "
-    "stop start end skip max min num".split()
-)
-_ASKED = frozenset("no ask get print show prompt skip".split())  # flags without a value
+    {"page", "next", "previous", "prev", "continuation", "sync", "cancellation", "cancel",
+     "eos", "bos", "pad", "unk", "mask", "sep", "cls", "stop", "start", "end", "skip", "max",
+     "min", "num"}
+)  # fmt: skip
+_ASKED = frozenset(
+    {"no", "ask", "get", "print", "show", "prompt", "skip"}
+)  # fmt: skip  # flags without a value
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _AS_ASCII = str.maketrans("\u017f\u212a\u0131\u0130", "skii")
 _NAME = re.compile(r"[\w.-]{0,60}")
@@ -61,7 +74,10 @@ _BEHIND = frozenset("\"'`=:]%> \t\\")  # of which one follows a name that tells
 
 _SPACE = r"[ \t]{0,20}"
 _QUOTE = r"\\{0,15}[\"'`]"
-_TYPE = r"(?:[&*]{0,1}(?:'static )?[A-Za-z][\w.]{0,40}(?:\[[\w., \[\]]{0,40}\])?\??(?:[ \t]?\|[ \t]?[\w.]{1,40}){0,3})"
+_TYPE = (
+    r"(?:[&*]{0,1}(?:'static )?[A-Za-z][\w.]{0,40}(?:\[[\w., \[\]]{0,40}\])?\??"
+    r"(?:[ \t]?\|[ \t]?[\w.]{1,40}){0,3})"
+)
 _IS = re.compile(
     rf"(?P<close>{_QUOTE})?(?:(?P<item>\])?{_SPACE}(?::{_SPACE}{_TYPE}|string)?{_SPACE}"
     rf"(?P<set>=>|=(?![=~])|:=){_SPACE}|{_SPACE}(?P<tell>:)(?!:){_SPACE}|(?P<url>%3[AaDd]))"
@@ -84,10 +100,14 @@ _SECOND_OF_PAIR = re.compile(
     rf"{_QUOTE}\s{{0,3}},\s{{0,80}}{_QUOTE}(?i:value|val){_QUOTE}\s{{0,3}}:\s{{0,3}}"
 )
 _OF_TWO = re.compile(rf"\[\s{{0,80}}{_QUOTE}\Z")
-_SECOND_OF_TWO = re.compile(rf"{_QUOTE}\s{{0,3}},\s{{0,80}}(?={_QUOTE}[^\"'`\n]{{1,400}}{_QUOTE}\s{{0,80}}\])")
+_SECOND_OF_TWO = re.compile(
+    rf"{_QUOTE}\s{{0,3}},\s{{0,80}}(?={_QUOTE}[^\"'`\n]{{1,400}}{_QUOTE}\s{{0,80}}\])"
+)
 _MEMBER = r"(?i:value|values|val|secret|data|text|plain|plaintext|raw|current|old|new|default)"
 _MEMBER_NAME = re.compile(rf"{_MEMBER}\Z")
-_INTO = re.compile(rf"\{{[^{{}}\[\]]{{0,400}}?{_QUOTE}{_MEMBER}{_QUOTE}\s{{0,3}}:\s{{0,3}}|\[\s{{0,80}}")
+_INTO = re.compile(
+    rf"\{{[^{{}}\[\]]{{0,400}}?{_QUOTE}{_MEMBER}{_QUOTE}\s{{0,3}}:\s{{0,3}}|\[\s{{0,80}}"
+)
 _AND_NEXT = re.compile(rf"{_QUOTE}\s{{0,80}},\s{{0,80}}(?={_QUOTE})")
 _OPENS = re.compile(r"[rbfuRBFU]{0,2}(\\{0,15})([\"'`])")
 _ENDS = re.compile(r"[\s;&|),\]}\"'`]|\\n|\Z")
@@ -109,8 +129,8 @@ _PLAIN = re.compile(
 )
 # What a program or a template puts there, and what stands for a value that was left out.
 _REFERENCE = re.compile(
-    r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Z_][A-Z0-9_]*|\$[A-Za-z_]+|\{\{.*\}\}|\{[A-Za-z_.]*\}|<[A-Za-z _-]*>"
-    rf"|%\w+%|\[[A-Za-z _-]*\]|[*.\u2022\u2026]+|[xX]+|{MASK.pattern}"
+    r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Z_][A-Z0-9_]*|\$[A-Za-z_]+|\{\{.*\}\}|\{[A-Za-z_.]*\}"
+    rf"|<[A-Za-z _-]*>|%\w+%|\[[A-Za-z _-]*\]|[*.\u2022\u2026]+|[xX]+|{MASK.pattern}"
 )
 _ELSEWHERE = re.compile(r"\.{0,2}/|~/|~\Z|arn:")
 _ADDRESS = re.compile(r"-----BEGIN\b|[A-Za-z][A-Za-z0-9+.-]{0,15}://")
@@ -254,17 +274,22 @@ def _spans_behind(text: str, name: _Name, *, words: bool) -> list[Span]:
     end, before = name.end, text[max(0, name.begin - 130) : name.begin]
     if name.flag and (gone := _NEXT.match(text, end)):
         return _value(text, gone.end(), name)
-    if (sign := _IS.match(text, end)) and not (words and not name.flag):
-        if sign["item"] and not sign["set"]:
-            return []
+    sign = _IS.match(text, end)
+    if sign and sign["item"] and not sign["set"]:
+        sign = None
+    if sign and not (words and not name.flag):
         sets = (sign["set"] or sign["url"] or "") != "" and sign[0] in ("=", "%3D", "%3d")
         return _value(text, sign.end(), name._replace(sets=sets))
     if (gone := _NEXT.match(text, end)) and _BLANK_BEHIND.search(before):
         quoted = _OPENS.match(text, gone.end())
         plain = not before.rstrip().lower().endswith(("with", "user", "role", "encrypted"))
         return _value(text, gone.end(), name._replace(sets=True)) if quoted or plain else []
-    if words:
-        return []
+    return [] if words else _spans_beside(text, name, before)
+
+
+def _spans_beside(text: str, name: _Name, before: str) -> list[Span]:
+    """Return where secrets are in an element, or in the second of a pair that the name begins."""
+    end = name.end
     if before.endswith("<") and (found := _XML.match(text, end)):
         return _within(name, text, *found.span(1), quoted=True)
     for first, second in ((_FIRST_OF_PAIR, _SECOND_OF_PAIR), (_OF_TWO, _SECOND_OF_TWO)):
@@ -331,22 +356,25 @@ def _is_secret(name: _Name, value: str, text: str, end: int, *, quoted: bool) ->
     least = 4 if sure or name.flag or (name.tells is Tells.MAYBE and value.isdigit()) else 6
     if len(value) < least or _PLAIN.fullmatch(value) or _REFERENCE.fullmatch(value):
         return False
-    if _ADDRESS.match(value) or (_ELSEWHERE.match(value) and not (sure and quoted)):
+    if _points_elsewhere(name, value, text, sure=sure and quoted):
         return False
-    if name.text.lower().endswith("pwd") and "/" in value and not text[: name.begin].endswith(";"):
-        return False  # a folder
-    if name.text.lower().endswith("cookie") and re.match(r"[\w.-]{1,99}=", value):
-        return False  # its values are found one by one
-    if name.flag and _FLAG_POINTS.match(value):
+    variable = name.sets and name.text.isupper()
+    unlikely = name.tells is Tells.MAYBE and not variable
+    if not digits and (unlikely or list_words(value) == list_words(name.text)):
         return False
-    if name.tells is Tells.MAYBE and not digits and not (name.sets and name.text.isupper()):
-        return False
-    named = list_words(name.text)
-    if list_words(value) == named and not digits:
-        return False
-    if quoted or (name.sets and name.text.isupper()):
+    if quoted or variable:
         return True
     return not (value.startswith("$") or _is_code(name, value, text, end, digits=digits))
+
+
+def _points_elsewhere(name: _Name, value: str, text: str, *, sure: bool) -> bool:
+    """Whether a value is a place, or one whose parts are found one by one."""
+    called = name.text.lower()
+    folder = called.endswith("pwd") and "/" in value and not text[: name.begin].endswith(";")
+    cookies = called.endswith("cookie") and re.match(r"[\w.-]{1,99}=", value)
+    flag = name.flag and _FLAG_POINTS.match(value)
+    place = _ADDRESS.match(value) or (_ELSEWHERE.match(value) and not sure)
+    return bool(place or folder or cookies or flag)
 
 
 def _is_code(name: _Name, value: str, text: str, end: int, *, digits: bool) -> bool:

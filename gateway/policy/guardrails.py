@@ -123,9 +123,7 @@ def _in_texts(call: Touches) -> Iterator[Sign]:
         sure = script.whole and text in commands
         for says in chain(find_in_script(shown), () if sure else find_destructive(shown)):
             yield Sign(says, place)
-        acting = (
-            words_that_act(script, at, names=False) for at in range(len(script.steps))
-        )
+        acting = (words_that_act(script, at, names=False) for at in range(len(script.steps)))
         parts = chain(() if sure else (shown,), chain.from_iterable(acting))
         for word in dict.fromkeys(chain.from_iterable(map(_WORDS.findall, parts))):
             yield from _secret(word, place)

@@ -63,9 +63,13 @@ _PLAIN_WORDS = re.compile(r"(?:[A-Za-z]+\d{0,5}|\d+)(?:[_.+-]+(?:[A-Za-z]+\d{0,5
 _NUMBER = re.compile(r"\d+")
 # With these words a call is about the token itself.
 _ENDS = frozenset(
-    "revoke delete rotate disable remove invalidate expire deactivate destroy purge cancel".split()
-)
-_ENDED = frozenset("token tokens key keys secret secrets password passwords credential".split())
+    {"revoke", "delete", "rotate", "disable", "remove", "invalidate", "expire", "deactivate",
+     "destroy", "purge", "cancel"}
+)  # fmt: skip
+_ENDED = frozenset(
+    {"token", "tokens", "key", "keys", "secret", "secrets", "password", "passwords",
+     "credential"}
+)  # fmt: skip
 _REVOKES = re.compile(r"(?<![A-Za-z])(?:revoke|revocation|invalidate)", re.I)
 _KEY_BLOCK = re.compile(
     r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----\n"
@@ -256,13 +260,11 @@ def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bo
         return False
     if named and _KEY_BLOCK.fullmatch(text):
         return True
-    if not _TOKEN.fullmatch(secret):
+    if not _TOKEN.fullmatch(secret) or (_is_plain(secret) and not _looks_issued(secret)):
         return False
-    if _is_plain(secret) and not _looks_issued(secret):
-        return False
-    if _is(_SCHEMED if named else _HEADED, text, secret) and (named or not part.name):
-        return True
-    if named and text == secret and (_is_credential(part) or _looks_issued(secret)):
+    headed = _is(_SCHEMED if named else _HEADED, text, secret) and (named or not part.name)
+    whole = named and text == secret
+    if headed or (whole and (_is_credential(part) or _looks_issued(secret))):
         return True
     words = [] if taken_up else _words(text)
     places = [at for at, word in enumerate(words) if secret in word]

@@ -167,7 +167,7 @@ async def test_an_older_gateway_that_tells_no_deadline_is_waited_for_900_seconds
     monkeypatch.setattr(gate.client._transport, "deadline", silent)
     request = gate.client.request("shell", {})
     until = asyncio.get_running_loop().time() + DEFAULT_TIMEOUT
-    assert await gate.client._begin(request, until) == until
+    assert await gate.client._begin(request, until, asyncio.Lock()) == until
 
 
 async def test_a_denial_after_the_deadline_was_learned_is_raised(gate: Gate) -> None:

@@ -41,7 +41,8 @@ ORDINARY = [
     ".github/ISSUE_TEMPLATE/bug.md", ".github/dependabot.yml", ".gitignore", ".editorconfig",
     ".dockerignore", ".next/build", ".cache/x", ".eslintrc.json", ".prettierrc", ".nvmrc",
     ".env.example", "config/.env.sample", "README.md", "go.mod", "a/.../b", "environment.py",
-    "keys.py", "hooks/useState.ts", "update", "monkey.txt", "sort_key.txt", "account.json", "src/api_keys.ts", "/private/tmp/x/a.py", "tokens.css",
+    "keys.py", "hooks/useState.ts", "update", "monkey.txt", "sort_key.txt", "account.json",
+    "src/api_keys.ts", "/private/tmp/x/a.py", "tokens.css",
 ]  # fmt: skip
 
 

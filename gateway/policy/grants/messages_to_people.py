@@ -75,7 +75,8 @@ def is_message(touches: Touches) -> bool:
 
 def is_message_text(name: str, value: Any) -> bool:
     """Whether a value of this name is text for people alone: it mentions nobody, tells no bot what
-    to do, holds no secret, is no path, URL or flag, and has one line where its name does not permit several."""
+    to do, holds no secret, is no path, URL or flag, and has one line where its name does not permit
+    several."""
     if not isinstance(value, str) or not _has_plain_lines(name, value):
         return False
     if holds_secrets(value) or any(map(_calls, (value, html.unescape(value)))):
