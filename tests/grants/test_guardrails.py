@@ -559,7 +559,7 @@ def _holds(parsed: Any, hints: list[str]) -> bool:
 def test_the_hints_of_a_row_leave_out_none_of_its_texts(row: str) -> None:
     """What has none of them is not looked at, so that each alternative needs one."""
     _, hints, pattern = row.split(" => ", 2)
-    assert _holds(re._parser.parse(pattern), hints.split())  # type: ignore[attr-defined]
+    assert _holds(re._parser.parse(pattern), hints.split())
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,8 @@ class Flag:
     Without one that `restrains` the command does more, as without `--dry-run`; with one that
     `extends` it does more, as with `--fix`. One that is `told` does more of the same, elsewhere or
     to more, as `--prune`: an offer that permits it names every flag that it permits. One that says
-    `where` the command acts, as `-n dev`, is read with its value, and needed with that very value.
+    `where` the command acts, as `-n dev`, is read with its value: a command that had one of these
+    needs it with that very value.
     """
 
     value: str | None = None
@@ -86,17 +87,20 @@ class Known:
 
     @property
     def harmless(self) -> frozenset[str]:
-        """The flags with which it does no more than without."""
+        """The flags with which it does no more than without, and nothing elsewhere."""
         return frozenset(
             name
             for name, flag in self.flags.items()
             if not (flag.extends or flag.told or flag.where)
         )
 
-    @property
-    def told(self) -> frozenset[str]:
-        """The flags with which it does more of the same: whoever permits them is told of each."""
-        return frozenset(name for name, flag in self.flags.items() if flag.told)
+    def list_told(self, used: Iterable[str]) -> frozenset[str]:
+        """Return the flags with which it does more of the same: whoever permits them is told of
+        each. Beside one of those `used` that says where it acts, no other may."""
+        bound = any(self.flags[one.partition("=")[0]].where for one in used)
+        return frozenset(
+            name for name, flag in self.flags.items() if flag.told and not (bound and flag.where)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

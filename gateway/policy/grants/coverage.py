@@ -357,7 +357,9 @@ def _permits(pattern: CommandPattern, reading: ParsedCommand) -> bool:
     known, operands = reading.known, reading.operands
     if (known.program, known.verbs) != (pattern.program, pattern.verbs):
         return False
-    if not set(pattern.needs) <= reading.flags <= set(pattern.flags):
+    permitted = set(pattern.flags)
+    flags = {one if one in permitted else one.partition("=")[0] for one in reading.flags}
+    if not set(pattern.needs) <= reading.flags or not flags <= permitted:
         return False
     if pattern.operands is Operands.FIXED:
         return operands == pattern.words

@@ -209,7 +209,7 @@ def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[Comm
 def _list_wider(known: Known, used: frozenset[str]) -> Iterator[tuple[frozenset[str], str]]:
     """Yield more flags than a command had, and how they are told: the harmless ones may be counted,
     of all others each is named."""
-    harmless, told = used | known.harmless, used | known.told
+    harmless, told = used | known.harmless, used | known.list_told(used)
     every = harmless | told
     if every > known.harmless:
         named = f"with no flags but {' '.join(sorted(every))}"
