@@ -111,7 +111,8 @@ def _say_groups(
     loud = bool(others) and others[0].first.harm <= Harm.SEND
     counts = [len(_names_of(one, secrets, room)) for one in others]
     # To name what is only one takes fewer words than to count it.
-    alone = counts == [1] and first.first.harm is not Harm.RUN_LOADED and not first.first.user
+    around = first.first.user or first.first.place
+    alone = counts == [1] and first.first.harm is not Harm.RUN_LOADED and not around
     second = others[0] if others and (room.words > _NAMED_WORDS or loud or alone) else None
     left = sum(counts[1 if second else 0 :])
     said = _say_group(first, secrets, room, text=text, others=0 if second else left)
@@ -227,7 +228,8 @@ def _name_step(
     name, before = "", -1
     for at in sorted(key or [0]):
         gap = "" if at == 0 else " " if at == before + 1 else "… "
-        name += f"{gap}{_shorten_word(words[at])}"
+        begun = name.removesuffix("…") if gap == "… " else name
+        name = f"{begun}{gap}{_shorten_word(words[at])}"
         before = at
     cut = before + 1 < len(words) or not effect.whole
     return name.removesuffix("…"), cut or name.endswith("…")

@@ -205,6 +205,11 @@ def test_a_long_text_is_cut_at_a_word() -> None:
             {"a": 1, "b": 2, "c": 3, "force": "yes"},
             '"delete_branch": "force=yes", "a=1", "b=2" and 1 more',
         ),
+        (
+            "share_page",
+            {"page": "a", "region": "eu", "count": 3, "anyone": True},
+            '"share_page": "anyone=true", "page=a", "region=eu" and 1 more',
+        ),
         ("login", {"password": "hunter2"}, '"login": "password=⟨secret⟩"'),
         ("ping", {}, '"ping" without arguments'),
     ],

@@ -272,8 +272,8 @@ def _effects_of(scene: _Scene, at: int, step: Step) -> Iterator[StepEffect]:
 def _effects_of_program(scene: _Scene, at: int, step: Step) -> Iterator[StepEffect]:
     first = next(iter(_find_doing(step.words)), 0)
     if step.name in _CONTAINERS | _CLUSTERS and first > 1 and step.words[first] in ("exec", "run"):
-        words = (step.name, step.words[first], *step.words[1:first], *step.words[first + 1 :])
-        yield from list_effects(join(words), scene.home_text, scene.base)
+        words = join((step.name, *step.words[first:]))
+        yield from list_effects(words, scene.home_text, scene.base)
         return
     patches = step.name in ("apply_patch", "patch") or step.words[:2] == ("git", "apply")
     if patches and {"-R", "--reverse"}.isdisjoint(step.words):
@@ -378,7 +378,7 @@ def _change(scene: _Scene, paths: Sequence[str], user: str, place: str) -> StepE
     far = _distance(scene, ranked[0], change=True) < _INSIDE
     harm = Harm.WRITE_OUTSIDE if far else Harm.CHANGE
     return StepEffect(min(harm, Harm.RIGHTS) if user else harm, "Changes", tuple(ranked),
-                  user=user, place=place)  # fmt: skip
+                  user=user, place=place, own=harm)  # fmt: skip
 
 
 def _run(scene: _Scene, step: Step, written: Sequence[str]) -> StepEffect:
@@ -418,7 +418,8 @@ def _find_said(scene: _Scene, words: Sequence[str]) -> Iterator[int]:
     yield from doing[2:]
     # It names no object behind that: `aws rds delete-db-instance --name X`.
     if doing and len(doing) < _MOST_DOING - 1 and words[0] not in _CLUSTERS:
-        yield from [at for at in range(doing[-1] + 1, len(words)) if words[at][:1] != "-"
+        behind = range(doing[-1] + 2, len(words))
+        yield from [at for at in behind if words[at][:1] != "-" and words[at - 1][:2] == "--"
                     and not _COMMON.fullmatch(words[at - 1])][:1]  # fmt: skip
 
 
