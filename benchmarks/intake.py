@@ -1,4 +1,4 @@
-"""The cost of taking in a request, with one registered agent and with a thousand."""
+"""The cost of taking in a request: with one registered agent, with a thousand, and with a file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from benchmarks.table import Row, p50
 _AGENTS = 1000
 _ROUNDS = 6
 _BURST = 500
+_FILE_BYTES = 8192
+_FILES = 100
 _US = 1000
 
 
@@ -22,6 +24,7 @@ class Traffic:
     scene: Stage
     namespace: str
     agents: list[str]
+    file_bytes: int = 0
     cpu: list[float] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
 
@@ -37,24 +40,27 @@ async def intake() -> list[Row]:
             Traffic(small, "gw", names[:1]),
             Traffic(large, "many", names[:1]),
             Traffic(large, "many", names),
+            Traffic(small, "gw", names[:1], _FILE_BYTES),
         ]
         async with child("benchmarks.flood", small.redis_url) as writer:
             for number in range(_ROUNDS + 1):
                 for traffic in traffics:
                     await _burst(traffic, writer, kept=number > 0)
-    return [_row(*traffics)]
+    return [_row(*traffics[:3]), _file_row(traffics[0], traffics[3])]
 
 
 async def _burst(traffic: Traffic, writer: Child, *, kept: bool) -> None:
     """Let one burst be taken in; record its CPU time (gateway and server) and wall time."""
     store = traffic.scene.gateway.backend.store
-    wanted = await store.count_pending() + _BURST
+    burst = _FILES if traffic.file_bytes else _BURST
+    wanted = await store.count_pending() + burst
+    details = {"namespace": traffic.namespace, "agents": traffic.agents, "count": burst}
     cpu, wall = await _cpu(traffic.scene), monotonic_ns()
-    await writer.call("submit", namespace=traffic.namespace, agents=traffic.agents, count=_BURST)
+    await writer.call("submit", **details, file_bytes=traffic.file_bytes)
     await until_pending(store, wanted)
     if kept:
-        traffic.wall.append((monotonic_ns() - wall) / _BURST)
-        traffic.cpu.append((await _cpu(traffic.scene) - cpu) / _BURST)
+        traffic.wall.append((monotonic_ns() - wall) / burst)
+        traffic.cpu.append((await _cpu(traffic.scene) - cpu) / burst)
     traffic.agents = traffic.agents[_BURST:] + traffic.agents[:_BURST]
 
 
@@ -81,4 +87,15 @@ def _row(one: Traffic, same: Traffic, spread: Traffic) -> Row:
             "wall_ratio": p50(spread.wall) / p50(one.wall),
             "wall_one_us": p50(one.wall) / _US,
         },
+    )
+
+
+def _file_row(one: Traffic, file: Traffic) -> Row:
+    """Return what the text of a file costs, which is searched for secrets, beside a short call."""
+    return Row(
+        name="intake_8kb_file_ratio",
+        value=p50(file.cpu) / p50(one.cpu),
+        unit="ratio of CPU",
+        target="<= 5",
+        samples={"rounds": _ROUNDS, "burst": _FILES, "file_us": p50(file.cpu) / _US},
     )

@@ -121,9 +121,9 @@ def _in_texts(call: Touches) -> Iterator[Sign]:
         for says in chain(find_in_script(shown), () if sure else find_destructive(shown)):
             yield Sign(says, place)
         acting = (words_that_act(script, at) for at in range(len(script.steps)))
-        for part in chain.from_iterable(acting) if sure else (shown, *chain.from_iterable(acting)):
-            for word in _WORDS.findall(part):
-                yield from _secret(word, place)
+        parts = chain(() if sure else (shown,), chain.from_iterable(acting))
+        for word in dict.fromkeys(chain.from_iterable(map(_WORDS.findall, parts))):
+            yield from _secret(word, place)
 
 
 def _in_paths(call: Touches) -> Iterator[Sign]:

@@ -149,6 +149,11 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
             "://a:b",
             "--a-",
             "pwd:",
+            "apikey_",
+            "gcntfy-a",
+            "token: aaaaaa:",
+            "access-production-",
+            "0123456789abcdef" * 2 + ".",
         ),
     ],
 )
