@@ -210,7 +210,9 @@ def test_a_value_in_its_place_is_data(arguments: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "hidden"), [*((one, True) for one in SAYS), *((one, False) for one in OTHERWISE)], ids=str
+    ("ask", "hidden"),
+    [*((one, True) for one in SAYS), *((one, False) for one in OTHERWISE)],
+    ids=str,
 )
 def test_a_value_that_says_what_is_done_is_read(ask: dict[str, Any], hidden: bool) -> None:
     """Plain words, and which secret a call ends: nobody approves them unseen."""
