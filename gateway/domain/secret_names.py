@@ -370,7 +370,7 @@ def _is_code(name: _Name, value: str, text: str, end: int, *, digits: bool) -> b
     sure = name.tells is Tells.SURELY
     if re.fullmatch(r"[A-Za-z_]+" if sure else r"[A-Za-z_-]+", value):
         said = list_words(value)
-        own = len(said) > 1 or value in _SURE  # `userPassword`, not `mypassword`
+        own = len(said) > 1 or value in _SURE or value in _LAST  # `userPassword`, not `mypassword`
         if judge(value) and (not sure or (own and not name.flag)):
             return True
         if not sure and not {"secret", "token", "key", "password"}.isdisjoint(said):
