@@ -1,7 +1,8 @@
 """Secrets in what people are shown: found by shape or name, replaced by length and keyed digest.
 
-The digest of a request covers the real bytes; only what is shown is masked. A mask never swallows
-anything that could act: it covers the characters of a token, never spaces, quotes or operators.
+The digest of a request covers the real bytes; only what is shown is masked. Where a value is bare,
+a mask ends at a space, a quote or an operator; where it is quoted, at its closing quote. Whether
+what is masked could act is not decided here, but by `ports.proven_masks`.
 """
 
 from __future__ import annotations
@@ -276,8 +277,8 @@ _STRETCHES: tuple[_Stretch, ...] = (
         re.compile(r"(?:echo(?<=\becho)|printf)(?=[ \t])"),
         re.compile(r"[^\n;&]*+"),
         re.compile(
-            rf"[ \t]{_WORD}(?=[ \t]{{0,3}}\|[^\n;&]{{0,200}}(?:--password-stdin|--with-token"
-            rf"|--stdin|\bchpasswd|\bsudo[ \t][^|\n]{{0,80}}-S))"
+            rf"[ \t]{_WORD}(?=[ \t]{{0,3}}\|[^\n;&]{{0,200}}"
+            rf"(?:--password-stdin|--with-token|--stdin|\bchpasswd|\bsudo[ \t][^|\n]{{0,80}}-S))"
         ),
     ),
     *(stretch for _, stretch in _PROGRAMS),

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import lru_cache
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from gateway.domain.safe_text import MASK, Span
@@ -27,45 +28,24 @@ class Tells(IntEnum):
 
 # Words of which a name that tells has one, as they are found in a text.
 STEMS = ("pass", "pw", "pin", "secret", "token", "key", "cred", "auth", "cookie", "jwt")
-_SURE = ("password", "passwords", "passwd", "passphrase", "passcode")
-_KEYS = frozenset(
-    {"api", "access", "secret", "private", "account", "auth", "signing", "encryption",
-     "master", "subscription", "storage"}
-)  # fmt: skip
-_TOKENS = frozenset(
-    {"access", "auth", "refresh", "id", "bearer", "session", "sas", "api", "oauth"}
-)  # fmt: skip
-_JOINED = ("secret", "authtoken", "accesstoken", *(f"{one}key" for one in _KEYS))
-_LAST = frozenset(
-    {"pass", "pw", "pwd", "jwt", "token", "requirepass", "masterauth", "sshpass", "dbpass",
-     "authkey"}
-)  # fmt: skip
-_PERHAPS = frozenset(
-    {"auth", "cookie", "cookies", "pin", "credential", "credentials", "creds", "bearer"}
-)  # fmt: skip
-# Behind one of these words a name tells of something else: where a secret is, or what it is like.
-_ABOUT = frozenset(
-    {"name", "names", "file", "files", "path", "paths", "dir", "folder", "field", "ref",
-     "refs", "arn", "manager", "type", "types", "policy", "algorithm", "id", "ids", "length",
-     "len", "size", "count", "limit", "hint", "prompt", "label", "placeholder", "title",
-     "description", "help", "uri", "endpoint", "version", "expiry", "expires", "expiration",
-     "ttl", "age", "min", "max", "required", "reset", "change", "strength", "regex",
-     "pattern", "format", "store", "provider", "service", "repository", "factory", "class",
-     "list", "index", "column", "table", "header", "headers", "var", "bucket", "rotation",
-     "enabled", "disabled", "scope", "scopes", "usage", "handler", "generator", "validator",
-     "validation", "time", "date", "at", "stdin", "email", "user", "username", "client",
-     "host", "mode", "method", "days", "minutes", "seconds", "timeout", "retries", "attempts",
-     "rules", "rule", "less", "string", "santa"}
-)  # fmt: skip
-# What such a token continues or stands for is no access.
-_NO_ACCESS = frozenset(
-    {"page", "next", "previous", "prev", "continuation", "sync", "cancellation", "cancel",
-     "eos", "bos", "pad", "unk", "mask", "sep", "cls", "stop", "start", "end", "skip", "max",
-     "min", "num"}
-)  # fmt: skip
-_ASKED = frozenset(
-    {"no", "ask", "get", "print", "show", "prompt", "skip"}
-)  # fmt: skip  # flags without a value
+
+
+def load_words(row: str) -> tuple[str, ...]:
+    """Return the words that `secret_words.txt` has in the rows of this name."""
+    text = files(__package__).joinpath("secret_words.txt").read_text("utf-8")
+    rows = (line.split() for line in text.splitlines())
+    return tuple(word for name, *words in rows if name == row for word in words)
+
+
+_SURE = load_words("sure")
+_KEYS = frozenset(load_words("keys"))
+_TOKENS = frozenset(load_words("tokens"))
+_JOINED = (*load_words("joined"), *(f"{one}key" for one in _KEYS))
+_LAST = frozenset(load_words("last"))
+_PERHAPS = frozenset(load_words("perhaps"))
+_ABOUT = frozenset(load_words("about"))
+_NO_ACCESS = frozenset(load_words("no_access"))
+_ASKED = frozenset(load_words("asked"))
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _AS_ASCII = str.maketrans("\u017f\u212a\u0131\u0130", "skii")
 _NAME = re.compile(r"[\w.-]{0,60}")
@@ -75,7 +55,7 @@ _BEHIND = frozenset("\"'`=:]%> \t\\")  # of which one follows a name that tells
 _SPACE = r"[ \t]{0,20}"
 _QUOTE = r"\\{0,15}[\"'`]"
 _TYPE = (
-    r"(?:[&*]{0,1}(?:'static )?[A-Za-z][\w.]{0,40}(?:\[[\w., \[\]]{0,40}\])?\??"
+    r"(?:[&*]?(?:'static )?[A-Za-z][\w.]{0,40}(?:\[[\w., \[\]]{0,40}\])?\??"
     r"(?:[ \t]?\|[ \t]?[\w.]{1,40}){0,3})"
 )
 _IS = re.compile(
@@ -130,7 +110,7 @@ _PLAIN = re.compile(
 # What a program or a template puts there, and what stands for a value that was left out.
 _REFERENCE = re.compile(
     r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Z_][A-Z0-9_]*|\$[A-Za-z_]+|\{\{.*\}\}|\{[A-Za-z_.]*\}"
-    rf"|<[A-Za-z _-]*>|%\w+%|\[[A-Za-z _-]*\]|[*.\u2022\u2026]+|[xX]+|{MASK.pattern}"
+    rf"|<[A-Za-z _-]*>|%[A-Za-z_]+%|\[[A-Za-z _-]*\]|[*.\u2022\u2026]+|[xX]+|{MASK.pattern}"
 )
 _ELSEWHERE = re.compile(r"\.{0,2}/|~/|~\Z|arn:")
 _ADDRESS = re.compile(r"-----BEGIN\b|[A-Za-z][A-Za-z0-9+.-]{0,15}://")
@@ -270,26 +250,23 @@ def _name_at(text: str, at: int, end: int, floor: int) -> _Name:
     return _Name(name, begin, end, judge(name), name.startswith("-"), prose=prose)
 
 
-def _spans_behind(text: str, name: _Name, *, words: bool) -> list[Span]:
+def _spans_behind(  # noqa: PLR0911 (one for each way of writing a name and its value)
+    text: str, name: _Name, *, words: bool
+) -> list[Span]:
     end, before = name.end, text[max(0, name.begin - 130) : name.begin]
     if name.flag and (gone := _NEXT.match(text, end)):
         return _value(text, gone.end(), name)
-    sign = _IS.match(text, end)
-    if sign and sign["item"] and not sign["set"]:
-        sign = None
-    if sign and not (words and not name.flag):
+    if (sign := _IS.match(text, end)) and not (words and not name.flag):
+        if sign["item"] and not sign["set"]:
+            return []
         sets = (sign["set"] or sign["url"] or "") != "" and sign[0] in ("=", "%3D", "%3d")
         return _value(text, sign.end(), name._replace(sets=sets))
     if (gone := _NEXT.match(text, end)) and _BLANK_BEHIND.search(before):
         quoted = _OPENS.match(text, gone.end())
         plain = not before.rstrip().lower().endswith(("with", "user", "role", "encrypted"))
         return _value(text, gone.end(), name._replace(sets=True)) if quoted or plain else []
-    return [] if words else _spans_beside(text, name, before)
-
-
-def _spans_beside(text: str, name: _Name, before: str) -> list[Span]:
-    """Return where secrets are in an element, or in the second of a pair that the name begins."""
-    end = name.end
+    if words:
+        return []
     if before.endswith("<") and (found := _XML.match(text, end)):
         return _within(name, text, *found.span(1), quoted=True)
     for first, second in ((_FIRST_OF_PAIR, _SECOND_OF_PAIR), (_OF_TWO, _SECOND_OF_TWO)):
@@ -351,30 +328,35 @@ def _within(name: _Name, text: str, begin: int, end: int, *, quoted: bool) -> li
     return [(begin, end)] if _is_secret(name, value, text, end, quoted=quoted) else []
 
 
-def _is_secret(name: _Name, value: str, text: str, end: int, *, quoted: bool) -> bool:
+def _is_secret(  # noqa: PLR0911 (each line is a reason of its own)
+    name: _Name, value: str, text: str, end: int, *, quoted: bool
+) -> bool:
     sure, digits = name.tells is Tells.SURELY, any(map(str.isdigit, value))
     least = 4 if sure or name.flag or (name.tells is Tells.MAYBE and value.isdigit()) else 6
     if len(value) < least or _PLAIN.fullmatch(value) or _REFERENCE.fullmatch(value):
         return False
-    if _points_elsewhere(name, value, text, sure=sure and quoted):
+    if _ADDRESS.match(value) or (_ELSEWHERE.match(value) and not (sure and quoted)):
         return False
-    variable = name.sets and name.text.isupper()
-    unlikely = name.tells is Tells.MAYBE and not variable
-    if not digits and (unlikely or list_words(value) == list_words(name.text)):
+    if _points_elsewhere(name, value, text):
         return False
-    if quoted or variable:
+    if name.tells is Tells.MAYBE and not digits and not (name.sets and name.text.isupper()):
+        return False
+    if list_words(value) == list_words(name.text) and not digits:
+        return False
+    if quoted or (name.sets and name.text.isupper()):
         return True
     return not (value.startswith("$") or _is_code(name, value, text, end, digits=digits))
 
 
-def _points_elsewhere(name: _Name, value: str, text: str, *, sure: bool) -> bool:
-    """Whether a value is a place, or one whose parts are found one by one."""
-    called = name.text.lower()
-    folder = called.endswith("pwd") and "/" in value and not text[: name.begin].endswith(";")
-    cookies = called.endswith("cookie") and re.match(r"[\w.-]{1,99}=", value)
-    flag = name.flag and _FLAG_POINTS.match(value)
-    place = _ADDRESS.match(value) or (_ELSEWHERE.match(value) and not sure)
-    return bool(place or folder or cookies or flag)
+def _points_elsewhere(name: _Name, value: str, text: str) -> bool:
+    """Whether a value is a folder, the values of cookies, which are found one by one, or what a
+    flag says about where a secret is."""
+    said = name.text.lower()
+    if said.endswith("pwd") and "/" in value and text[name.begin - 1 : name.begin] != ";":
+        return True
+    if said.endswith("cookie") and re.match(r"[\w.-]{1,99}=", value):
+        return True
+    return name.flag and _FLAG_POINTS.match(value) is not None
 
 
 def _is_code(name: _Name, value: str, text: str, end: int, *, digits: bool) -> bool:
@@ -388,7 +370,8 @@ def _is_code(name: _Name, value: str, text: str, end: int, *, digits: bool) -> b
     sure = name.tells is Tells.SURELY
     if re.fullmatch(r"[A-Za-z_]+" if sure else r"[A-Za-z_-]+", value):
         said = list_words(value)
-        if judge(value) and not (name.flag and sure):
+        own = len(said) > 1 or value in _SURE or value in _LAST  # `userPassword`, not `mypassword`
+        if judge(value) and (not sure or (own and not name.flag)):
             return True
         if not sure and not {"secret", "token", "key", "password"}.isdisjoint(said):
             return True

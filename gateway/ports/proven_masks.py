@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask_of, masks_in, secrets_behind, secrets_in
-from gateway.domain.secret_names import list_words, name_items
+from gateway.domain.secret_names import list_words, load_words, name_items
 from gateway.models import Action
 from gateway.policy.calls.touches import touches_of
 from gateway.policy.grants.grant import Effect, Shape
@@ -62,14 +62,7 @@ _TOKEN = re.compile(
 _PLAIN_WORDS = re.compile(r"(?:[A-Za-z]+\d{0,5}|\d+)(?:[_.+-]+(?:[A-Za-z]+\d{0,5}|\d+))*[_=+-]*")
 _NUMBER = re.compile(r"\d+")
 # With these words a call is about the token itself.
-_ENDS = frozenset(
-    {"revoke", "delete", "rotate", "disable", "remove", "invalidate", "expire", "deactivate",
-     "destroy", "purge", "cancel"}
-)  # fmt: skip
-_ENDED = frozenset(
-    {"token", "tokens", "key", "keys", "secret", "secrets", "password", "passwords",
-     "credential"}
-)  # fmt: skip
+_ENDS, _ENDED = frozenset(load_words("ends")), frozenset(load_words("ended"))
 _REVOKES = re.compile(r"(?<![A-Za-z])(?:revoke|revocation|invalidate)", re.I)
 _KEY_BLOCK = re.compile(
     r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----\n"
@@ -189,7 +182,7 @@ def _proven_in(record: Record) -> frozenset[str] | None:
     proven: set[str] = set()
     for part, spans in found:
         for secret in {part.text[start:end] for start, end in spans}:
-            if ends and not part.header and not _HEADED.match(part.text):
+            if _is_plain(secret) or (ends and not part.header and not _HEADED.match(part.text)):
                 return None
             if not _is_data(part, secret, everything, taken_up=taken_up):
                 return None
@@ -260,11 +253,11 @@ def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bo
         return False
     if named and _KEY_BLOCK.fullmatch(text):
         return True
-    if not _TOKEN.fullmatch(secret) or (_is_plain(secret) and not _looks_issued(secret)):
+    if not _TOKEN.fullmatch(secret):
         return False
-    headed = _is(_SCHEMED if named else _HEADED, text, secret) and (named or not part.name)
-    whole = named and text == secret
-    if headed or (whole and (_is_credential(part) or _looks_issued(secret))):
+    if _is(_SCHEMED if named else _HEADED, text, secret) and (named or not part.name):
+        return True
+    if named and text == secret and (_is_credential(part) or _looks_issued(secret)):
         return True
     words = [] if taken_up else _words(text)
     places = [at for at, word in enumerate(words) if secret in word]
@@ -276,7 +269,9 @@ def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bo
 
 def _is_plain(secret: str) -> bool:
     """Whether a value reads like a name: no number, which names nothing that acts."""
-    return bool(_PLAIN_WORDS.fullmatch(secret)) and not _NUMBER.fullmatch(secret)
+    if not _PLAIN_WORDS.fullmatch(secret) or _NUMBER.fullmatch(secret):
+        return False
+    return not _looks_issued(secret)
 
 
 def _ends_secrets(tool: str, everything: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import json
 import os
@@ -19,12 +20,14 @@ from typing import Any
 import pytest
 import redis
 from dotenv import dotenv_values
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from gateway.cli.env_file import read_env_file
 from gateway.cli.redis_access import connect_backend
+from gateway.domain.redaction import mask_of
 from gateway.errors import GatewayError
 from gateway.server.app import run_gateway
+from gateway.server.connections import signer_of
 from gateway.server.settings import BadSettings, Settings
 from gateway.server.unknown_settings import name_unknown, setting_names
 from gateway.stores.connect import UnusableUrl, connect, disconnect
@@ -320,3 +323,13 @@ async def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
 def test_this_machine_reaches_the_gateway(settings: dict[str, Any], url: str) -> None:
     """By an address that leads somewhere, and by the protocol that is spoken there."""
     assert Settings(**settings).local_url(1) == url
+
+
+def test_masks_have_a_key_that_is_made_with_the_signing_key(tmp_path: Path) -> None:
+    """Replicas with the same signing key draw the same masks; others draw other ones."""
+    said = []
+    for letter in "aba":
+        key = base64.b64encode(letter.encode() * 32).decode()
+        signer_of(Settings(data_dir=tmp_path, signing_key=SecretStr(key)))
+        said.append(mask_of("4821"))
+    assert said[0] == said[2] != said[1]

@@ -328,6 +328,14 @@ def test_a_member_that_is_named_as_a_secret_is_masked_whole(member: dict[str, An
     assert all("secret of" in said for said in shown)
 
 
+@pytest.mark.parametrize(
+    "text", ["password=mysecretpassword", "PGPASSWORD=my_password run", 'password: "my_password"']
+)
+def test_a_weak_password_is_no_name_in_code(text: str) -> None:
+    """One word, a variable of a command, a quoted text: only code says names there."""
+    assert render_safe(text).masked == 1
+
+
 @pytest.mark.parametrize("pin", ["4821", 4821])
 def test_a_pin_is_masked(pin: str | int) -> None:
     """Four digits are enough where the name says what they are."""
