@@ -60,7 +60,7 @@ _TYPE = (
 )
 _IS = re.compile(
     rf"(?P<close>{_QUOTE})?(?:(?P<item>\])?{_SPACE}(?::{_SPACE}{_TYPE}|string)?{_SPACE}"
-    rf"(?P<set>=>|=(?![=~])|:=){_SPACE}|{_SPACE}(?P<tell>:)(?!:){_SPACE}|(?P<url>%3[AaDd]))"
+    rf"(?P<set>=>|=(?![=~])|:=){_SPACE}|{_SPACE}(?P<tell>:)(?!:){_SPACE}|(?P<url>%3(?i:[ad])))"
 )
 # Between a flag and its value: word of a command, also on the next line, or of a list.
 _NEXT = re.compile(
@@ -70,7 +70,7 @@ _NEXT = re.compile(
 _BLANK_BEHIND = re.compile(
     r"(?i:\b(?:user|role|login|encrypted|with)\b[^;\n]{0,100}"
     r"|\b(?:login|account)[ \t\n]{1,9}\S{1,99}[ \t\n]{1,9}"
-    r"|\bconfig(?:ure)?[\s\"',]{1,9}set[\s\"',]{1,9}(?:\S{0,99}:)?)\Z"
+    r"|\b(?:config|configure)[\s\"',]{1,9}set[\s\"',]{1,9}(?:\S{0,99}:)?)\Z"
 )
 _FIRST_OF_PAIR = re.compile(
     rf"{_QUOTE}(?i:name|key|field|parameter|param|variable|option|header|k)"

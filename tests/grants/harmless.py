@@ -147,7 +147,7 @@ NEVER = (
     "cat c*g/sec*ts.yml",
     "cat wallet.da?",
     "cat my.keystor?",
-    'awk \'BEGIN{ARGV[1]="/ro" "ot/.x";ARGC=2}1\'',
+    'awk \'BEGIN{ARGV[1]="/e" "tc/.x";ARGC=2}1\'',
     "awk '{print SYMTAB[\"x\"]}' f",
     # Where the next command would run.
     "cd /etc",
