@@ -16,7 +16,7 @@ from itertools import pairwise
 from gateway.policy.calls.command_table import Operands, ParsedCommand, files_of, read
 from gateway.policy.calls.path_spelling import names_delicate
 from gateway.policy.calls.paths import below, delicate, is_executed, within
-from gateway.policy.calls.script import Certainty, ShellScript, Step, read_script
+from gateway.policy.calls.script import Certainty, ShellScript, Step, read_script, reckons
 from gateway.policy.calls.shell_words import ENTITY, Word
 from gateway.policy.calls.signs import words_that_act
 from gateway.policy.calls.tables import load_words
@@ -42,7 +42,7 @@ _WRAPPERS = frozenset({"bash", "builtin", "command", "env", "nice", "sh", "stdbu
 _STARTERS = frozenset({"bundle", "hatch", "pdm", "pipenv", "poetry", "rye", "uv"})  # `… run`
 _IDLE = frozenset({":", "[", "echo", "exit", "false", "printf", "pwd", "seq", "sleep", "test",
                    "true", "wait"})  # fmt: skip
-# These run code, or set any variable, by the name of a variable that they are given.
+# With these options they take the name of a variable, by which code runs or any of them is set.
 _NAMING = {"[": ("-v", "-R"), "test": ("-v", "-R"), "printf": ("-v",), "wait": ("-p",)}
 _LOOKING = frozenset({"column", "fold", "od", "paste", "rev", "tr", "type"})
 # Of `commands.txt`: what changes files here, what only formats or stages them, and what looks.
@@ -115,7 +115,7 @@ _ARGUMENT = re.compile(r"[A-Za-z0-9_@%+:,.=\[\]/~^-]+")
 _TARGET = re.compile(r"[A-Za-z0-9_.%/:-]+")
 # A pattern of files that hides no part of a name: `src/*.py`, `test_*`, but not `s*ts` or `wall?t`.
 _PATTERN = re.compile(r"(?:[\w.-]*[._-])?\*{1,2}(?:[._-][\w.-]*)?")
-_UNCERTAIN = re.compile(r"[*?\[]")
+_UNCERTAIN = re.compile(r"[*?\[{]")
 _WRAPPER_OPTION = re.compile(r"--?|-[elxu]*c|-[exuinskp]|-n?[0-9]+|-[oei][L0]")
 _NAMED_TARGETS = frozenset({"invoke", "just", "make", "ninja", "rake", "task"})
 _SUBSTITUTION = (
@@ -227,7 +227,7 @@ def _reach_by_name(step: Step, base: str | None) -> Extent | None:
     name, words = step.name, step.words[1:]
     operands = [word for word in words if word[:1] != "-"]
     looks = (
-        (name in _IDLE and not set(words) & set(_NAMING.get(name, ())))
+        (name in _IDLE and _only_says(name, words))
         or (name == "set" and bool(words) and all(map(_SET.fullmatch, words)))
         or (name == "command" and words[:1] in (("-v",), ("-V",)))
         or (name in _VERSIONED and words == ("--version",))
@@ -238,6 +238,15 @@ def _reach_by_name(step: Step, base: str | None) -> Extent | None:
     if own and _may_read(step, words[0], base):
         return Extent.RUN
     return Extent.LOOK if looks else None
+
+
+def _only_says(name: str, words: tuple[str, ...]) -> bool:
+    """Whether a builtin gets no name of a variable and no sum: some shells run what is in them."""
+    named = any(word.startswith(_NAMING.get(name, ())) for word in words)
+    sums = reckons(("[", *words, "]")) if name in ("[", "test") else False
+    return (
+        not named and not sums and not (name == "exit" and not "".join(words).isdecimal() and words)
+    )
 
 
 def _reach_of_going(step: Step, base: str | None) -> Extent | None:

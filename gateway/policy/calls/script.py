@@ -330,7 +330,7 @@ class _ScriptReader:
 
     def _run_test(self, node: ShellNode, start: _Start) -> _Ends:
         """Read `[[ … ]]`, which starts nothing but what is substituted in it, unless it reckons."""
-        if _reckons(self._text(node).split()):
+        if reckons(self._text(node).split()):
             self.whole = False  # with a variable whose value may hold a command
         for one in _descend(node):
             if one.type in ("command_substitution", "process_substitution"):
@@ -688,7 +688,7 @@ def said_by(step: Step) -> str | None:
     return _ANSI.sub(_undo_said, " ".join(words)) + "\n"
 
 
-def _reckons(words: list[str]) -> bool:
+def reckons(words: Sequence[str]) -> bool:
     """Whether a test reads a word as a sum or the name of a variable, which may hold commands."""
     return any(
         not _NAME.fullmatch(after)
