@@ -202,7 +202,8 @@ def _names_of(group: _Group, secrets: Sequence[str], room: Room) -> list[str]:
         return list(dict.fromkeys(kept))
     named: dict[str, bool] = {}
     for at, effect in enumerate(group.effects):
-        most = _MOST_KEPT if at == 0 and room.words > 1 else min(room.words, _NAMED_WORDS)
+        roomy = at == 0 and room.words > 1 and room.arguments > 1
+        most = _MOST_KEPT if roomy else min(room.words, _NAMED_WORDS)
         name, more = _name_step(effect, secrets, room, most)
         named[name] = named.get(name, False) or more
     return [f"{name}…" if more else name for name, more in named.items()]

@@ -117,7 +117,16 @@ _PATH_HARMS = {
 _PAYEES = frozenset({"account", "beneficiary", "iban", "payee", "wallet"})
 _MOST_COMPARED = 4_000  # characters of a text and what stands for it
 _TITLES = ("subject", "title")
-_ROOMS = (Room(6, 3), Room(4, 3), Room(3, 3), Room(3, 2), Room(2, 2), Room(1, 2), Room(1, 1))
+_ROOMS = (
+    Room(6, 3),
+    Room(4, 3),
+    Room(3, 3),
+    Room(3, 2),
+    Room(2, 2),
+    Room(2, 1),
+    Room(1, 2),
+    Room(1, 1),
+)
 _VERB = re.compile(
     r"\b(?:Message to|(?i:adds|calls|changes|creates|deletes|downloads|drops|empties|grants|lists"
     r"|merges|pushes|reads|revokes|runs|sends|sets|touches|updates|writes)\b)"

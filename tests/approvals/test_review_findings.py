@@ -178,7 +178,7 @@ async def test_a_gateway_that_stops_hands_its_shards_over_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next one does not wait for a lease to run out, which would take an hour here."""
-    monkeypatch.setattr(ingress, "_LEASE_MS", 3_600_000)
+    monkeypatch.setattr(ingress, "REPLICA_LEASE_MS", 3_600_000)
     async with world.ingress().running():
         pass
     asked = request()

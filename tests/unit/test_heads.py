@@ -132,7 +132,7 @@ def test_a_head_leaves_room_for_the_reason_of_its_risk() -> None:
     found = replace(one, findings=("removes folders whole",), finding_places=("command",))
     assert head_of(found) == head_of(one)
     risky = replace(one, risk=Risk(level=RiskLevel.HIGH, reasons=("it is for all",)))
-    assert plain_head(head_of(risky)) == 'Deletes "build", runs "make…"'
+    assert plain_head(head_of(risky)) == 'Deletes "build", runs "make all…"'
     long = replace(one, risk=Risk(level=RiskLevel.MEDIUM, reasons=("it says so much " * 9,)))
     assert head_of(long) == head_of(one)
 

@@ -29,7 +29,8 @@ LINES = "[...document.querySelectorAll('.row-link')].map((one) => one.dataset.ro
 # Heads of which a part is out of sight.
 _CUT = (
     "[...document.querySelectorAll('.row-head')]"
-    ".filter((one) => one.scrollHeight > one.clientHeight).map((one) => one.textContent)"
+    ".filter((one) => one.scrollHeight > one.clientHeight && one.textContent.length < 60)"
+    ".map((one) => one.textContent)"
 )
 TOP = "document.getElementById('rows').getBoundingClientRect().top"
 FOURTEEN: tuple[dict[str, Any], ...] = (

@@ -258,10 +258,11 @@ def _effects_of(scene: _Scene, at: int, step: Step) -> Iterator[StepEffect]:
     made = [*_effects_of_program(scene, at, step)]
     user, place = _user_of(step), _place_of(step)
     for one in made:
-        harm = min(one.harm, Harm.RIGHTS) if user else one.harm
+        raised = user and one.harm is not Harm.IDLE
+        harm = min(one.harm, Harm.RIGHTS) if raised else one.harm
         where = place if one.names or one.words[:1] != step.wrapping[:1] else ""
-        yield replace(one, harm=harm, user=user or one.user,
-                      place=one.place or where, own=min(one.harm, one.own))  # fmt: skip
+        own = one.harm if one.own is Harm.IDLE else one.own
+        yield replace(one, harm=harm, user=user or one.user, place=one.place or where, own=own)
     if step.writes:
         said = made[0].names if made and made[0].verb == "Changes" else ()
         paths = [one for path in step.writes for one in _places(step, path)]

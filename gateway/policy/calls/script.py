@@ -194,6 +194,7 @@ class _ScriptReader:
         self._folders: _Folders = ("",)
         self._variables: dict[str, str | None] = {}
         self._sets: tuple[str, ...] = ()
+        self._started = _Start()  # with what the script that is being read was started
         self._fed: list[int] = []  # by the substitutions in the words that are being read
 
     def read(self, text: str, start: _Start) -> tuple[int, ...]:
@@ -478,7 +479,9 @@ class _ScriptReader:
         begin = len(self.steps)
         self.whole = self.whole and sure
         self._sets = start.sets
+        outer, self._started = self._started, replace(inner, fed_by=(), sets=())
         self.read(script, inner)
+        self._started = outer
         if len(self.steps) == begin:
             self._emit([_Word(":")], start)
         elif start.writes or start.reads:
@@ -615,7 +618,7 @@ class _ScriptReader:
     def _substitute(self, node: ShellNode) -> _Word:
         begin = len(self.steps)
         outer, self._fed = self._fed, []
-        self._run_apart(node, _Start(sets=self._sets))
+        self._run_apart(node, replace(self._started, sets=self._sets))
         self._fed = [*outer, *range(begin, len(self.steps))]
         said = self._said_since(begin)
         if node.type == "command_substitution" and said is not None:
