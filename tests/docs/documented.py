@@ -552,6 +552,10 @@ ELSEWHERE = {
 """Commands that another test runs, with its name below tests/."""
 
 NOT_HERE = {
+    "copies and restores a whole Redis server, which was tried by hand": [
+        'redis-cli -u "$REDIS_URL" --rdb backup.rdb',
+        "redis-cli CONFIG SET appendonly yes",
+    ],
     "installs everything anew, and takes minutes": [
         "make setup",
         "make setup && . .venv/bin/activate",
@@ -559,6 +563,7 @@ NOT_HERE = {
         "make lock",
         "make clean",
         "make test-emulate",
+        "make test-payloads",
         "make test-hosts",
         "make test-hosts HOSTS=aap",
         "make test-hosts HOSTS=gptme",
