@@ -187,6 +187,7 @@ class _ScriptReader:
         self.whole = True
         self.output_run: set[int] = set()
         self._source = b""
+        self._around = _Start()  # what starts the script that is being read
         self._folders: _Folders = ("",)
         self._variables: dict[str, str | None] = {}
         self._sets: tuple[str, ...] = ()
@@ -198,11 +199,15 @@ class _ScriptReader:
             self.whole = False
             text = text[:MOST_TEXT]
         before, self._source = self._source, spell_out(text).encode(errors="replace")
+        around, self._around = (
+            self._around,
+            replace(start, writes=(), reads=(), fed_by=(), given=None),
+        )
         root = parse_shell(self._source)
         self.whole = self.whole and not root.has_error
         begin = len(self.steps)
         self._run(root, start)
-        self._source = before
+        self._source, self._around = before, around
         return tuple(range(begin, len(self.steps)))
 
     # ---------------------------------------------------------------- statements
@@ -594,7 +599,7 @@ class _ScriptReader:
     def _substitute(self, node: ShellNode) -> _Word:
         begin = len(self.steps)
         outer, self._fed = self._fed, []
-        self._run_apart(node, _Start(sets=self._sets))
+        self._run_apart(node, replace(self._around, sets=self._sets))
         self._fed = [*outer, *range(begin, len(self.steps))]
         said = self._said_since(begin)
         if node.type == "command_substitution" and said is not None:
