@@ -315,7 +315,8 @@ def _read_rows(rows: list[str], reader: Reader) -> Json:
             parts.append((label, text))
         else:
             parts[-1] = (parts[-1][0], f"{parts[-1][1]}\n{text}")
-    labels = [label for label, _ in parts if label != "and"]
+    several = ("and", "⚠️ guardrail")  # rows of one label, whose text stays in its row
+    labels = [label for label, _ in parts if label not in several]
     assert len(set(labels)) == len(labels)
     last = ""
     for label, text in parts:

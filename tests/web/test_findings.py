@@ -81,7 +81,7 @@ async def test_a_hostile_path_is_text(box: Inbox, page: Page) -> None:
     """On the card, and again where high risk is confirmed."""
     record = await box.ask(**HOSTILE, risk=Risk(level=RiskLevel.HIGH))
     finding = await page.until(f"{card(record)}.querySelector('.finding')?.textContent")
-    assert finding == f"⚠️ {QUOTED}"
+    assert finding == f"⚠️ {QUOTED.removeprefix('Guardrail: ')}"
     assert (
         await page.evaluate(f"{card(record)}.querySelectorAll('.finding b, .finding a').length")
         == 0
