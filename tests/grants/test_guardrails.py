@@ -105,6 +105,7 @@ DESTRUCTIVE = [
     "git push -uf origin x",
     "git reset --har",
     "git checkout HEAD -- .",
+    "truncate --size=0 x",
     "chmod -R a+rwx /srv",
     "kill -s KILL 1",
     "iptables --flush",

@@ -252,7 +252,7 @@ def _host_of(address: str) -> str:
 def _effects_of(scene: _Scene, at: int, step: Step) -> Iterator[StepEffect]:
     if step.name in ("find", "fd") and any(one in step.words for one in ("-exec", "-execdir")):
         return  # what it starts is a step of its own
-    if at in scene.script.run and said_by(step) is not None and not step.writes:
+    if at in scene.script.run and said_by(step) and not step.writes:
         return  # what it prints was read as steps of their own
     step = _see_from_host(_name_found(step))
     made = [*_effects_of_program(scene, at, step)]

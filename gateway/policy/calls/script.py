@@ -10,6 +10,7 @@ part is not `whole`.
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -152,6 +153,10 @@ def read_script(text: str) -> ShellScript:
     return ShellScript(tuple(reader.steps), reader.whole, frozenset(reader.output_run))
 
 
+_BEGINS_ESCAPED = re.compile(rb"\n\\")
+_LINES = re.compile(rb"\A\n+(?=\\)")
+
+
 @dataclass(frozen=True, slots=True)
 class _Word:
     text: str
@@ -203,12 +208,30 @@ class _ScriptReader:
             self.whole = False
             text = text[:MOST_TEXT]
         before, self._source = self._source, spell_out(text).encode(errors="replace")
-        root = parse_shell(self._source)
+        root = self._parse()
         self.whole = self.whole and not root.has_error
         begin = len(self.steps)
         self._run(root, start)
         self._source = before
         return tuple(range(begin, len(self.steps)))
+
+    def _parse(self) -> ShellNode:
+        """Parse the source. The grammar joins a line that begins with a backslash to the line
+        before: a blank in front of it keeps them apart."""
+        root = parse_shell(self._source)
+        if not _BEGINS_ESCAPED.search(self._source):
+            return root
+        joined = {
+            node.start_byte + len(lines)
+            for node in _descend(root)
+            for lines in _LINES.findall(self._source[node.start_byte : node.end_byte])[:1]
+            if node.type in ("word", "concatenation")
+        }
+        if not joined:
+            return root
+        cuts = [0, *sorted(joined), len(self._source)]
+        self._source = b" ".join(self._source[a:b] for a, b in itertools.pairwise(cuts))
+        return parse_shell(self._source)
 
     # ---------------------------------------------------------------- statements
 
@@ -268,7 +291,7 @@ class _ScriptReader:
             told = begun.given if begun is last and begun.given is not None else given
             ends = self._run(part, replace(begun, fed_by=(*fed, *begun.fed_by), given=told))
             fed = tuple(range(begin, len(self.steps)))
-            given = self._said_since(begin)
+            given = _read_each(self._said_since(begin))
         self._folders = _either(before, _either(*ends))  # some shells run the last one in place
         return self._folders, self._folders
 
@@ -307,7 +330,8 @@ class _ScriptReader:
             ends = self._run(statement, start)
         for one in piped:  # what stands behind `<<EOF` in its line
             fed, self._folders = tuple(range(begin, len(self.steps))), _either(*ends)
-            ends = self._run(one, replace(outer, fed_by=fed, given=self._said_since(begin)))
+            given = _read_each(self._said_since(begin))
+            ends = self._run(one, replace(outer, fed_by=fed, given=given))
         return ends
 
     def _run_for(self, node: ShellNode, start: _Start) -> _Ends:
@@ -621,17 +645,18 @@ class _ScriptReader:
         self._run_apart(node, replace(self._started, sets=self._sets))
         self._fed = [*outer, *range(begin, len(self.steps))]
         said = self._said_since(begin)
-        if node.type == "command_substitution" and said is not None:
-            return _Word(said.rstrip("\n"))
+        if node.type == "command_substitution" and said:
+            mark = Certainty.PLAIN if len(said) == 1 else Certainty.OPEN
+            return _Word(said[0].rstrip("\n"), mark)
         return _Word("$()", Certainty.OPEN)
 
-    def _said_since(self, begin: int) -> str | None:
-        """Return what the last of the steps prints, where the others since `begin` only make its
+    def _said_since(self, begin: int) -> tuple[str, ...]:
+        """Return what the last of the steps may print, where the others since `begin` only make its
         words."""
         if len(self.steps) == begin or self.steps[-1].writes:
-            return None
+            return ()
         made = set(range(begin, len(self.steps) - 1))
-        return said_by(self.steps[-1]) if made <= set(self.steps[-1].fed_by) else None
+        return said_by(self.steps[-1]) if made <= set(self.steps[-1].fed_by) else ()
 
     def _take_fed(self) -> tuple[int, ...]:
         fed, self._fed = tuple(self._fed), []
@@ -674,21 +699,31 @@ _VALUES: dict[str, Callable[[_ScriptReader, ShellNode], _Word]] = {
 }
 
 
-def said_by(step: Step) -> str | None:
-    """Return what a step prints, where it only says words that are known: those of `echo` and
-    `printf`, or what `cat` is given."""
+def said_by(step: Step) -> tuple[str, ...]:
+    """Return what a step may print, where it only says words that are known: those of `echo` and
+    `printf`, or what `cat` is given. Shells differ in whether `echo` knows escapes: both ways."""
     if step.is_open:
-        return None
+        return ()
     if step.words == ("cat",) and not step.reads:
-        return step.given
+        return () if step.given is None else (step.given,)
     if step.name not in _SAYING:
-        return None
+        return ()
     words = list(step.words[1:])
     while words and step.name == "echo" and re.fullmatch("-[neE]+", words[0]):
         words.pop(0)
+    form = ""
     if step.name == "printf" and words and words[0] in ("%s", "%s\\n", "%b", "%s "):
-        words.pop(0)
-    return _ANSI.sub(_undo_said, " ".join(words)) + "\n"
+        form = words.pop(0)
+    plain = " ".join(words) + "\n"
+    undone = _ANSI.sub(_undo_said, plain)
+    if step.name == "printf":
+        return (plain if form[:2] == "%s" else undone,)
+    return tuple(dict.fromkeys((undone, plain)))
+
+
+def _read_each(texts: Sequence[str]) -> str | None:
+    """Return a script that does what each of several does."""
+    return "\n".join(texts) if texts else None
 
 
 def reckons(words: Sequence[str]) -> bool:
