@@ -34,6 +34,7 @@ def test_guardrails_see_every_spelling() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(600)  # it computes for long, and never waits
 def test_guardrails_see_every_spelling_at_length() -> None:
     """Many pairs of spellings for each row."""
     assert _look(40) == []
@@ -54,6 +55,7 @@ def test_no_pass_lets_a_spelling_through() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(600)  # it computes for long, and never waits
 def test_no_pass_lets_a_spelling_through_at_length() -> None:
     """Many pairs of spellings for each command."""
     assert _let_through(40) == []
