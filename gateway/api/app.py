@@ -13,9 +13,6 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.log import server_logger
 
-from gateway.api.approval_protocol.instances import Provisioning
-from gateway.api.approval_protocol.requests import ProtocolRequests
-from gateway.api.approval_protocol.routes import protocol_routes
 from gateway.api.authentication import LOOPBACK_HOSTS, TokenAccess
 from gateway.api.call import (
     Enrolment,
@@ -51,6 +48,8 @@ IDLE_SECONDS = 180.0
 # more after they are cancelled. A write that is cut off is as one of a killed gateway.
 STOP_SECONDS = 0.5
 SERVICES = web.AppKey("services", Services)
+RoutesOf = Callable[[Services, tuple[type[Exception], ...]], Sequence[web.AbstractRouteDef]]
+"""Makes routes from the services that handlers use and the errors of a silent store."""
 
 
 async def _without_hooks(method: str, params: JsonObject) -> tuple[str, str, JsonObject | None]:
@@ -74,7 +73,7 @@ class Site:
     proxied: bool = False
     pages: tuple[web.AbstractRouteDef, ...] = ()
     closing: tuple[Callable[[], None], ...] = ()
-    protocol: tuple[ProtocolRequests, Provisioning] | None = None
+    protocol: RoutesOf | None = None
     intercept: Intercept = _without_hooks
     host_hooks: Mapping[str, HostHook] = field(default_factory=dict)
     measure: Measure | None = None
@@ -132,7 +131,7 @@ def build_api(
     for one in table:
         app.router.add_route(one.method, _match_ids(one.path), _serve(one, services))
     if site.protocol is not None:
-        app.add_routes(protocol_routes(services, *site.protocol, store_errors=store_errors))
+        app.add_routes(site.protocol(services, store_errors))
     app.add_routes(hook_routes(services, site.host_hooks, store_errors=store_errors))
     app.add_routes(site.pages)
     app.on_response_prepare.append(security_headers(site.secure))

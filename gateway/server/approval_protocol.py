@@ -6,8 +6,10 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from gateway.api.app import RoutesOf
 from gateway.api.approval_protocol.instances import Provisioning, ReceiverRegistration
 from gateway.api.approval_protocol.requests import ProtocolRequests
+from gateway.api.approval_protocol.routes import protocol_routes
 from gateway.approvals.agent_removal import dismiss
 from gateway.approvals.core import Core
 from gateway.delivery.protocol_notices import ProtocolNotices, Rhythm
@@ -39,8 +41,8 @@ def receivers_of(settings: Settings) -> ProtocolReceivers:
 
 def serve_protocol(
     settings: Settings, core: Core, backend: Backend, signer: Signer
-) -> tuple[ProtocolRequests, Provisioning] | None:
-    """Return what answers the clients of the Agent Approval Protocol; nothing where requests are
+) -> RoutesOf | None:
+    """Return the routes of the Agent Approval Protocol; nothing where requests are
     forgotten before the protocol's week is over, since its clients could not tell."""
     if settings.retention_days < KEPT_DAYS:
         log.warning(
@@ -61,23 +63,22 @@ def protocol_of(
     credentials: RedisCredentials,
     signer: Signer,
     receivers: ProtocolReceivers,
-) -> tuple[ProtocolRequests, Provisioning]:
-    """Return what answers the clients of the Agent Approval Protocol."""
+) -> RoutesOf:
+    """Return the routes of the Agent Approval Protocol."""
 
     async def is_admin(name: str) -> bool:
         return (await store.policy()).is_admin(Identity(platform="token", id=name))
 
     secret = sha256_hex(signer.sign(_INSTANCES).encode()).encode()  # a signature nobody is given
-    return (
-        ProtocolRequests(RedisProtocolNotes(store), SystemClock()),
-        Provisioning(
-            RedisInstances(store, credentials, secret),
-            SystemClock(),
-            ReceiverRegistration(check=receivers.check, verify=receivers.verify),
-            is_admin=is_admin,
-            dismiss=partial(dismiss, core, store),
-        ),
+    provisioning = Provisioning(
+        RedisInstances(store, credentials, secret),
+        SystemClock(),
+        ReceiverRegistration(check=receivers.check, verify=receivers.verify),
+        is_admin=is_admin,
+        dismiss=partial(dismiss, core, store),
     )
+    requests = ProtocolRequests(RedisProtocolNotes(store), SystemClock())
+    return partial(protocol_routes, requests, provisioning)
 
 
 def notices_of(

@@ -36,10 +36,9 @@ class ProtocolRoute:
 
 
 def protocol_routes(
-    services: Services,
     requests: ProtocolRequests,
     provisioning: Provisioning,
-    *,
+    services: Services,
     store_errors: tuple[type[Exception], ...],
 ) -> list[web.RouteDef]:
     """Return the routes of the protocol."""
