@@ -37,7 +37,7 @@ def pydantic_ai() -> Calls:
     from pydantic_ai import Agent, ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import FunctionModel
 
-    from gateway.integrations.pydantic_ai import DeferredTools
+    from gateway.integrations.frameworks.pydantic_ai import DeferredTools
 
     def say(messages: list[Any], info: Any) -> ModelResponse:
         if len(messages) > 1:
@@ -62,7 +62,7 @@ def langchain() -> Calls:
     from langchain_core.outputs import ChatGeneration, ChatResult
     from langgraph.checkpoint.memory import InMemorySaver
 
-    from gateway.integrations.langchain import Interrupts
+    from gateway.integrations.frameworks.langchain import Interrupts
 
     class Scripted(BaseChatModel):  # type: ignore[misc]  # its types are the framework's
         @property
@@ -98,7 +98,7 @@ def openai_agents() -> Calls:
     from agents import Agent, Runner, function_tool, set_tracing_disabled
     from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 
-    from gateway.integrations.openai_agents import RunStates
+    from gateway.integrations.frameworks.openai_agents import RunStates
 
     set_tracing_disabled(True)
     people, tool = RunStates(), function_tool(shell)
@@ -120,7 +120,7 @@ def crewai() -> Calls:
     from crewai import Agent, BaseLLM, Crew, Task
     from crewai.tools import tool
 
-    from gateway.integrations.crewai import ask_people
+    from gateway.integrations.frameworks.crewai import ask_people
 
     class Scripted(BaseLLM):  # type: ignore[misc]  # its types are the framework's
         def supports_function_calling(self) -> bool:
@@ -163,7 +163,7 @@ def ag2() -> Calls:
     )
     from ag2.testing import TestConfig
 
-    from gateway.integrations.ag2 import ask_people
+    from gateway.integrations.frameworks.ag2 import ask_people
 
     class Scripted(LLMClient):  # type: ignore[misc]  # its types are the framework's
         async def __call__(self, messages: Any, context: Any, **kwargs: Any) -> Any:
@@ -198,7 +198,7 @@ def agent_framework() -> Calls:
         tool,
     )
 
-    from gateway.integrations.agent_framework import ask_people
+    from gateway.integrations.frameworks.agent_framework import ask_people
 
     class Scripted(FunctionInvocationLayer, BaseChatClient):  # type: ignore[misc]
         async def _inner_get_response(self, *, messages: Any, **kwargs: Any) -> ChatResponse:
@@ -223,7 +223,7 @@ def smolagents() -> Calls:
     from smolagents import ChatMessage, LogLevel, MessageRole, Model, ToolCallingAgent, tool
     from smolagents.models import ChatMessageToolCall, ChatMessageToolCallFunction
 
-    from gateway.integrations.smolagents import ask_people
+    from gateway.integrations.frameworks.smolagents import ask_people
 
     class Scripted(Model):  # type: ignore[misc]  # its types are the framework's
         def generate(self, messages: list[Any], *args: Any, **kwargs: Any) -> ChatMessage:
@@ -249,7 +249,7 @@ def google_adk() -> Calls:
     from google.adk.runners import InMemoryRunner
     from google.genai.types import Content, FunctionCall, Part
 
-    from gateway.integrations.google_adk import ask_people
+    from gateway.integrations.frameworks.google_adk import ask_people
 
     class Scripted(BaseLlm):  # type: ignore[misc]  # its types are the framework's
         async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:

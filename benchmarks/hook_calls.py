@@ -72,7 +72,7 @@ def gptme() -> Calls:
     from gptme.hooks.confirm import ConfirmationResult, get_confirmation  # noqa: PLC0415
     from gptme.tools.base import ToolUse  # noqa: PLC0415 (as above)
 
-    from gateway.integrations.gptme import Plugin  # noqa: PLC0415 (as above)
+    from gateway.integrations.coding_agents.gptme import Plugin  # noqa: PLC0415 (as above)
 
     plugin = Plugin()
 
@@ -89,7 +89,7 @@ def udspy() -> Calls:
     """Return a function that is confirmed on the spot, and one that the gateway confirms."""
     from udspy import ConfirmationRequired, confirm_first, respond_to_confirmation  # noqa: PLC0415
 
-    from gateway.integrations.udspy import call_blocking  # noqa: PLC0415 (as above)
+    from gateway.integrations.frameworks.udspy import call_blocking  # noqa: PLC0415 (as above)
 
     def shell(command: str) -> None: ...  # the request's tool has its name
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import monotonic_ns
 
-from adapters.web.card_json import build_row
+from adapters.web.cards import build_row
 from benchmarks.children import Child, child
 from benchmarks.stage import APPROVER, ARGUMENT, ASK_TOOL, Stage, stage
 from benchmarks.table import Row, p50, percentile

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import redis
 
-from gateway.domain.clock import SystemClock
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.stores import event_feed as feed
 from gateway.stores import ingress as bounded
 from gateway.stores.scripts import Script

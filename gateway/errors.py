@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gateway.wire.errors import GatewayError, InvalidRequest, Unverified
+from gateway.wire.schema import GatewayError, InvalidRequest, Unverified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,21 +14,22 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
-from gateway.wire.call_ids import call_request_id
-from gateway.wire.canonical_json import action_digest, canonical
+from gateway.wire.canonical_json import action_digest, call_request_id, canonical
 from gateway.wire.codec import JsonObject, Wire, plain
-from gateway.wire.errors import InvalidRequest
-from gateway.wire.identifiers import (
+from gateway.wire.outcome_text import sentence
+from gateway.wire.roles import DECLARED_ROLES
+from gateway.wire.schema import (
     AGENT_NAME,
     CALL_ID,
     DIGEST,
     REQUEST_ID,
     SESSION_NAME,
     TOOL_NAME,
+    InvalidRequest,
+    Says,
+    matching,
+    whole,
 )
-from gateway.wire.outcome_text import sentence
-from gateway.wire.roles import DECLARED_ROLES
-from gateway.wire.schema import Says, matching, whole
 
 MAX_LIFE_SECONDS = 30 * 24 * 3600
 MAX_SYNC_IDS = 1000
@@ -248,8 +249,8 @@ class ApprovalRequest(Wire):
     `gateway.wire.roles`) and `harmless` that nothing it does needs asking: claims of the tool's
     author about what may be remembered, which the digest leaves out. `human` demands a person:
     nothing but a person approves it, though everything may deny it. `call_id` is the host's own id
-    of the call, and `part` tells apart what is asked within it; see `gateway.wire.call_ids` for the
-    `id` that such a request has. `group` is shared by requests that are decided together.
+    of the call, and `part` tells apart what is asked within it; see `gateway.wire.canonical_json`
+    for the `id` that such a request has. `group` is shared by requests that are decided together.
     `read_only` is the claim of the tool's author that it changes nothing. `host_rules` are what the
     host offers to keep itself, of which a person may choose one with an approval. Without
     `shows_number` nobody would see a number where it waits, so it gets none. Raises InvalidRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.domain.devices import PushDevice
+from gateway.ports.devices import PushDevice
 
 
 def push_device(**changes: Any) -> PushDevice:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gateway.domain.clock import SystemClock
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import new_id
 from gateway.policy.grants.grant import Effect, Grant, Match
 from gateway.stores.grants import RedisGrants

@@ -12,10 +12,9 @@ import sys
 
 from rich.console import Console
 
-from adapters.terminal.card_text import render_card
-from adapters.terminal.look import DARK, LIGHT
+from adapters.terminal.cards import DARK, LIGHT, render_card
 from adapters.terminal.screen import CARD_CHARS, CARD_LINES
-from gateway.ports.cards import card_of
+from gateway.cards.card import card_of
 from tests.discord import modal_page, scenes
 from tests.discord.pictures import NARROW, photographed
 from tests.picture_files import BUILT

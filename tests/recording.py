@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from gateway.cards.card import Card
+from gateway.cards.grant_cards import GrantCard
 from gateway.domain.records import MessageRef
 from gateway.ports import Desk
-from gateway.ports.cards import Card
-from gateway.ports.grant_cards import GrantCard
 from gateway.ports.outgoing import CopyGone, Notice
 
 

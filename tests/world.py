@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gateway.api.redis_intake import Intake
+from gateway.api.agent_verbs import Intake
+from gateway.approvals.agent_service import Approvals
 from gateway.approvals.core import Core
 from gateway.approvals.deadlines import Sweeper
-from gateway.approvals.service import Approvals
-from gateway.domain.clock import Clock, SystemClock
 from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
 from gateway.domain.records import AuditEvent, Click, Identity, Person, Record
 from gateway.domain.store import MessageContext
+from gateway.domain.time_and_tasks import Clock, SystemClock
 from gateway.models import Action, ApprovalRequest, digest_of, new_id
 from gateway.policy.chain import ModeDecider
 from gateway.policy.decider import Decider

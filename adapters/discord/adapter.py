@@ -10,18 +10,13 @@ from typing import Any
 import discord
 from aiohttp import web
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES
-from adapters.discord.checks import run_checks
+from adapters.discord.cards import CARD_CHARS, CARD_LINES, list_fitting
 from adapters.discord.clicks import InteractionHandler
 from adapters.discord.commands import register_missing
-from adapters.discord.connection import Connection
+from adapters.discord.connection import PATH, Connection, Endpoint, Losses
 from adapters.discord.custom_ids import PLATFORM
-from adapters.discord.grant_cards import DiscordGrantPosting
-from adapters.discord.group_cards import list_fitting
-from adapters.discord.http_endpoint import PATH, Endpoint
-from adapters.discord.losses import Losses
-from adapters.discord.mention_checks import check_mentions
-from adapters.discord.permissions import add_commands
+from adapters.discord.grants import DiscordGrantPosting
+from adapters.discord.permissions_and_checks import add_commands, check_mentions, run_checks
 from adapters.discord.posting import Posting
 from adapters.discord.settings import DiscordSettings, read_settings
 from gateway.ports import (

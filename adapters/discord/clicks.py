@@ -15,12 +15,14 @@ from typing import Any
 import aiohttp
 import discord
 
-from adapters.discord.card_views import (
+from adapters.discord.cards import (
+    ALL,
     BECAUSE,
     CLAIM,
     CONFIRMED,
     GROUP,
     MORE,
+    NONE,
     NUMBER,
     READ,
     REMEMBER,
@@ -31,23 +33,39 @@ from adapters.discord.card_views import (
 )
 from adapters.discord.commands import OPEN, DiscordCommands
 from adapters.discord.custom_ids import PLATFORM, DiscordButton, OldButton, read_button
-from adapters.discord.edits import APPLY, EditMessages, build_changes, build_refused_edit, is_sure
-from adapters.discord.forms import (
+from adapters.discord.edits import (
+    APPLY,
     REASON,
     TYPED,
+    EditMessages,
     Unfit,
+    build_changes,
     build_modal,
     build_number_modal,
+    build_refused_edit,
+    is_sure,
     read_content,
     read_values,
 )
-from adapters.discord.full_view import FullViewPages
-from adapters.discord.grant_cards import REVOKE, SWITCHES, KillSwitchActions, build_grant_view
-from adapters.discord.group_cards import ALL, NONE
-from adapters.discord.groups import IN_GROUP, GroupMessages
-from adapters.discord.identities import read_identity, refuse_unfit
-from adapters.discord.remember import KEEP, RememberDialog, read_remember, read_way
-from adapters.discord.responses import InteractionReply, build_private_reply, build_refusal, respond
+from adapters.discord.full_view import IN_GROUP, FullViewPages, GroupMessages
+from adapters.discord.grants import (
+    KEEP,
+    REVOKE,
+    SWITCHES,
+    KillSwitchActions,
+    RememberDialog,
+    build_grant_view,
+    read_remember,
+    read_way,
+)
+from adapters.discord.interactions import (
+    InteractionReply,
+    build_private_reply,
+    build_refusal,
+    read_identity,
+    refuse_unfit,
+    respond,
+)
 from gateway.errors import (
     Conflict,
     GatewayError,

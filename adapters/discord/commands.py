@@ -14,20 +14,19 @@ import discord
 from discord import ui
 
 from adapters.discord import library
-from adapters.discord.card_views import READ, MessageContent, build_outcome_view
+from adapters.discord.cards import READ, MessageContent, build_outcome_view, clip, escape_line
 from adapters.discord.custom_ids import PLATFORM, DiscordButton
-from adapters.discord.forms import check_plan
+from adapters.discord.edits import check_plan
 from adapters.discord.full_view import FullViewPages
-from adapters.discord.grant_cards import KillSwitchActions
-from adapters.discord.identities import (
+from adapters.discord.grants import KillSwitchActions, RememberDialog
+from adapters.discord.interactions import (
+    InteractionReply,
+    build_private_reply,
     find_objection,
     read_identity,
     refuse_stranger,
     refuse_unfit,
 )
-from adapters.discord.markup import clip, escape_line
-from adapters.discord.remember import RememberDialog
-from adapters.discord.responses import InteractionReply, build_private_reply
 from gateway.errors import Unauthorized
 from gateway.models import Action, RiskLevel
 from gateway.ports import (

@@ -8,20 +8,202 @@ While two listen, both receive each click, and the store still makes one decisio
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
 import discord
+from aiohttp import web
+from nacl.exceptions import BadSignatureError
+from nacl.signing import VerifyKey
 
-from adapters.discord import library
-from adapters.discord.leader_lock import Lease, Sessions
-from adapters.discord.losses import Losses
+from adapters.discord.custom_ids import PLATFORM, read_target
+from adapters.discord.library import close_new_sockets, find_proxy, prepare, read_interaction
 from adapters.discord.settings import DiscordSettings
 from gateway.errors import GatewayError, Misconfigured
-from gateway.ports import Notes, RetryLater, cancel_and_wait
+from gateway.ports import (
+    BodyTooLarge,
+    BodyTooSlow,
+    Desk,
+    JsonObject,
+    MessageRef,
+    Notes,
+    RetryLater,
+    SystemClock,
+    bug,
+    cancel_and_wait,
+    read_whole,
+)
+
+# Leader lock: which replica listens on the gateway, and how many sessions all have started.
+
+LEASE_SECONDS = 10.0
+_RENEW_SECONDS = 3.0
+_HAND_OVER_SECONDS, _LOOK_SECONDS = 6.0, 0.1
+_LEASE, _STANDBY, _ON_LINE = "gateway connection", "gateway standby", "gateway on the line"
+# After a thousand sessions in 24 hours Discord resets the bot's token.
+_SESSIONS_PER_MINUTE, _SESSIONS_AT_ONCE = 0.6, 100
+_SPENT = "Discord ends the sessions as soon as they begin; the next try must wait"
+
+
+class Lease:
+    """The right to listen, held by one replica at a time. It expires, so a dead one is replaced."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._me = secrets.token_hex(8)
+        self._leaving = False
+
+    async def obtain(self) -> None:
+        """Wait until the lease is ours; meanwhile announce that a replica is standing by."""
+        while not await self._notes.put_new(_LEASE, self._me, seconds=LEASE_SECONDS):
+            await self._notes.put(_STANDBY, self._me, seconds=_RENEW_SECONDS)
+            await asyncio.sleep(_RENEW_SECONDS / 2)
+
+    async def keep(self) -> None:
+        """Renew the lease until another replica has it. When the store is away, keep listening."""
+        while True:
+            await asyncio.sleep(_RENEW_SECONDS)
+            if self._leaving:
+                continue
+            try:
+                if not await self._extend():
+                    log.info("another replica listens now", extra={"event": "discord_standby"})
+                    return
+            except Exception as error:
+                # Whatever the store's error is, clicks must still be received.
+                log.warning("lease not renewed: %s", bug(error), extra={"event": "lease_unsure"})
+
+    async def _extend(self) -> bool:
+        if await self._notes.extend(_LEASE, self._me, seconds=LEASE_SECONDS) or self._leaving:
+            return True
+        return await self._notes.put_new(_LEASE, self._me, seconds=LEASE_SECONDS)
+
+    async def announce(self) -> None:
+        """Announce that this replica is connected, for one that waits to leave."""
+        await self._notes.put(_ON_LINE, self._me)
+
+    async def give_up(self) -> None:
+        """Release the lease, if it is ours."""
+        try:
+            if await self._notes.get(_LEASE) == self._me:
+                await self._notes.delete(_LEASE)
+        except Exception as error:
+            # It expires by itself; leaving must not be delayed.
+            log.info("lease not given up: %s", bug(error), extra={"event": "lease_unsure"})
+
+    async def hand_over(self) -> None:
+        """Release the lease and wait until another replica is connected, if one is standing by.
+
+        Until then this one listens too: a click that nobody receives fails visibly.
+        """
+        self._leaving = True
+        try:
+            async with asyncio.timeout(_HAND_OVER_SECONDS):
+                if await self._notes.get(_STANDBY) in (None, self._me):
+                    return
+                await self.give_up()
+                while True:  # notes send no events, and this is brief
+                    if await self._notes.get(_ON_LINE) not in (None, self._me):
+                        return
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except Exception as error:
+            # As above; also when nobody took over in time.
+            log.warning("not handed over: %s", bug(error), extra={"event": "lease_unsure"})
+
+
+class Sessions:
+    """Limits the sessions that all replicas start, within Discord's daily limit."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._next: float | None = None  # when the delayed session may start
+
+    def wait(self) -> float:
+        """Return the seconds until the next session may start, 0 when unknown."""
+        if self._next is None:
+            return 0.0
+        return max(0.0, self._next - asyncio.get_running_loop().time())
+
+    async def begin(self) -> None:
+        """Count a session. Raises RetryLater when it may not start yet; see `wait`."""
+        if self._next is None:
+            told = await self._notes.delay(
+                "sessions", per_minute=_SESSIONS_PER_MINUTE, burst=_SESSIONS_AT_ONCE
+            )
+            self._next = asyncio.get_running_loop().time() + told
+        if wait := self.wait():
+            raise RetryLater(wait, _SPENT)
+        self._next = None
+
+
+# What Discord tells of deleted messages, channels and threads, and of a bot that was removed.
+#
+# The cards that stood there are looked at again, at once: what is gone is posted again or
+# elsewhere.
+
+_NOTE_SECONDS = 40 * 24 * 3600.0
+_REMOVED = "the bot was removed from the server"
+
+Stood = Callable[[str, MessageRef], bool]
+
+
+async def remember_card(notes: Notes, ref: MessageRef) -> None:
+    """Keep in mind that a message is a card: of all that are deleted, only these matter."""
+    await notes.put(_name(ref.message), "1", seconds=_NOTE_SECONDS)
+
+
+class Losses:
+    """Passes on what Discord tells. Never raises: the client must go on."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def lose_messages(self, channel: int, messages: Collection[int]) -> None:
+        """Have deleted cards looked at."""
+        cards = {str(one) for one in messages if await self._is_card(one)}
+        if cards:
+            await self._doubt(lambda _, ref: ref.message in cards and ref.channel == str(channel))
+
+    async def lose_channel(self, channel: int) -> None:
+        """Have the cards of a deleted channel or thread looked at."""
+        await self._doubt(lambda _, ref: ref.channel == str(channel))
+
+    async def lose_server(self, server: int) -> None:
+        """Have the cards in a server looked at that removed the bot: nobody can answer there."""
+
+        def stood(target: str, ref: MessageRef) -> bool:
+            place = read_target(target)
+            return place is not None and place.guild == str(server)
+
+        await self._doubt(stood, away=_REMOVED)
+
+    async def _is_card(self, message: int) -> bool:
+        try:
+            return await self._desk.notes.get(_name(str(message))) is not None
+        except Exception as error:
+            # Unknown: then it is looked at, if the store is there again.
+            log.warning("a loss is unsure: %s", bug(error), extra={"event": "discord_loss"})
+            return True
+
+    async def _doubt(self, stood: Stood, *, away: str = "") -> None:
+        def here(target: str, ref: MessageRef) -> bool:
+            return ref.adapter == PLATFORM and stood(target, ref)
+
+        try:
+            await self._desk.requests.doubt_copies(here, away=away)
+        except Exception as error:
+            # The next edit of the card will tell it all the same.
+            log.warning("a loss is not followed: %s", bug(error), extra={"event": "discord_loss"})
+
+
+def _name(message: str) -> str:
+    return f"card {message}"
+
 
 log = logging.getLogger("adapters.discord")
 
@@ -50,7 +232,7 @@ class Bot(discord.Client):
             max_messages=None,
             member_cache_flags=discord.MemberCacheFlags.none(),
             max_ratelimit_timeout=30.0,
-            proxy=library.find_proxy(),
+            proxy=find_proxy(),
         )
         self._arrived = arrived
         self._losses = losses
@@ -63,7 +245,7 @@ class Bot(discord.Client):
         try:
             await self._sessions.begin()
         except RetryLater:
-            await library.close_new_sockets(self)
+            await close_new_sockets(self)
             raise
         await super().before_identify_hook(shard_id, initial=initial)
 
@@ -157,7 +339,7 @@ class Connection:
 
         When Discord is merely away, entering succeeds after a while, and we go on trying.
         """
-        library.prepare(self._settings)
+        prepare(self._settings)
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._supervise(first), name="discord connection")
         try:
@@ -289,7 +471,7 @@ async def _watch_connection(client: Bot) -> None:
 
 async def log_in(settings: DiscordSettings) -> discord.Client:
     """Return a logged-in client, for a command. Raises GatewayError."""
-    client = discord.Client(intents=discord.Intents.none(), proxy=library.find_proxy())
+    client = discord.Client(intents=discord.Intents.none(), proxy=find_proxy())
     try:
         await client.login(settings.token.get_secret_value())
     except Exception as error:
@@ -327,3 +509,87 @@ def _describe_error(error: Exception) -> str:
     if isinstance(error, GatewayError):
         return str(error)
     return f"Discord cannot be reached from here ({type(error).__name__}): see network and proxy"
+
+
+# HTTP mode: receives interactions at the Interactions Endpoint URL, each verified and once only.
+#
+# Each request is acknowledged at once; the reply goes the same way as in gateway mode.
+
+PATH = "/discord/interactions"
+FRESH_SECONDS = 300
+_SEEN_SECONDS = 900.0  # as long as an interaction's token lives
+_MOST_BYTES = 1_048_576
+_PING = 1
+_PUSH_NOTE_SECONDS = 1.5
+
+
+class Endpoint:
+    """The Interactions Endpoint URL."""
+
+    def __init__(
+        self,
+        public_key: str,
+        notes: Notes,
+        client: Callable[[], discord.Client],
+        arrived: InteractionCallback,
+    ) -> None:
+        self._key = VerifyKey(bytes.fromhex(public_key))
+        self._notes = notes
+        self._clock = SystemClock()
+        self._client = client
+        self._arrived = arrived
+
+    async def serve(self, request: web.Request) -> web.Response:
+        """Receive one interaction. Responds 401 unless Discord signed it just now."""
+        try:
+            if (request.content_length or 0) > _MOST_BYTES:
+                raise BodyTooLarge
+            body = await read_whole(request.content.iter_any(), most=_MOST_BYTES)
+        except BodyTooLarge:
+            return web.Response(status=413)
+        except BodyTooSlow:
+            return web.Response(status=408)
+        if not self._is_signed(request, body):
+            return web.Response(status=401)
+        try:
+            payload = json.loads(body)
+            kind, number = payload["type"], str(payload["id"])
+        except (ValueError, KeyError, TypeError):
+            return web.Response(status=400)
+        if kind == _PING:
+            return web.json_response({"type": _PING})
+        return await self._take(payload, number)
+
+    async def _take(self, payload: JsonObject, number: str) -> web.Response:
+        try:
+            async with asyncio.timeout(_PUSH_NOTE_SECONDS):
+                fresh = await self._notes.put_new(f"seen {number}", "", seconds=_SEEN_SECONDS)
+        except Exception as error:
+            # Without the store nothing can be decided, and replays cannot be detected.
+            log.warning("push not taken: %s", bug(error), extra={"event": "push_refused"})
+            return web.Response(status=503)
+        if not fresh:
+            return web.Response(status=401)
+        try:
+            interaction = read_interaction(self._client(), payload)
+        except RetryLater:
+            return web.Response(status=503)
+        except Exception as error:
+            # discord.py may raise anything for unexpected content.
+            log.warning("push not understood: %s", bug(error), extra={"event": "push_refused"})
+            return web.Response(status=400)
+        # The reply is posted to Discord; this only acknowledges.
+        task = asyncio.ensure_future(self._arrived(interaction))
+        # Its errors are already logged and reported to the person.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return web.Response(status=202)
+
+    def _is_signed(self, request: web.Request, body: bytes) -> bool:
+        stamp = request.headers.get("X-Signature-Timestamp", "")
+        try:
+            signature = bytes.fromhex(request.headers.get("X-Signature-Ed25519", ""))
+            self._key.verify(stamp.encode() + body, signature)
+            age = self._clock.now_ms() / 1000 - int(stamp)
+        except (ValueError, BadSignatureError):
+            return False
+        return abs(age) <= FRESH_SECONDS

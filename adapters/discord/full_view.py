@@ -2,20 +2,438 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import discord
+from discord import ui
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_more_view
-from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.full_view_layout import build_full_view, page_fits
-from adapters.discord.groups import GroupMessages, draw_card
-from adapters.discord.identities import read_identity, refuse_stranger
-from adapters.discord.responses import InteractionReply
-from gateway.errors import Conflict
-from gateway.ports import Card, Desk, Record, card_of, draw, weight_of
+from adapters.discord.cards import (
+    ALL,
+    BECAUSE_UNITS,
+    CARD_CHARS,
+    CARD_LINES,
+    CHANGED_BY_UNITS,
+    CONFIRMED,
+    FILE_NAME,
+    LEAST,
+    MOST_COMPONENTS,
+    MOST_TEXT,
+    NONE,
+    NUMBER,
+    PER_ITEM,
+    READ,
+    SIGN_UNITS,
+    STYLES,
+    CardBudget,
+    MessageContent,
+    arrange_in_rows,
+    build_all_row,
+    build_group_view,
+    build_item_row,
+    build_more_view,
+    build_remember_buttons,
+    build_text_view,
+    build_view,
+    choose_colour,
+    choose_group_colour,
+    count_units,
+    draw_item,
+    escape_line,
+    escape_with_mentions,
+    fence,
+    is_offered,
+    label_inbox,
+    leads_of,
+    list_notices,
+    render_because,
+    render_changes,
+    render_ended,
+    render_facts,
+    render_findings,
+    render_head,
+    render_statement,
+    share_room,
+    shows_all,
+)
+from adapters.discord.custom_ids import PLATFORM, DiscordButton
+from adapters.discord.interactions import InteractionReply, read_identity, refuse_stranger
+from gateway.errors import BatchRefused, Conflict, InvalidRequest, NotFound
+from gateway.models import Action, RiskLevel
+from gateway.ports import (
+    HIDDEN,
+    NO_LINK,
+    Card,
+    Click,
+    Desk,
+    FullView,
+    GroupCard,
+    MessageRef,
+    Record,
+    Worklist,
+    card_of,
+    draw,
+    group_card_of,
+    leads_to_inbox,
+    posted_group_of,
+    read_revisions,
+    say_no_link,
+    weight_of,
+)
 from gateway.ports import full_view as pages_of
+
+# The layout of the full view: one page of all that would run, everything that its card says, and
+# the controls. Pure: no I/O.
+#
+# A page is never cut to make room for what stands around it; that yields, by importance.
+
+PAGE_UNITS = 1600
+_ALL_FACTS = 1500  # the longest possible sum of all facts
+_PROGRESS = 200
+_FOUND, _TOLD = (250, 900), (450, 900)  # at least, at most
+_PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
+_TURN = "Approve is on the last."
+
+
+def shows_whole(view: FullView) -> bool:
+    """Whether every page of a full view is shown whole."""
+    return all(page_fits(page.text) for page in view.pages)
+
+
+def page_fits(text: str) -> bool:
+    """Whether a page of the full view shows all of this."""
+    return fence(text, "text", PAGE_UNITS)[1]
+
+
+def build_full_view(
+    card: Card, view: FullView, button: DiscordButton, *, page: int = 0, limit: int = 10_485_760
+) -> MessageContent:
+    """Return the private message with one page of the full text, the whole as a file, and the
+    controls.
+
+    `card` is built without a size limit; `button` is the one pressed. `limit` is the largest file
+    that Discord accepts here. Before the last page, and if a page is not shown whole, the request
+    can only be denied.
+    """
+    raw = view.text.encode("utf-8", "backslashreplace")
+    fits = len(raw) <= limit
+    page = max(0, min(page, len(view.pages) - 1))
+    last = page == len(view.pages) - 1
+    whole = shows_whole(view)
+    text, _ = fence(view.pages[page].text, "text", PAGE_UNITS)
+    more = not last and any(one.action is Action.APPROVE for one in card.controls)
+    ended = tuple(render_ended(card)) if card.final else ()
+    said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
+    digest = hashlib.sha256(raw).hexdigest()
+    file = f"-# {FILE_NAME}: all of it, SHA-256 `{digest}`\n-# what runs: SHA-256 `{card.digest}`"
+    way = "" if card.inbox or say_no_link(card) else f" {NO_LINK}"
+    if not fits:
+        file = f"⚠️ It is too large for Discord. Read and decide it in the inbox.{way}"
+    if card.hides:
+        file = f"⚠️ {HIDDEN}\n{file}"
+    first = ended if card.final else (render_head(card), _render_brief_risk(card))
+    last_words = (f"{said} {_TURN}" if more else said, "" if whole else f"{_PARTLY}{way}")
+    told = _tell_around(card, view, first, (*last_words, text, file))
+    head = [part for part in (*told, *last_words) if part]
+    if changed := _render_last_changes(card, (*head, text, file)):
+        head = [one for one in head if one not in ended] + changed
+        head[:0] = render_ended(card, changes=False)
+    rows = [] if card.final or not fits else _build_full_rows(card, button, whole and last)
+    if len(view.pages) > 1:
+        rows.append(_build_page_row(button, page, len(view.pages)))
+    below: list[Any] = [ui.TextDisplay(file)]
+    if fits:
+        below.append(ui.File(f"attachment://{FILE_NAME}"))
+    container: ui.Container[Any] = ui.Container(accent_colour=choose_colour(card))
+    for one in (*map(ui.TextDisplay, head), ui.TextDisplay(text), *below, *rows):
+        container.add_item(one)
+    return MessageContent(build_view(container), raw if fits else None)
+
+
+def _tell_around(
+    card: Card, view: FullView, first: Sequence[str], beside: Sequence[str]
+) -> tuple[str, ...]:
+    """Return what stands above a page of the full view: everything that the card says, with the
+    room that is left `beside` the rest. Warnings come before words about it."""
+    budget = CardBudget()
+    facts = render_facts(card, _ALL_FACTS)[0]
+    for part in (*first, facts, *beside):
+        budget.take(part)
+    waits = not card.final
+    ends = f"-# ⏳ Expires <t:{card.deadline // 1000}:R> (<t:{card.deadline // 1000}:f>)"
+    ends = budget.take(ends) if waits else ""
+    room = _limit_room(budget, _FOUND)
+    found = budget.take(render_findings(card, room, rest="the inbox has them"))
+    notices = _render_notices(card, _limit_room(budget, _TOLD)) if waits else ""
+    budget.take(notices)
+    people = [("👥", card.progress)] + ([("👀", card.claimed)] if waits else [])
+    who = "\n".join(
+        f"{sign} {escape_with_mentions(text, _PROGRESS, card.people)}"
+        for sign, text in people
+        if text
+    )
+    budget.take(who)
+    changed = budget.take(render_changes(card, budget)) if waits else ""
+    because = budget.take(render_because(card, budget.room(BECAUSE_UNITS)))
+    says = budget.take(render_statement(card, budget)) if waits else ""
+    undeclared = budget.take(_render_undeclared(view, budget.room(BECAUSE_UNITS)))
+    return (*first, notices, found, facts, because, undeclared, changed, says, who, ends)
+
+
+def _limit_room(budget: CardBudget, limits: tuple[int, int]) -> int:
+    """Return a third of what is left, within these limits: more comes after it."""
+    least, most = limits
+    return max(least, min(most, budget.left // 3))
+
+
+def _render_notices(card: Card, room: int) -> str:
+    """Return the notices that stand nowhere else in the full view, none of them left out."""
+    texts = [one for one in list_notices(card) if one != HIDDEN]
+    shares = share_room(texts, room, SIGN_UNITS)
+    return "\n".join(
+        f"⚠️ {escape_with_mentions(one, share, card.people)}"
+        for one, share in zip(texts, shares, strict=True)
+    )
+
+
+def _render_last_changes(card: Card, beside: Sequence[str]) -> list[str]:
+    """Return what was changed before a request ended, where there is room `beside` the rest."""
+    if not card.final or card.changed_by is None:
+        return []
+    budget = CardBudget()
+    for part in beside:
+        budget.take(part)
+    return [render_changes(card, budget)] if budget.left > LEAST + CHANGED_BY_UNITS else []
+
+
+def _render_undeclared(view: FullView, room: int) -> str:
+    """Return what is the same each time for want of a declaration."""
+    if view.undeclared is None or room < LEAST:
+        return ""
+    return f"-# {escape_line(view.undeclared.text, room)}"
+
+
+def _render_brief_risk(card: Card) -> str:
+    """Return for a page with little room that the risk is high."""
+    reasons = escape_line("; ".join(one.text for one in card.reasons), 100) if card.reasons else ""
+    high = f"🔴 High risk{': ' if reasons else ''}{reasons}"
+    return high if card.risk is RiskLevel.HIGH else ""
+
+
+def _build_full_rows(card: Card, button: DiscordButton, seen: bool) -> list[ui.ActionRow[Any]]:
+    buttons: list[ui.Button[Any]] = []
+    base = replace(button, revision=card.revision)
+    led = leads_of(card)
+    for control in card.controls:
+        if not is_offered(control, seen) or control.action in led:
+            continue
+        if control.number and control.action is Action.APPROVE:
+            wanted = base.with_verb(NUMBER)
+            label = f"{control.yes}…"
+            buttons.append(
+                ui.Button(label=label, style=STYLES[control.style], custom_id=wanted.custom_id)
+            )
+            continue
+        more = CONFIRMED if control.confirm else ""
+        label = f"{control.yes}: I have read it" if control.confirm else control.label
+        wanted = base.with_verb(control.action.value, more=more)
+        buttons.append(
+            ui.Button(label=label, style=STYLES[control.style], custom_id=wanted.custom_id)
+        )
+    buttons += build_remember_buttons(card, base) if seen else []
+    if card.inbox:
+        label = label_inbox(led)
+        buttons.append(ui.Button(label=label, url=card.inbox))
+    return arrange_in_rows(buttons)
+
+
+def _build_page_row(button: DiscordButton, page: int, pages: int) -> ui.ActionRow[Any]:
+    row: ui.ActionRow[Any] = ui.ActionRow()
+    for label, to in (("◀ Back", page - 1), ("Next ▶", page + 1)):
+        wanted = button.with_verb(READ, more=str(to + 1))
+        row.add_item(
+            ui.Button(label=label, custom_id=wanted.custom_id, disabled=not 0 <= to < pages)
+        )
+    return row
+
+
+# Several waiting requests of one group in a private message: each whole, answered one by one, or
+# all at once where all of them were read there.
+
+IN_GROUP = "g"
+GROUP_CHARS = 2600
+_SPACE = 300  # for the title, and differences in Discord's counting
+_MOST_ITEMS = (MOST_COMPONENTS - 8) // PER_ITEM  # the rest is what stands around them
+_SEEN_SECONDS = 3600.0
+_GROUPS_TOLD = 300
+_ANSWERS = {ALL: Action.APPROVE, NONE: Action.DENY}
+
+
+class GroupMessages:
+    """Shows the group of a request, and answers all of it at once."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._worklist = Worklist(desk)
+
+    async def count(self, interaction: discord.Interaction, request_id: str) -> int:
+        """Return how many requests of this group wait for the person."""
+        record = await self._desk.requests.get(request_id)
+        return len(await self._worklist.list_group(read_identity(interaction), record))
+
+    async def build(
+        self, interaction: discord.Interaction, button: DiscordButton, told: str = ""
+    ) -> MessageContent:
+        """Return the group, as it stands now, below what came of the last tap."""
+        identity = read_identity(interaction)
+        record = await self._desk.requests.get(button.request_id)
+        found = await self._worklist.list_group(identity, record)
+        if not found:
+            return build_text_view(told or "None of them waits any more.")
+        person = await self._desk.requests.person(identity)
+        reader = person.name if person else identity.written
+        group = group_card_of(found, chars=GROUP_CHARS, each=CARD_CHARS, reader=reader)
+        shown = list_drawn(group)
+        together = group.together and len(shown) == len(group.items)
+        kept = {"seen": [[card.request_id, card.revision] for card, _ in shown], "all": together}
+        key = base64.urlsafe_b64encode(interaction.id.to_bytes(8, "big")).decode().rstrip("=")
+        await self._desk.notes.put(_note(key), json.dumps(kept), seconds=_SEEN_SECONDS)
+        return build_group(group, shown, button, key, told=told, together=together)
+
+    async def decide(self, interaction: discord.Interaction, button: DiscordButton) -> str:
+        """Answer all that the message showed, or none of it; return what came of it."""
+        text = await self._desk.notes.get(_note(button.more))
+        if text is None:
+            raise Conflict("this was left open for too long; open it again")
+        kept: dict[str, Any] = json.loads(text)
+        if not kept["all"] and button.verb == ALL:
+            raise InvalidRequest("not all of them can be read here: answer each")
+        try:
+            done = await self._decide_all(interaction, button, kept["seen"])
+        except BatchRefused as refused:
+            return str(refused)
+        return f"All {len(done)} are {done[0].status.value}."
+
+    async def decide_posted(
+        self, interaction: discord.Interaction, button: DiscordButton, ref: MessageRef | None
+    ) -> None:
+        """Answer all that wait on the posted card of a group, as it showed them, or none of it.
+
+        Raises NotFound, Conflict, InvalidRequest.
+        """
+        records = await self._desk.requests.list_on_card(button.request_id, button.copy)
+        if not records or ref is None:
+            raise NotFound("this is not the card of a group")
+        seen = read_revisions(button.more, [one.id for one in records])
+        whole = button.verb == NONE or shows_all(await self._draw(records))
+        if not seen or not whole:
+            raise InvalidRequest("not all of them can be read here: answer each")
+        where = {"copy": button.copy, "ref": ref}
+        try:
+            await self._decide_all(interaction, button, seen.items(), **where)
+        except BatchRefused as refused:
+            raise Conflict(str(refused)) from refused
+
+    async def build_posted(self, button: DiscordButton) -> MessageContent:
+        """Return the posted card of a group as it is now. Raises NotFound."""
+        records = await self._desk.requests.list_on_card(button.request_id, button.copy)
+        if not records:
+            raise NotFound("this is not the card of a group")
+        return build_group_view(await self._draw(records), button.copy)
+
+    async def _draw(self, records: Sequence[Record]) -> GroupCard:
+        return posted_group_of([(one, await draw_card(self._desk, one)) for one in records])
+
+    async def _decide_all(
+        self,
+        interaction: discord.Interaction,
+        button: DiscordButton,
+        seen: Iterable[tuple[str, int]],
+        **where: Any,
+    ) -> list[Record]:
+        clicks = [
+            Click(
+                request_id=request_id,
+                revision=revision,
+                identity=read_identity(interaction),
+                action=_ANSWERS[button.verb],
+                nonce=f"{PLATFORM} {interaction.id}",
+                **where,
+            )
+            for request_id, revision in seen
+        ]
+        return await self._desk.requests.decide_all(clicks)
+
+
+async def draw_card(desk: Desk, record: Record) -> Card:
+    """Return the card of a request at the size for channels."""
+    card = await draw(
+        lambda: card_of(record, lines=CARD_LINES, chars=CARD_CHARS), *weight_of(record)
+    )
+    leads = desk.address_of(record.id) if leads_to_inbox(card) else ""
+    deciders = await desk.requests.deciders(record, PLATFORM)
+    return replace(card, deciders=deciders, inbox=leads)
+
+
+def list_drawn(group: GroupCard) -> list[tuple[Card, str]]:
+    """Return the items with their texts, as far as they find room, each whole or not at all."""
+    left = MOST_TEXT - _SPACE
+    drawn: list[tuple[Card, str]] = []
+    for card in group.items[:_MOST_ITEMS]:
+        text, whole = draw_item(card)
+        if not whole or count_units(text) + 2 > left:
+            continue
+        left -= count_units(text) + 2
+        drawn.append((card, text))
+    return drawn
+
+
+def build_group(
+    group: GroupCard,
+    shown: Sequence[tuple[Card, str]],
+    button: DiscordButton,
+    key: str,
+    *,
+    told: str = "",
+    together: bool,
+) -> MessageContent:
+    """Return the message of a group."""
+    colour = choose_group_colour(group.items)
+    container: ui.Container[Any] = ui.Container(accent_colour=colour)
+    title = f"### {escape_line(group.title.text, _GROUPS_TOLD)}"
+    said = escape_line(f"{told[:1].upper()}{told[1:]}", _GROUPS_TOLD) if told else ""
+    container.add_item(ui.TextDisplay("\n".join(filter(None, (title, said)))))
+    for card, text in shown:
+        container.add_item(ui.Separator())
+        container.add_item(ui.TextDisplay(text))
+        base = DiscordButton(
+            verb=READ, request_id=card.request_id, revision=card.revision, more=IN_GROUP
+        )
+        container.add_item(build_item_row(card, base, whole=True))
+    hidden = group.more + len(group.items) - len(shown)
+    if hidden:
+        container.add_item(ui.TextDisplay(f"-# {hidden} more do not fit here: open each alone."))
+    if len(shown) > 1:
+        container.add_item(ui.Separator())
+        every = build_all_row(len(shown), button, key, approves=together, hidden=bool(hidden))
+        container.add_item(every)
+        if not together:
+            text = "-# Not all may be approved at once: decide each by itself."
+            container.add_item(ui.TextDisplay(text))
+    view = ui.LayoutView(timeout=None)
+    view.add_item(container)
+    view.stop()
+    return MessageContent(view)
+
+
+def _note(key: str) -> str:
+    return f"group {key}"
+
 
 EVERYTHING = 10**9
 BRIEF_LINES, BRIEF_CHARS = 10, 700

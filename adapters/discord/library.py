@@ -1,8 +1,7 @@
 """Uses of discord.py beyond its documented interface, in one place.
 
 Where a documented alternative exists, it is the fallback; otherwise `prepare` reports at start what
-this version lacks. pyproject.toml allows the versions that were tried.
-"""
+this version lacks. pyproject.toml allows the versions that were tried."""
 
 from __future__ import annotations
 
@@ -18,7 +17,9 @@ import yarl
 
 from adapters.discord.settings import DiscordSettings
 from gateway.errors import Misconfigured
-from gateway.ports import JsonObject
+from gateway.ports import (
+    JsonObject,
+)
 
 # Without a documented alternative: the API addresses, the keep-alive threads, and the calls that
 # list and register commands as JSON.

@@ -12,11 +12,16 @@ import aiohttp
 import discord
 from discord.abc import Messageable
 
-from adapters.discord.card_views import NOBODY, MessageContent, build_card_view
+from adapters.discord.cards import (
+    NOBODY,
+    MessageContent,
+    build_card_view,
+    build_group_view,
+    escape_line,
+    escape_with_mentions,
+)
+from adapters.discord.connection import remember_card
 from adapters.discord.custom_ids import PLATFORM, DiscordPlace, read_target
-from adapters.discord.group_cards import build_group_view
-from adapters.discord.losses import remember_card
-from adapters.discord.markup import escape_line, escape_with_mentions
 from gateway.ports import (
     Card,
     CopyGone,

@@ -2,26 +2,535 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+import asyncio
+import json
+import os
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from aiohttp import web
+from aiohttp import WSCloseCode, WSMsgType, web
 
-from adapters.saiki.access import Access, CallRefused, read_origins
-from adapters.saiki.answers import decide, read_answer
 from adapters.saiki.configuration import add_command
-from adapters.saiki.live import Sockets, finish
-from gateway.errors import GatewayError
+from gateway.errors import (
+    Conflict,
+    GatewayError,
+    Misconfigured,
+    NotFound,
+    NotRemembered,
+    StepUpNeeded,
+    Unreachable,
+)
+from gateway.models import Action, Kind, RiskLevel, Status
 from gateway.ports import (
+    REQUEST_ID,
+    AuditEvent,
     BodyTooLarge,
     BodyTooSlow,
+    Card,
+    Click,
     Desk,
+    Identity,
+    JsonObject,
     Logins,
+    Query,
+    Record,
+    Remember,
+    cancel_and_wait,
+    card_of,
+    draw,
+    make_visible,
+    mask,
     name_device,
     parse_json,
     read_whole,
+    remember_as,
+    render_safe,
+    scopes_of,
 )
+from gateway.ports import weight_of as weigh
+
+# Who calls: a signed-in session, as a cookie or a bearer token, and from which origin.
+#
+# A page of another site can make a browser send a cookie, so with one, and on every WebSocket of a
+# browser, the `Origin` must be ours or one that the operator listed. A bearer token proves that its
+# caller holds it; only browsers send an `Origin` beside it, and theirs must fit, too.
+
+ORIGINS = "GATEWAY_SAIKI_ORIGINS"
+_LONGEST_TOKEN = 512
+
+
+class CallRefused(Exception):
+    """The call is refused, with an HTTP status and a sentence."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status, self.why = status, why
+
+
+@dataclass(frozen=True, slots=True)
+class SaikiVisitor:
+    """The signed-in person and their session."""
+
+    identity: Identity
+    session: str
+
+
+def read_origins() -> frozenset[str]:
+    """Return the origins of `GATEWAY_SAIKI_ORIGINS`, a JSON list. Raises Misconfigured."""
+    try:
+        found = json.loads(os.environ.get(ORIGINS) or "[]")
+        if not isinstance(found, list) or not all(map(_is_origin, found)):
+            raise ValueError
+    except ValueError:
+        raise Misconfigured(
+            f'{ORIGINS}: write a JSON list of origins, for example ["https://ui.example"]'
+        ) from None
+    return frozenset(found)
+
+
+def _is_origin(text: object) -> bool:
+    if not isinstance(text, str):
+        return False
+    parts = urlsplit(text)
+    whole = f"{parts.scheme}://{parts.netloc}" == text and "@" not in text
+    return whole and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+class Access:
+    """Admits callers, and names the origins whose pages may read answers."""
+
+    def __init__(self, logins: Logins, origins: frozenset[str], *, secure: bool) -> None:
+        self.logins = logins
+        self._origins = origins
+        self._secure = secure
+
+    @property
+    def cookie(self) -> str:
+        """The session cookie's name; browsers accept `__Host-` over TLS only."""
+        return "__Host-saiki" if self._secure else "saiki"
+
+    async def find_visitor(self, request: web.Request) -> SaikiVisitor:
+        """Return who calls. Raises CallRefused: 403 for a foreign origin, 401 for nobody."""
+        self.check_origin(request)
+        session = _bearer(request)
+        if not session:
+            if "Origin" not in request.headers:
+                raise CallRefused(
+                    401, "send a bearer token, or an Origin beside the session cookie"
+                )
+            session = request.cookies.get(self.cookie, "")
+        identity = await self.logins.who(session) if session else None
+        if identity is None:
+            raise CallRefused(401, "you are not signed in")
+        return SaikiVisitor(identity, session)
+
+    async def is_signed_in(self, visitor: SaikiVisitor) -> bool:
+        """Whether a visitor is still signed in."""
+        return await self.logins.who(visitor.session, prolong=False) is not None
+
+    def check_origin(self, request: web.Request) -> None:
+        """Refuse a page of an origin that is neither ours nor listed."""
+        given = request.headers.getall("Origin", [])
+        ours = f"{'https' if self._secure else 'http'}://{request.host}"
+        if any(one != ours and one not in self._origins for one in given):
+            raise CallRefused(403, f"pages of this origin may not ask; list it in {ORIGINS}")
+
+    def headers(self, request: web.Request) -> dict[str, str]:
+        """Return the headers that let a page of a listed origin read the answer."""
+        origin = request.headers.get("Origin", "")
+        allowed = {
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Allow-Credentials": "true",
+            "Access-Control-Allow-Headers": "authorization, content-type",
+            "Access-Control-Allow-Methods": "POST, DELETE",
+        }
+        return {"Vary": "Origin", **(allowed if origin in self._origins else {})}
+
+    def sign_in(self, response: web.Response, session: str) -> None:
+        """Set the session cookie. It expires with the browser or with the session."""
+        # Without TLS any program on this host name can plant cookies: `__Host-` is not to be had.
+        response.set_cookie(
+            self.cookie, session, httponly=True, samesite="Strict", secure=self._secure
+        )
+
+    def sign_out(self, response: web.Response) -> None:
+        """Delete the session cookie."""
+        response.del_cookie(self.cookie, httponly=True, samesite="Strict", secure=self._secure)
+
+
+def _bearer(request: web.Request) -> str:
+    given = request.headers.getall("Authorization", [])
+    if not given:
+        return ""
+    scheme, _, token = given[0].partition(" ")
+    if len(given) > 1 or scheme.lower() != "bearer" or not 0 < len(token) <= _LONGEST_TOKEN:
+        raise CallRefused(401, "send one header: Authorization: Bearer <token>")
+    return token
+
+
+# The two events of the document: what is asked, and how it was answered.
+
+REQUEST, RESPONSE, ERROR = "toolConfirmationRequest", "toolConfirmationResponse", "error"
+
+_WHOLE = 10**9
+_MOST_DIGITS = 9
+# Blocks of a card that are no arguments: all that is covered by an approval and not in `args`.
+_BESIDE = ("payload", "changed environment", "files and their SHA-256")
+_BESIDE_NAMES = "name of the "
+_HIGH = "High risk: it can be denied here; whoever approves it confirms that in the inbox."
+
+
+def is_offered(record: Record) -> bool:
+    """Whether the document can express the request: it waits for a yes or a no of its own."""
+    asks = record.request.kind is not Kind.QUESTION and Action.APPROVE in record.request.allowed
+    return asks and not record.final and not record.behind
+
+
+def execution_id(record: Record) -> str:
+    """Return the `executionId`: the request, and the revision that is shown with it."""
+    return f"{record.id}.{record.shown_since}"
+
+
+def read_execution_id(text: str) -> tuple[str, int] | None:
+    """Return request and revision of an `executionId`, None for what is none."""
+    request_id, _, revision = text.partition(".")
+    number = revision.isascii() and revision.isdigit() and len(revision) <= _MOST_DIGITS
+    return (request_id, int(revision)) if REQUEST_ID.fullmatch(request_id) and number else None
+
+
+def build_request(record: Record) -> JsonObject:
+    """Return the event that asks. Its arguments are for the eye: secrets are masked, and
+    characters that deceive are made visible."""
+    request = record.request
+    return {
+        "toolName": render_safe(request.tool).text,
+        "args": mask(record.arguments, lambda text: make_visible(text).text),
+        "description": "\n".join(_describe(card_of(record, lines=_WHOLE, chars=_WHOLE))),
+        "executionId": execution_id(record),
+        "timestamp": _write_time(record.created),
+        "sessionId": request.session,
+    }
+
+
+def build_response(execution: str, record: Record) -> JsonObject:
+    """Return the event that tells how a confirmation ended. It is approved if this call, perhaps
+    with edited arguments, may run: what expired, was cancelled or changed is not."""
+    action = record.decision.action if record.decision else None
+    runs = record.status is Status.APPROVED and action is not Action.RESPOND
+    return {"executionId": execution, "approved": runs, "sessionId": record.request.session}
+
+
+def _describe(card: Card) -> Iterator[str]:
+    """Say what the arguments do not: who asks, where, why it is asked, and what else would run."""
+    yield card.summary
+    yield f"{card.word}, {card.risk.value} risk"
+    yield from (f"{fact.label}: {fact.text.text}" for fact in card.facts)
+    if card.risk is RiskLevel.HIGH:
+        yield _HIGH
+    yield from (f"Risk: {reason.text}" for reason in card.reasons)
+    yield from (f"{card.sign} {finding.text}" for finding in card.findings)
+    yield from card.notices
+    yield f"Waits until {_write_time(card.deadline)}"
+    if card.progress:
+        yield card.progress
+    if card.says:
+        yield f"The agent says, and nobody verified it: “{_indent(card.says.text)}”"
+    for block in card.blocks:
+        if block.label in _BESIDE or block.label.startswith(_BESIDE_NAMES):
+            yield f"{block.label}: {_indent(block.text.text)}"
+
+
+def _indent(text: str) -> str:
+    """Return what an agent wrote so that no line of it passes for one of ours."""
+    return text.replace("\n", "\n  | ")
+
+
+def _write_time(milliseconds: int) -> str:
+    """Return a time as JavaScript writes a Date in JSON."""
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# What a person answered, checked and decided.
+
+GONE = "Confirmation not found or expired"
+_LIFETIME = "revoked"  # as the document says: until manually cleared
+_MEMBERS = {"executionId": str, "approved": bool, "rememberChoice": bool, "sessionId": str}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaikiAnswer:
+    """A `saiki:toolConfirmationResponse`."""
+
+    execution: str
+    approved: bool
+    remember: bool = False
+    session: str | None = None
+
+
+def read_answer(data: Any) -> SaikiAnswer:
+    """Return the answer that an event's data hold. Raises CallRefused for anything doubtful."""
+    if not isinstance(data, dict):
+        raise CallRefused(422, "data is no JSON object")
+    for name, value in data.items():
+        if not isinstance(value, _MEMBERS.get(name, ())):
+            raise CallRefused(422, f"{name[:40]} is unknown, or of another type")
+    for name in ("executionId", "approved"):
+        if name not in data:
+            raise CallRefused(422, f"{name} is missing")
+    return SaikiAnswer(
+        execution=data["executionId"],
+        approved=data["approved"],
+        remember=data.get("rememberChoice", False),
+        session=data.get("sessionId"),
+    )
+
+
+async def decide(desk: Desk, visitor: SaikiVisitor, answer: SaikiAnswer) -> JsonObject:
+    """Decide, and return what the caller is told. Raises CallRefused."""
+    named = read_execution_id(answer.execution)
+    if named is None:
+        raise CallRefused(404, GONE)
+    request_id, revision = named
+    try:
+        record = await desk.requests.get(request_id)
+        wish = _choose(record, answer)
+        click = Click(
+            request_id=request_id,
+            revision=revision,
+            identity=visitor.identity,
+            action=Action.APPROVE if answer.approved else Action.DENY,
+            nonce=f"saiki {answer.execution} {answer.approved} {wish}",
+            remember=wish,
+        )
+        try:
+            after, kept = await desk.requests.decide(click), True
+        except NotRemembered as failed:  # the answer counts all the same
+            after, kept = failed.record, False
+    except NotFound:
+        raise CallRefused(404, GONE) from None
+    except Conflict as late:
+        now = await desk.requests.get(request_id)
+        raise (CallRefused(404, GONE) if now.final else CallRefused(409, str(late))) from None
+    except StepUpNeeded as needed:
+        where = desk.address_of(request_id) or "the inbox"
+        raise CallRefused(
+            needed.status, f"it takes a step-up ({needed}): answer at {where}"
+        ) from None
+    except GatewayError as refusal:
+        raise CallRefused(refusal.status, str(refusal)) from None
+    told: JsonObject = {"success": True}
+    if not after.final:
+        told["status"] = after.status.value
+    if answer.approved and answer.remember:
+        told["remembered"] = wish is not None and after.final and kept
+    return told
+
+
+def _choose(record: Record, answer: SaikiAnswer) -> Remember | None:
+    """Return what is to be remembered, None for nothing: the whole tool where an operator declared
+    that it is harmless, otherwise the narrowest that is offered. Denials are not remembered."""
+    if not record.final and not is_offered(record):
+        raise CallRefused(404, GONE)
+    if answer.session is not None and answer.session != record.request.session:
+        raise CallRefused(422, "sessionId is not the session of this confirmation")
+    if not (answer.approved and answer.remember):
+        return None
+    offered = scopes_of(record, Action.APPROVE)
+    whole = [one for one in offered if one.whole_tool]
+    chosen = next(iter((*whole, *offered)), None)
+    if chosen is None:
+        return None
+    return remember_as(chosen.id, _LIFETIME, everywhere=answer.session is None)
+
+
+# The WebSocket: events go out as frames, and answers come in as frames.
+#
+# A frame is `{"type": …, "data": …}`. Whoever connects gets what waits; a connection that missed
+# something is closed, and gets it when it comes back.
+
+BEAT_SECONDS = 10.0
+MOST_OF_SESSION, MOST_OF_ALL = 4, 1000
+_MOST_FRAME = 16 * 1024
+_GONE = (Unreachable, StopAsyncIteration, TimeoutError, ConnectionError)
+
+T = TypeVar("T")
+
+
+async def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Complete a decision even when its caller disconnects."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # there is nobody to tell any more
+        raise
+
+
+class Sockets:
+    """The open connections by session."""
+
+    def __init__(self, desk: Desk, access: Access) -> None:
+        self._desk = desk
+        self._access = access
+        self._open: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._stopping = False
+
+    def end_all(self) -> None:
+        """End every connection, and let none begin, when the gateway stops."""
+        self._stopping = True
+        for session in list(self._open):
+            self.end(session)
+
+    def end(self, session: str) -> None:
+        """End the connections of a session that was signed out."""
+        for ending in self._open.get(session, ()):
+            ending.set()
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Serve until the page leaves, its session ends, or the gateway stops."""
+        visitor = await self._access.find_visitor(request)
+        if self._stopping:
+            raise CallRefused(503, "the gateway stops; connect again")
+        total = sum(map(len, self._open.values()))
+        if len(self._open.get(visitor.session, ())) >= MOST_OF_SESSION or total >= MOST_OF_ALL:
+            raise CallRefused(429, "too many connections are open")
+        mine, ending = self._open[visitor.session], asyncio.Event()
+        mine.add(ending)
+        try:
+            return await self._converse(request, visitor, ending)
+        finally:
+            mine.discard(ending)
+            if not mine:
+                self._open.pop(visitor.session, None)
+
+    async def _converse(
+        self, request: web.Request, visitor: SaikiVisitor, ending: asyncio.Event
+    ) -> web.StreamResponse:
+        socket = web.WebSocketResponse(heartbeat=BEAT_SECONDS, max_msg_size=_MOST_FRAME)
+        if not socket.can_prepare(request):
+            raise CallRefused(426, "this is a WebSocket; answers alone go to POST")
+        async with self._desk.feed.changes() as events:
+            await socket.prepare(request)
+            screen = Screen(socket, self._desk, self._access, visitor)
+            parts = [
+                asyncio.create_task(screen.relay(events)),
+                asyncio.create_task(screen.listen()),
+                asyncio.create_task(ending.wait()),
+            ]
+            try:
+                await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for part in parts:
+                    part.cancel()
+                ends = await asyncio.gather(*parts, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception) and not isinstance(end, _GONE):
+                raise end
+        with suppress(*_GONE):
+            async with asyncio.timeout(BEAT_SECONDS):
+                await socket.close(code=WSCloseCode.SERVICE_RESTART, message=b"connect again")
+        return socket
+
+
+class Screen:
+    """What one connection shows: the `executionId` in front of the person, by request."""
+
+    def __init__(
+        self, socket: web.WebSocketResponse, desk: Desk, access: Access, visitor: SaikiVisitor
+    ) -> None:
+        self._socket = socket
+        self._desk = desk
+        self._access = access
+        self._visitor = visitor
+        self._shown: dict[str, str] = {}
+
+    async def relay(self, events: AsyncIterator[AuditEvent]) -> None:
+        """Show what waits, then whatever happens, until the person is signed out."""
+        coming = asyncio.ensure_future(anext(events))
+        try:
+            await self._show_pending()
+            while await self._access.is_signed_in(self._visitor):
+                # `wait`, not `timeout`: cancelling would end the iterator.
+                await asyncio.wait({coming}, timeout=BEAT_SECONDS)
+                if coming.done():
+                    event = coming.result()
+                    coming = asyncio.ensure_future(anext(events))
+                    if event.request_id:
+                        await self._look(event.request_id)
+        finally:
+            await cancel_and_wait(coming)
+
+    async def listen(self) -> None:
+        """Take answers until the connection closes."""
+        async for frame in self._socket:
+            try:
+                if frame.type is not WSMsgType.TEXT:
+                    raise CallRefused(422, "send text")
+                await self._answer(frame.data)
+            except CallRefused as refusal:
+                await self._send(ERROR, {"error": refusal.why, **_name(frame.data)})
+
+    async def _answer(self, text: str) -> None:
+        try:
+            frame = parse_json(text.encode())
+        except GatewayError as error:
+            raise CallRefused(422, str(error)) from None
+        if not isinstance(frame, dict) or frame.get("type") != RESPONSE:
+            raise CallRefused(422, f"a frame is {{type: '{RESPONSE}', data}}")
+        answer = read_answer(frame.get("data"))
+        if not await self._access.is_signed_in(self._visitor):
+            raise CallRefused(401, "you are not signed in any more")
+        await finish(decide(self._desk, self._visitor, answer))
+
+    async def _show_pending(self) -> None:
+        query = Query(followers=False)
+        while True:
+            page = await self._desk.requests.page(query)
+            for record in page.items:
+                await self._show(record)
+            if page.next is None:
+                return
+            query = Query(followers=False, after=page.next)
+
+    async def _look(self, request_id: str) -> None:
+        """Show a request as it is now, or take it away."""
+        with suppress(NotFound):
+            await self._show(await self._desk.requests.get(request_id))
+
+    async def _show(self, record: Record) -> None:
+        known = self._shown.get(record.id)
+        now = execution_id(record)
+        if known is not None and (record.final or known != now):
+            del self._shown[record.id]
+            await self._send(RESPONSE, build_response(known, record))
+            known = None
+        if known is not None or not is_offered(record):
+            return
+        if await self._desk.requests.may_decide(self._visitor.identity, record) is None:
+            self._shown[record.id] = now
+            await self._send(REQUEST, await draw(lambda: build_request(record), *weigh(record)))
+
+    async def _send(self, kind: str, data: JsonObject) -> None:
+        async with asyncio.timeout(BEAT_SECONDS):
+            await self._socket.send_str(json.dumps({"type": kind, "data": data}))
+
+
+def _name(text: Any) -> JsonObject:
+    """Return the `executionId` that a refused frame names, if it can be read."""
+    try:
+        named = parse_json(text.encode())["data"]["executionId"]
+    except (AttributeError, GatewayError, LookupError, TypeError):
+        return {}
+    return {"executionId": named} if isinstance(named, str) else {}
+
 
 PATH, LOGIN = "/api/tool-confirmation", "/api/tool-confirmation-login"
 _MOST_BODY = 16 * 1024

@@ -15,35 +15,25 @@ import aiohttp
 from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 
-from adapters.slack.actions_and_replies import ButtonActions
-from adapters.slack.admin_actions import AdminActions
-from adapters.slack.app import App
-from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
+from adapters.slack.app import App, HttpReceiver
+from adapters.slack.batches import GroupModals
+from adapters.slack.cards import CARD_CHARS, CARD_LINES, list_fitting
 from adapters.slack.checks import run_checks
-from adapters.slack.clicked_cards import ClickedCards
+from adapters.slack.clicks import ButtonActions, Submissions
 from adapters.slack.commands import COMMAND, SlackCommands
-from adapters.slack.edits import EditModals
-from adapters.slack.grant_cards import SlackGrantPosting
-from adapters.slack.group_cards import list_fitting
-from adapters.slack.groups import GroupModals
-from adapters.slack.home_tab import HomeTab
-from adapters.slack.http_mode import HttpReceiver
-from adapters.slack.live_homes import LiveHomes
-from adapters.slack.manifest import build_manifest, find_problems
-from adapters.slack.news import WorkspaceNews
-from adapters.slack.oauth import InstallPages
+from adapters.slack.grants import AdminActions
+from adapters.slack.home_tab import HomeTab, LiveHomes
+from adapters.slack.installation import InstallPages, build_manifest, find_problems
+from adapters.slack.modals import EditModals
 from adapters.slack.payloads import PLATFORM, Interaction
-from adapters.slack.posting import CardPosting
-from adapters.slack.private_replies import PrivateReply
+from adapters.slack.posting import CardPosting, ClickedCards, PrivateReply, SlackGrantPosting
 from adapters.slack.settings import SlackSettings
-from adapters.slack.shared_channels import SharedChannels
 from adapters.slack.socket_mode import IDLE_SECONDS, PING_SECONDS, SocketConnection
-from adapters.slack.submissions import Submissions
-from adapters.slack.uploads import Uploads
-from adapters.slack.users_and_rights import Rights, UserDirectory
-from adapters.slack.workspaces_and_web_api import (
+from adapters.slack.users_and_rights import Rights, SharedChannels, UserDirectory, WorkspaceNews
+from adapters.slack.web_api import (
     TOKEN_SECONDS,
     Patience,
+    Uploads,
     Workspace,
     Workspaces,
     build_client,

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adapters.slack import modals
-from adapters.slack.actions_and_replies import (
-    ButtonActions,
-    build_click,
-    describe_state,
-    describe_what,
-)
-from adapters.slack.admin_actions import AdminActions, build_revoke_session
-from adapters.slack.card_blocks import (
+from adapters.slack.cards import (
     CONTEXT_UNITS,
     READ_ALL,
     TextBudget,
@@ -44,10 +37,12 @@ from adapters.slack.card_blocks import (
     say_until,
     words,
 )
+from adapters.slack.clicks import ButtonActions, build_click, describe_state, describe_what
+from adapters.slack.grants import AdminActions, build_revoke_session
 from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, ModalMetadata
-from adapters.slack.private_replies import PrivateReply
+from adapters.slack.posting import PrivateReply
 from adapters.slack.users_and_rights import Rights
-from adapters.slack.workspaces_and_web_api import Workspace
+from adapters.slack.web_api import Workspace
 from gateway.errors import InvalidRequest
 from gateway.models import Action, RiskLevel
 from gateway.ports import (

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from adapters.slack.admin_actions import AdminActions, build_revoke_all
-from adapters.slack.card_blocks import context, header, join_entries, plain, section
+from adapters.slack.cards import context, header, join_entries, plain, section
 from adapters.slack.commands import BEING_DENIED, COMMAND, build_grant_entry, build_request_entry
+from adapters.slack.grants import AdminActions, build_revoke_all
 from adapters.slack.payloads import Actor, Json
 from adapters.slack.users_and_rights import Stranger, UserDirectory
-from adapters.slack.workspaces_and_web_api import SlackRefused, Workspace, call_repeatable
-from gateway.ports import Grant, Record, Worklist
+from adapters.slack.web_api import SlackRefused, Workspace, call_repeatable
+from gateway.errors import Unreachable
+from gateway.ports import (
+    Desk,
+    Grant,
+    Pace,
+    Rate,
+    Record,
+    RetryLater,
+    Worklist,
+    bug,
+    cancel_and_wait,
+)
 
 _MOST_BLOCKS = 100
 _FRAME = 5  # two headings, count, the last line, and one to spare
@@ -110,3 +124,79 @@ def _say_waiting(count: int, *, stopped: bool) -> tuple[str, str]:
 
 def _build_home_view(blocks: list[Json]) -> Json:
     return {"type": "home", "callback_id": "home", "blocks": [header("Approvals"), *blocks]}
+
+
+# Keeps the Home tabs that people have opened true: redrawn when requests come or go, and when
+# everything is stopped or allowed again.
+
+log = logging.getLogger("adapters.slack.homes")
+
+# Slack allows a hundred looks at people a minute, and each drawing takes one; clicks come first.
+DRAWINGS = Rate(40, 60.0)
+_REST_SECONDS = 2.0  # what happens meanwhile is shown together
+_WATCHED_SECONDS = 8 * 3600.0  # Slack does not say when somebody closes the tab
+_MOST = 100
+_NOTE = "homes"
+_CHANGES = ("stopped", "resumed", "policy_applied", "grant_")
+
+Draw = Callable[[str, str], Awaitable[None]]
+"""Draws the Home tab of a user in a workspace, if it shows something else by now."""
+
+
+class LiveHomes:
+    """Knows who has opened Home of late, and has it drawn again."""
+
+    def __init__(self, desk: Desk, pace: Pace, draw: Draw) -> None:
+        self._desk = desk
+        self._pace = pace
+        self._draw = draw
+        self._opened: dict[tuple[str, str], None] = {}  # the latest last
+        self._bell = asyncio.Event()
+
+    async def watch(self, team: str, user: str) -> None:
+        """Keep this tab true from now on; other replicas know when they start."""
+        known = (team, user) in self._opened
+        self._opened.pop((team, user), None)
+        self._opened[team, user] = None
+        while len(self._opened) > _MOST:
+            del self._opened[next(iter(self._opened))]
+        if not known:
+            text = json.dumps(list(self._opened))
+            await self._desk.notes.put(_NOTE, text, seconds=_WATCHED_SECONDS)
+
+    async def run(self) -> None:
+        """Draw until cancelled."""
+        known = await self._desk.notes.get(_NOTE)
+        for team, user in json.loads(known) if known else ():
+            self._opened.setdefault((team, user))
+        listening = asyncio.create_task(self._listen(), name="slack home bell")
+        try:
+            while True:
+                await self._bell.wait()
+                self._bell.clear()
+                for team, user in list(self._opened):
+                    await self._draw_one(team, user)
+                await asyncio.sleep(_REST_SECONDS)
+        finally:
+            await cancel_and_wait(listening)
+
+    async def _draw_one(self, team: str, user: str) -> None:
+        try:
+            async with self._pace.slot(f"homes {team}", DRAWINGS, user, rank=0):
+                await self._draw(team, user)
+        except RetryLater as later:
+            asyncio.get_running_loop().call_later(later.seconds, self._bell.set)
+        except Exception as error:
+            # Whatever it was, the others' tabs are drawn; this one at the next change.
+            log.warning("no Home: %s", bug(error), extra={"event": "slack_no_home"})
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with self._desk.feed.changes() as events:
+                    self._bell.set()
+                    async for event in events:
+                        if event.request_id or event.type.startswith(_CHANGES):
+                            self._bell.set()
+            except Unreachable:
+                log.info("homes fell behind the events", extra={"event": "slack_homes_behind"})

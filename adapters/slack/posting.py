@@ -3,24 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
-from adapters.slack import card_blocks as blocks
-from adapters.slack.card_blocks import FullText, escape, fit, one_line, ours, section
-from adapters.slack.group_cards import build_group_message
-from adapters.slack.payloads import Json, Malformed, SlackPlace, build_ref, read_place
-from adapters.slack.shared_channels import SharedChannels
-from adapters.slack.uploads import Uploads
-from adapters.slack.workspaces_and_web_api import (
+import aiohttp
+
+from adapters.slack import cards as blocks
+from adapters.slack import modals
+from adapters.slack.cards import (
+    CARD_CHARS,
+    CARD_LINES,
+    FullText,
+    build_group_message,
+    build_message,
+    build_thread_note,
+    button,
+    context,
+    escape,
+    exact,
+    fit,
+    header,
+    label,
+    label_pairs,
+    moment,
+    one_line,
+    ours,
+    plain,
+    render_notices,
+    render_notification,
+    rich,
+    row,
+    section,
+    words,
+)
+from adapters.slack.payloads import (
+    PLATFORM,
+    Act,
+    Interaction,
+    Json,
+    Malformed,
+    SlackPlace,
+    build_ref,
+    read_place,
+)
+from adapters.slack.users_and_rights import SharedChannels
+from adapters.slack.web_api import (
     NotInstalled,
     SlackFailed,
     SlackRefused,
     TokenRefused,
+    Uploads,
     Workspace,
     Workspaces,
     call_once,
@@ -31,6 +69,8 @@ from gateway.ports import (
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
+    Desk,
+    GrantCard,
     GroupCard,
     MessageRef,
     Notes,
@@ -38,8 +78,16 @@ from gateway.ports import (
     NoticeKind,
     Pace,
     Rate,
+    Record,
     RetryLater,
     Urgency,
+    card_of,
+    draw,
+    leads_to_inbox,
+    posted_group_of,
+    rank_edit,
+    shows_group,
+    weight_of,
 )
 
 # Slack's tier 3 is 50 in any minute, all at once if need be; two of them, and more than a second,
@@ -339,3 +387,246 @@ def _build_mentions(team: str, wanted: tuple[str, ...]) -> str:
 def _describe_outcome(card: Card) -> str:
     said = card.outcome.text if card.outcome else card.word
     return f"{said}. {card.result.text}" if card.result else said
+
+
+# Cards of remembered decisions (grants): layout, posting and editing.
+
+_WORDS_UNITS = 900
+_FACT_UNITS = 120
+
+
+class SlackGrantPosting:
+    """Posts and edits grant cards. Raises only errors that `gateway.ports.outgoing` names."""
+
+    def __init__(self, posts: CardPosting) -> None:
+        self._posts = posts
+
+    async def deliver(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
+        """Post a card. It is not sent again when Slack does not respond."""
+        workspace, place = await self._posts.find_open_place(target)
+        text, made = build_grant_message(card, nonce)
+        async with self._posts.turn(place, nonce):
+            answer = await post_message(workspace, place.channel, text, made, thread=place.thread)
+        return build_ref(workspace.team, str(answer["channel"]), str(answer["ts"]))
+
+    async def update(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
+        """Edit a posted card."""
+        workspace, _ = await self._posts.find_place(ref.channel)
+        rank = (Urgency.ENDED if card.ended else Urgency.OTHER).rank(card.ended_at or 0)
+        async with self._posts.edit_turn(workspace, nonce, rank):
+            await edit_message(workspace, ref, *build_grant_message(card, nonce))
+
+    async def announce(self, notice: Notice, card: GrantCard) -> None:
+        """Reply to the card with its news, because edits notify nobody."""
+        if notice.ref is None:
+            return
+        workspace, place = await self._posts.find_place(notice.ref.channel)
+        news = card.outcome or " ".join(card.notices)
+        said = fit(one_line(f"{card.title}: {news}"), 600)
+        thread = read_place(notice.ref.channel).thread or notice.ref.message
+        async with self._posts.turn(place, f"grant {notice.nonce} {card.revision}"):
+            await post_message(
+                workspace, place.channel, escape(said), build_thread_note(said), thread=thread
+            )
+
+
+def build_grant_message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
+    """Return the top-level text and the blocks of a card."""
+    blocks = [header(card.title)]
+    if card.outcome:
+        blocks.append(section(plain(card.outcome[:1].upper() + card.outcome[1:])))
+    if card.ended_at is not None:
+        blocks.append(context(ours(moment(card.ended_at))))
+    facts = [(one.label, fit(one_line(one.text.text), _FACT_UNITS)) for one in card.facts]
+    said = fit(one_line(card.words.text), _WORDS_UNITS)
+    covers = {"type": "rich_text_quote", "elements": [words(said)]}
+    parts = [label_pairs(facts), label("What it covers"), covers]
+    if card.asked is not None:
+        parts += [label("Made from"), exact(fit(card.asked.text, _WORDS_UNITS))]
+    blocks.append(rich("body", parts))
+    blocks += render_notices(card.notices)
+    if card.reach:
+        blocks.append(context(plain(card.reach)))
+    blocks.append(context(ours(f"{render_end(card)} ·"), plain(f"{card.uses} · {card.short_id}")))
+    if card.confirm:
+        value = f"{card.grant_id} {copy}"
+        confirm = (card.confirm, "Revoke")
+        take_back = button("Revoke", Act.REVOKE, value, style="danger", confirm=confirm)
+        blocks.append(row("actions", take_back))
+    return render_notification(card.summary), blocks
+
+
+def render_end(card: GrantCard) -> str:
+    """Return until when it holds; for `ours` only."""
+    if card.ended:
+        return "Over"
+    return f"Until {moment(card.until)}" if card.until else "Until revoked"
+
+
+# Private replies to the person: in their open modal, or as a message only they see.
+
+log = logging.getLogger("adapters.slack.replies")
+
+
+class PrivateReply:
+    """Replies to one interaction. `view_id` is the modal that was opened for it, if any."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        interaction: Interaction,
+        session: aiohttp.ClientSession,
+        hosts: frozenset[str],
+    ) -> None:
+        self._workspace = workspace
+        self._interaction = interaction
+        self._session = session
+        self._hosts = hosts
+        self.view_id = interaction.view_id if interaction.in_modal else ""
+
+    async def open(self, view: Json) -> bool:
+        """Open a modal, on top of an open one; return False when it failed."""
+        client, trigger = self._workspace.client, self._interaction.trigger_id
+        opening = client.views_push if self._interaction.in_modal else client.views_open
+        try:
+            answer = await call_once(lambda: opening(trigger_id=trigger, view=view))
+        except DeliveryFailed as failure:
+            log.info("no modal: %s", type(failure).__name__, extra={"event": "slack_no_modal"})
+            return False
+        self.view_id = str(answer["view"]["id"])
+        return True
+
+    async def show(self, view: Json, *, seen: str | None = None) -> None:
+        """Replace the open modal; with `seen`, only if its hash is still the same."""
+        client = self._workspace.client
+        more = {"hash": seen} if seen else {}
+        try:
+            await call_repeatable(
+                lambda: client.views_update(view_id=self.view_id, view=view, **more)
+            )
+        except DeliveryFailed as failure:
+            log.info("modal gone: %s", type(failure).__name__, extra={"event": "slack_modal_gone"})
+
+    async def replace(self, text: str, blocks: list[Json]) -> bool:
+        """Replace the clicked message; return whether Slack took it."""
+        return await self._by_response_url(
+            {"replace_original": True, "text": text, "blocks": blocks}
+        )
+
+    async def tell(self, text: str, *, blocks: list[Json] | None = None) -> None:
+        """Send a private text. Never raises: the work itself is done."""
+        if self.view_id:
+            await self.show(modals.build_notice("Approvals", text))
+            return
+        if self._interaction.view and await self.open(modals.build_notice("Approvals", text)):
+            return
+        made = build_thread_note(text) if blocks is None else blocks
+        body = {
+            "response_type": "ephemeral",
+            "replace_original": False,
+            "text": escape(text),
+            "blocks": made,
+        }
+        try:
+            if not await self._by_response_url(body):
+                await self._by_ephemeral(escape(text), made)
+        except (DeliveryFailed, aiohttp.ClientError, TimeoutError, OSError) as failure:
+            log.info("not told: %s", type(failure).__name__, extra={"event": "slack_not_told"})
+
+    async def _by_response_url(self, body: Json) -> bool:
+        url = self._interaction.response_url
+        if not url or urlsplit(url).hostname not in self._hosts:
+            return False
+        try:
+            async with self._session.post(url, json=body) as response:
+                return response.ok
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return False
+
+    async def _by_ephemeral(self, text: str, made: list[Json]) -> None:
+        actor, client = self._interaction.actor, self._workspace.client
+        channel = self._interaction.channel
+        if not channel or channel.startswith("D"):
+            await call_once(
+                lambda: client.chat_postMessage(channel=actor.user, text=text, blocks=made)
+            )
+            return
+        await call_once(
+            lambda: client.chat_postEphemeral(
+                channel=channel, user=actor.user, text=text, blocks=made
+            )
+        )
+
+
+# The card that somebody clicked: it shows the end at once, whatever else waits for Slack's limit.
+#
+# A click on a card brings an address at which its message can be replaced, outside of all limits.
+# What was decided in a modal brings none: that card goes first in line. Either way the outbox edits
+# it too, and has the last word.
+
+_CLICKED_CARDS_NOTE_SECONDS = 600.0
+_FIRST, _SHOWN = "first", "shown"
+
+
+class ClickedCards:
+    """Replaces clicked cards, and says how urgent an edit still is."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._notes = desk.notes
+
+    async def expect(self, ref: MessageRef | None) -> None:
+        """Have the edit that shows the end on this card go first, before somebody decides."""
+        if ref is not None:
+            await self._notes.put(_name(ref), _FIRST, seconds=_CLICKED_CARDS_NOTE_SECONDS)
+
+    async def show_end(self, did: Interaction, record: Record, reply: PrivateReply) -> bool:
+        """Replace the clicked card by one that shows the end; return whether Slack took it.
+
+        There is nothing to do, which counts as done, for one that still waits.
+        """
+        if did.ref is None or not record.final:
+            return True
+        copy = did.form().copy
+        if shows_group(copy):
+            records = await self._desk.requests.list_on_card(record.id, copy)
+            name = partial(mention_people, did.actor.team)
+            made = build_group_message(await self.draw_group(records), copy, name)
+        else:
+            card = await self._draw(record)
+            made = build_message(card, copy, called=mention_people(did.actor.team, card))
+        done = await reply.replace(*made)
+        await self._notes.put(
+            _name(did.ref), _SHOWN if done else _FIRST, seconds=_CLICKED_CARDS_NOTE_SECONDS
+        )
+        return done
+
+    async def draw_group(self, records: Sequence[Record]) -> GroupCard:
+        """Return the posted card of a group as it is now."""
+        return posted_group_of([(one, await self._draw(one)) for one in records])
+
+    async def _draw(self, record: Record) -> Card:
+        card = await draw(
+            lambda: card_of(record, lines=CARD_LINES, chars=CARD_CHARS), *weight_of(record)
+        )
+        leads = self._desk.address_of(record.id) if leads_to_inbox(card) else ""
+        deciders = await self._desk.requests.deciders(record, PLATFORM)
+        return replace(card, deciders=deciders, inbox=leads)
+
+    async def show_grant_end(
+        self, did: Interaction, card: GrantCard, copy: str, reply: PrivateReply
+    ) -> None:
+        """Replace the clicked card of a remembered decision, if that ended."""
+        if card.ended and copy:
+            await reply.replace(*build_grant_message(card, copy))
+
+    async def rank(self, ref: MessageRef, card: Card) -> int:
+        """Return the rank of an edit of a posted card."""
+        known = await self._notes.get(_name(ref)) if card.disarms else None
+        if known is None:
+            return rank_edit(card)
+        return (Urgency.CLICKED if known == _FIRST else Urgency.OTHER).rank(card.decided_at or 0)
+
+
+def _name(ref: MessageRef) -> str:
+    return f"clicked {ref.channel} {ref.message}"

@@ -15,8 +15,7 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from adapters.slack.redacted_logs import library_logger
-from adapters.slack.workspaces_and_web_api import SlackRefused, call_repeatable
+from adapters.slack.web_api import SlackRefused, call_repeatable, library_logger
 from gateway.errors import GatewayError
 from gateway.ports import DeliveryFailed, Limited
 

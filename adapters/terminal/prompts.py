@@ -2,35 +2,152 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.events import DescendantFocus
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Label, Select, Static
 
-from adapters.terminal.card_text import say_secret
-from adapters.terminal.choices import Choices
-from adapters.terminal.code_text import render_text
+from adapters.terminal.cards import render_text, say_secret
 from adapters.terminal.keys import HELP_KEY, Key, KeyLine, bind
+from gateway.errors import InvalidRequest
 from gateway.models import FieldKind
 from gateway.ports import (
     LIFETIME_WORDS,
+    AuditEvent,
     Card,
+    Desk,
     Field,
+    Grant,
+    Identity,
     JsonObject,
     Record,
     Remember,
     RememberOption,
+    grant_card_of,
     remember_as,
 )
+
+# What may be chosen, each entry whole, with marks that differ in shape and not in colour alone.
+
+
+class ChoiceRow(Static):
+    """One entry: its mark, and its text beside it."""
+
+    def __init__(self, text: Text, *, many: bool) -> None:
+        self._text = text
+        self._marks = ("[ ]", "[x]") if many else ("( )", "(•)")
+        self.on = False
+        super().__init__(self._draw())
+
+    def switch(self, *, on: bool) -> None:
+        """Choose it, or do not."""
+        self.on = on
+        self.update(self._draw())
+
+    def on_click(self) -> None:
+        """Choose it, as a key does."""
+        if isinstance(self.parent, Choices):
+            self.parent.choose(self)
+
+    def _draw(self) -> RenderableType:
+        row = Table.grid(padding=(0, 1), expand=True)
+        row.add_column(width=len(self._marks[0]))
+        row.add_column(ratio=1)
+        row.add_row(Text(self._marks[self.on]), self._text)
+        return row
+
+
+class Choices(Vertical):
+    """A list of entries, of which one or `many` may be chosen, and none again unless `needed`.
+
+    One of them takes the keys: Tab goes to what follows the list.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "walk(-1)", "up", show=False),
+        Binding("down", "walk(1)", "down", show=False),
+        Binding("space,enter", "choose", "choose", show=False),
+    ]
+
+    class Chosen(Message):
+        """Another entry is chosen."""
+
+    def __init__(
+        self,
+        choices: Sequence[tuple[Text, str]],
+        *,
+        many: bool = False,
+        needed: bool = True,
+        chosen: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._many, self._needed = many, needed
+        self.values = [value for _, value in choices]
+        self.entries = [ChoiceRow(text, many=many) for text, _ in choices]
+        for entry, value in zip(self.entries, self.values, strict=True):
+            entry.switch(on=value == chosen)
+        for first in self.entries[:1]:
+            first.can_focus = True
+
+    def compose(self) -> ComposeResult:
+        """Lay out the entries."""
+        yield from self.entries
+
+    @property
+    def chosen(self) -> list[str]:
+        """What is chosen, in order."""
+        found = zip(self.entries, self.values, strict=True)
+        return [value for entry, value in found if entry.on]
+
+    def start(self) -> None:
+        """Take the keys, and stay where the dialog stands."""
+        for one in self.entries:
+            if one.can_focus:
+                one.focus(scroll_visible=False)
+
+    def choose(self, entry: ChoiceRow) -> None:
+        """Choose an entry, or take that back."""
+        on = not entry.on or (self._needed and not self._many)
+        if not self._many:
+            for one in self.entries:
+                one.switch(on=False)
+        entry.switch(on=on)
+        self.post_message(self.Chosen())
+
+    def action_walk(self, by: int) -> None:
+        """Go to another entry, which chooses nothing."""
+        here = self._at()
+        there = min(max(here + by, 0), len(self.entries) - 1)
+        if here != there:
+            self.entries[there].can_focus = True
+            self.entries[there].focus()
+            self.entries[here].can_focus = False
+
+    def action_choose(self) -> None:
+        """Choose the entry that has the keys."""
+        self.choose(self.entries[self._at()])
+
+    def _at(self) -> int:
+        return next(at for at, one in enumerate(self.entries) if one.can_focus)
+
 
 YES = "yes"
 _PLACE_ROWS = 2
@@ -457,3 +574,84 @@ def _read_value(field: Field, widget: Any) -> Any:
 
 def _parse_number(text: str) -> int | float:
     return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
+# Editing a request's arguments in the person's own editor.
+
+
+def edit_text(text: str) -> str:
+    """Open the text in the editor and return the result. The temporary file is deleted.
+
+    Raises OSError when there is no such editor.
+    """
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "arguments.json"
+        path.write_text(text, encoding="utf-8")
+        subprocess.run([*editor, str(path)], check=False)
+        return path.read_text(encoding="utf-8")
+
+
+# Remembered decisions: list and revoke them in the terminal.
+
+ALL = "all"
+_GRANTS_MARGIN = 3
+_SAID = {
+    "grant_made": "newly remembered",
+    "grant_ending": "ends soon",
+    "grant_ended": "no longer remembered",
+    "grant_suspended": "suspended",
+}
+
+
+def render_grants(grants: Sequence[Grant]) -> Group:
+    """Return a numbered list of grants, below what it is."""
+    title = f"Remembered decisions, the newest first: {len(grants)}"
+    lines: list[RenderableType] = [
+        Text(title, style="bold"),
+        Text("Each answers what it covers, and nobody is asked; a suspended one does not.\n"),
+    ]
+    for number, grant in enumerate(grants, 1):
+        card = grant_card_of(grant)
+        until = _render_end(card.until)
+        facts = " · ".join(f"{one.label} {one.text.text}" for one in card.facts)
+        lines += [
+            Text(f"{number}. {card.word} · ", style="bold").append_text(render_text(card.tool)),
+            _set_in(render_text(card.words)),
+            _set_in(Text(f"{facts} · {until} · {card.uses}")),
+            *(_set_in(Text(f"! {notice}", style="yellow")) for notice in card.notices),
+        ]
+    return Group(*lines)
+
+
+def ask_which(grants: Sequence[Grant], mine: int) -> str:
+    """Return the question below the list, of which so many are this person's to revoke."""
+    of = f"{mine} of the {len(grants)} listed"
+    return f"Revoke which? Type its number, or {ALL} for each that you may revoke: {of}"
+
+
+async def revoke_chosen(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: str) -> str:
+    """Revoke the grant with the chosen number, or all; return a message. Raises GatewayError."""
+    if chosen == ALL:
+        gone = len(await desk.grants.revoke_all(who))
+        return f"revoked: {gone}"
+    if not chosen.isdecimal() or not 1 <= int(chosen) <= len(grants):
+        raise InvalidRequest(f"a number of the list, or {ALL}")
+    await desk.grants.revoke(grants[int(chosen) - 1].id, who)
+    return "revoked: it no longer decides anything"
+
+
+def describe_event(event: AuditEvent) -> str:
+    """Return a message about a grant's event, empty for other events."""
+    said = _SAID.get(event.type, "")
+    return f"{said} for {event.agent}: press g" if said else ""
+
+
+def _set_in(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, _GRANTS_MARGIN))
+
+
+def _render_end(at_ms: int | None) -> str:
+    if at_ms is None:
+        return "until revoked"
+    return f"until {datetime.fromtimestamp(at_ms / 1000):%d %b %H:%M}"

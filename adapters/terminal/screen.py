@@ -21,24 +21,32 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 from textual.worker import Worker, WorkerState
 
-from adapters.terminal.card_text import (
+from adapters.terminal.cards import (
     HELP,
+    Hanging,
+    ReadableApp,
     render_about,
     render_card,
+    render_diff,
     render_edited,
     render_full,
     render_head,
     render_remembered,
     render_risk,
 )
-from adapters.terminal.code_text import render_diff
-from adapters.terminal.editor import edit_text
-from adapters.terminal.grants import ask_which, describe_event, render_grants, revoke_chosen
-from adapters.terminal.hindrances import find_hindrance
-from adapters.terminal.keys import HELP_KEY, Key, KeyLine, bind
-from adapters.terminal.layout import Hanging
-from adapters.terminal.look import ReadableApp
-from adapters.terminal.prompts import YES, FormScreen, FullTextScreen, RememberScreen, WordsScreen
+from adapters.terminal.keys import HELP_KEY, Key, KeyLine, bind, find_hindrance
+from adapters.terminal.prompts import (
+    YES,
+    FormScreen,
+    FullTextScreen,
+    RememberScreen,
+    WordsScreen,
+    ask_which,
+    describe_event,
+    edit_text,
+    render_grants,
+    revoke_chosen,
+)
 from gateway.errors import GatewayError, StepUpNeeded, Unconfirmed
 from gateway.models import Action, DecidedBy, DeciderKind, RiskLevel
 from gateway.ports import (

@@ -1,12 +1,208 @@
 """The web adapter: routes for the gateway's web server, and an orderly end of live streams."""
 
+from __future__ import annotations
+
+import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from rjsmin import jsmin
 
-from adapters.web.routes import Inbox
+from adapters.web.decisions import BatchHandlers, DecisionHandlers, DeclareHandlers
+from adapters.web.grants import GrantAndStopHandlers, HandHandlers
+from adapters.web.live_updates import Streams
+from adapters.web.push import PushHandlers
+from adapters.web.queries import QueueHandlers, ReadHandlers, Reports, SearchHandlers
+from adapters.web.security import Guard, Handler, VisitRefused
+from adapters.web.sign_in import DeviceHandlers, PasskeyHandlers, ProviderHandlers, SignInHandlers
 from gateway.ports import Desk, Logins
+
+# Answers made small for a phone's line. Files are compressed once, when they are read.
+#
+# The token that every write needs is in no compressed answer: next to text that agents chose, the
+# size of an answer would tell of it.
+
+_LEAST = 1_000  # bytes; below, it costs more than it saves
+
+
+def pack(body: bytes) -> bytes:
+    """Return a file compressed, the same bytes at every start."""
+    return gzip.compress(body, mtime=0)
+
+
+def takes_gzip(request: web.Request) -> bool:
+    """Whether the browser takes compressed answers."""
+    offered = request.headers.get(hdrs.ACCEPT_ENCODING, "")
+    return "gzip" in (one.strip() for one in offered.split(","))
+
+
+def compress(handler: Handler) -> Handler:
+    """Return the handler with its answer compressed, where that is worth it."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = await handler(request)
+        if isinstance(response, web.Response) and hdrs.CONTENT_ENCODING not in response.headers:
+            response.headers[hdrs.VARY] = hdrs.ACCEPT_ENCODING
+            if takes_gzip(request) and (response.content_length or 0) >= _LEAST:
+                response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    return answer
+
+
+# The inbox's routes: pages and their static files, sign-in and sign-out, and API calls.
+#
+# Static files are read once at start. Nothing outside their folder is served.
+
+_FOLDER = Path(__file__).parent
+_WORKER_SCOPE = "/inbox"
+_ME = "/inbox/api/me"  # its answer has the token
+_CONTENT_TYPES = {
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
+    ".html": "text/html",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file with its content type, as it is and compressed."""
+
+    body: bytes
+    packed: bytes
+    content_type: str
+
+
+def read_assets(folder: str) -> dict[str, Asset]:
+    """Return the files of `static` or `templates` by name; scripts without comments and blanks."""
+    return {
+        path.name: Asset(body := _read(path), pack(body), _CONTENT_TYPES[path.suffix])
+        for path in sorted((_FOLDER / folder).iterdir())
+        if path.suffix in _CONTENT_TYPES
+    }
+
+
+def _read(path: Path) -> bytes:
+    body = path.read_bytes()
+    return bytes(jsmin(body)) if path.suffix == ".js" else body
+
+
+class Inbox:
+    """Builds the routes and serves pages."""
+
+    def __init__(self, desk: Desk, logins: Logins, *, secure: bool) -> None:
+        self._guard = Guard(logins, secure=secure)
+        self._reading = ReadHandlers(desk, self._guard)
+        self._queue = QueueHandlers(desk, self._guard)
+        self._searches = SearchHandlers(desk, self._guard, self._reading)
+        self._decisions = DecisionHandlers(desk, self._guard, self._reading, logins.passkeys)
+        self._batches = BatchHandlers(desk, self._guard, self._reading)
+        self._declaring = DeclareHandlers(desk, self._guard, self._reading)
+        self._reports = Reports(desk, self._guard)
+        self._operating = GrantAndStopHandlers(desk, self._guard)
+        self._by_hand = HandHandlers(desk, self._guard)
+        self._push = PushHandlers(desk, self._guard)
+        self._streams = Streams(desk, self._guard)
+        self._signing_in = SignInHandlers(logins, self._guard, self._streams)
+        self._devices = DeviceHandlers(logins, self._guard)
+        self._provider = ProviderHandlers(logins, self._guard, self._signing_in)
+        self._passkeys = PasskeyHandlers(logins, self._guard, self._signing_in)
+        self._pages = read_assets("templates")
+        self._files = read_assets("static")
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes, each behind the guard."""
+        table = [
+            ("GET", "/", self._lead_to_inbox),
+            ("GET", "/inbox", self._inbox),
+            ("GET", "/inbox/r/{id:[0-9a-f]{32}}", self._inbox),
+            ("GET", "/inbox/batch", self._batch_page),
+            ("GET", "/inbox/report", self._report_page),
+            ("GET", "/inbox/devices", self._devices_page),
+            ("GET", "/inbox/notifications", self._notifications_page),
+            ("GET", "/inbox/login", self._login_page),
+            ("GET", "/inbox/login/back", self._back_page),
+            ("GET", "/inbox/static/{name}", self._file),
+            ("GET", "/inbox/sw.js", self._worker),
+            ("GET", "/inbox/api/changes", self._streams.serve),
+            *self._signing_in.table(),
+            *self._devices.table(),
+            *self._passkeys.table(),
+            *self._provider.table(),
+            *self._reading.table(),
+            *self._queue.table(),
+            *self._searches.table(),
+            *self._decisions.table(),
+            *self._batches.table(),
+            *self._declaring.table(),
+            *self._reports.table(),
+            *self._operating.table(),
+            *self._by_hand.table(),
+            *self._push.table(),
+        ]
+        return [
+            web.route(method, path, self._wrap(method, path, call)) for method, path, call in table
+        ]
+
+    def _wrap(self, method: str, path: str, call: Handler) -> Handler:
+        return self._guard.wrap(compress(call) if method == "GET" and path != _ME else call)
+
+    def end_streams(self) -> None:
+        """End the live streams."""
+        self._streams.end_all()
+
+    async def _lead_to_inbox(self, request: web.Request) -> web.StreamResponse:
+        raise web.HTTPSeeOther("/inbox")
+
+    async def _inbox(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["inbox.html"])
+
+    async def _batch_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["batch.html"])
+
+    async def _report_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["report.html"])
+
+    async def _devices_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["devices.html"])
+
+    async def _notifications_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["notifications.html"])
+
+    async def _back_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["back.html"])
+
+    async def _login_page(self, request: web.Request) -> web.StreamResponse:
+        return _build_file_response(request, self._pages["login.html"])
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        found = self._files.get(request.match_info["name"])
+        if found is None:
+            raise VisitRefused(404, "not_found", "there is no such file")
+        return _build_file_response(request, found)
+
+    async def _worker(self, request: web.Request) -> web.StreamResponse:
+        response = _build_file_response(request, self._files["sw.js"])
+        response.headers["Service-Worker-Allowed"] = _WORKER_SCOPE  # it has no slash behind it
+        return response
+
+
+def _build_file_response(request: web.Request, asset: Asset) -> web.Response:
+    headers = {str(hdrs.VARY): str(hdrs.ACCEPT_ENCODING)}
+    if packed := takes_gzip(request):
+        headers[str(hdrs.CONTENT_ENCODING)] = "gzip"
+    return web.Response(
+        body=asset.packed if packed else asset.body,
+        content_type=asset.content_type,
+        charset=None if asset.content_type == "image/png" else "utf-8",
+        headers=headers,
+    )
 
 
 class WebAdapter:

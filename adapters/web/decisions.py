@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from aiohttp import web
 
-from adapters.web.card_json import build_changes
+from adapters.web.cards import build_changes, explain_exclusion
 from adapters.web.queries import ReadHandlers
 from adapters.web.security import (
     Guard,
@@ -18,7 +23,7 @@ from adapters.web.security import (
     check_members,
     refuse_unseen,
 )
-from gateway.errors import Conflict, NotRemembered, Unconfirmed
+from gateway.errors import BatchRefused, Conflict, NotFound, NotRemembered, Unconfirmed
 from gateway.models import Action
 from gateway.ports import (
     Click,
@@ -26,11 +31,15 @@ from gateway.ports import (
     JsonObject,
     Passkeys,
     Proof,
+    Query,
+    Record,
+    ToolWord,
     changes,
     draw,
     put_together,
     remember_as,
     subject_of,
+    undeclared_of,
 )
 
 _DECISION: dict[str, type] = {
@@ -207,3 +216,171 @@ def _build_click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
         remember=remember_as(**remember) if remember is not None else None,
         number=body.get("number", ""),
     )
+
+
+# The batch view: several requests of one agent, each shown in full, decided together.
+
+MOST = 50
+_MOST_LETTERS = 2_000_000  # of one page
+_MEMBERS: dict[str, type] = {
+    "action": str,
+    "items": list,
+    "nonce": str,
+    "message": str,
+    "note": str,
+    "feedback": bool,
+}
+_NEEDED_IN_BATCH = ("action", "items", "nonce")
+_NOBODY = "nobody may approve it"
+_HIDDEN = "what is masked could do something: reveal it, and approve it alone"
+_ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
+
+
+class BatchHandlers:
+    """HTTP handlers of the batch view."""
+
+    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
+        self._desk = desk
+        self._guard = guard
+        self._reading = reading
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        return [
+            ("GET", "/inbox/api/batch", self._read),
+            (
+                "POST",
+                "/inbox/api/batch/decide",
+                build_write_handler(self._guard, self._decide, _MEMBERS, _NEEDED_IN_BATCH),
+            ),
+        ]
+
+    async def _read(self, request: web.Request) -> web.StreamResponse:
+        """Return an agent's pending requests, and those that must be decided alone."""
+        visitor = await self._guard.check_reader(request)
+        found, more = await self._list_waiting(request.query.get("agent", ""))
+        items: list[JsonObject] = []
+        apart: list[JsonObject] = []
+        letters = 0
+        for record in found:
+            why = explain_exclusion(record) or await self._desk.requests.may_decide(
+                visitor.identity, record
+            )
+            if why is not None:
+                row = await self._reading.build_row(record, visitor)
+                apart.append({"id": record.id, "tool": row["tool"], "why": why})
+                continue
+            view = await self._reading.build_whole(record, visitor)
+            if view["hides"]:
+                apart.append({"id": record.id, "tool": view["tool"], "why": _HIDDEN})
+                continue
+            if not any(one["action"] == Action.APPROVE for one in view["controls"]):
+                apart.append(
+                    {"id": record.id, "tool": view["tool"], "why": view["progress"] or _NOBODY}
+                )
+                continue
+            letters += len(json.dumps(view))
+            if items and letters > _MOST_LETTERS:
+                more = True
+                break
+            items.append(view)
+            await asyncio.sleep(0)  # let clicks run between large requests
+        return web.json_response({"items": items, "apart": apart, "more": more})
+
+    async def _list_waiting(self, agent: str) -> tuple[list[Record], bool]:
+        """Return an agent's pending requests, the soonest deadline first, and whether there are
+        more.
+
+        Canaries belong to no agent, so they are looked for among all pending requests.
+        """
+        own = await self._desk.requests.page(Query(soonest=True, agent=agent, limit=MOST))
+        every = await self._desk.requests.page(Query(soonest=True, limit=MOST))
+        found = {record.id: record for record in (*own.items, *every.items)}
+        shown = [record for record in found.values() if record.request.agent == agent]
+        shown.sort(key=lambda record: (record.deadline, record.id))
+        return shown[:MOST], own.next is not None or len(shown) > MOST
+
+    async def _decide(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        """Apply one decision to all selected requests, or to none of them."""
+        clicks = [_build_batch_click(visitor, body, item) for item in body["items"]]
+        try:
+            records = await self._desk.requests.decide_all(clicks)
+        except BatchRefused as refused:
+            ended = await self._list_ended(refused.reasons, visitor)
+            return build_problem(
+                409, refused.code, "Nothing was decided.", reasons=refused.reasons, ended=ended
+            )
+        rows = [await self._reading.build_row(record, visitor) for record in records]
+        return web.json_response({"items": rows})
+
+    async def _list_ended(self, ids: Iterable[str], visitor: Visitor) -> list[JsonObject]:
+        """Return those that ended meanwhile, as they are shown then; none that is gone."""
+        rows = []
+        for one in ids:
+            with suppress(NotFound):
+                record = await self._desk.requests.get(one)
+                if record.final:
+                    rows.append(await self._reading.build_row(record, visitor))
+        return rows
+
+
+def _build_batch_click(visitor: Visitor, body: JsonObject, item: Any) -> Click:
+    """Return one click of a batch. Raises VisitRefused for approving what was not shown whole."""
+    item = check_members(item, _ITEM, ("id", "revision"))
+    if body["action"] not in (Action.APPROVE, Action.DENY):
+        raise VisitRefused(422, "invalid_request", "a batch is approved or denied")
+    action = Action(body["action"])
+    if action is Action.APPROVE:
+        refuse_unseen(visitor, item["id"], item["revision"], item.get("seen"))
+    return Click(
+        request_id=item["id"],
+        revision=item["revision"],
+        identity=visitor.identity,
+        action=action,
+        nonce=body["nonce"],
+        message=body.get("message", ""),
+        note=body.get("note", ""),
+        feedback=body.get("feedback", False),
+    )
+
+
+# Inbox calls by which an admin says what a value of a tool's call is.
+
+_WORD: dict[str, type] = {"address": str, "role": str, "harmless": bool, "confirmed": bool}
+
+
+class DeclareHandlers:
+    """HTTP handler of declarations; the core checks who may write."""
+
+    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
+        self._desk = desk
+        self._guard = guard
+        self._reading = reading
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler."""
+        work = build_write_handler(self._guard, self._declare, _WORD)
+        return [("POST", "/inbox/api/requests/{id}/declare", work)]
+
+    async def _declare(
+        self, request: web.Request, visitor: Visitor, body: JsonObject
+    ) -> web.Response:
+        """Declare one value of a waiting request's tool, or the tool, for the agent that asks."""
+        record = await self._desk.requests.get(request.match_info["id"])
+        address, role = body.get("address", ""), body.get("role", "")
+        if address and address not in {one.address for one in undeclared_of(record)}:
+            raise VisitRefused(409, "conflict", "this value is declared already, or waits no more")
+        word = ToolWord(
+            tool=record.request.tool,
+            arguments={address: role} if address else {},
+            harmless=True if body.get("harmless") else None,
+            agents=(record.request.agent,),
+        )
+        try:
+            await self._desk.tools.declare(
+                visitor.identity, word, confirmed=body.get("confirmed", False), about=record
+            )
+        except Unconfirmed as danger:
+            return build_problem(danger.status, "unconfirmed", str(danger))
+        what = f"{role} from now on" if address else "harmless from now on"
+        return web.json_response({"said": f"Declared: {what}, for {record.request.agent}."})

@@ -4,21 +4,27 @@ report for admins on how people decide.
 
 from __future__ import annotations
 
+import asyncio
+import re
+
 from aiohttp import web
 
-from adapters.web.card_json import (
+from adapters.web.cards import (
+    Rows,
     Viewer,
     add_viewer,
     build_line,
     build_row,
+    build_short_row,
     build_switch,
     build_whole,
 )
-from adapters.web.rows import Rows
+from adapters.web.grants import build_grant_row
 from adapters.web.security import (
     Guard,
     Handler,
     Visitor,
+    VisitRefused,
     build_csrf_token,
     build_seen_token,
 )
@@ -29,10 +35,19 @@ from gateway.ports import (
     PASS_LIFETIME_WORDS,
     ROLES_ON_CARDS,
     USUAL_LIFETIME,
+    AuditEvent,
     Desk,
+    Grant,
+    GrantCard,
     JsonObject,
+    QueueCounts,
     Record,
+    Search,
+    Side,
     draw,
+    grant_card_of,
+    list_facts,
+    name_event,
     plain,
     render_safe,
     weight_of,
@@ -172,3 +187,177 @@ class Reports:
         """Return the figures of the last 30 days."""
         visitor = await self._guard.check_reader(request)
         return web.json_response(plain(await self._desk.operator.report(visitor.identity)))
+
+
+# The queue as the page lists it: short rows, the soonest deadline first, and whose they are.
+
+_CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
+_MOMENT = re.compile(r"[0-9]{1,20}")
+_PAGE = 50
+
+
+class QueueHandlers:
+    """HTTP handlers of the queue."""
+
+    def __init__(self, desk: Desk, guard: Guard) -> None:
+        self._desk = desk
+        self._guard = guard
+        self._rows = Rows(build_short_row)
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        return [
+            ("GET", "/inbox/api/queue", self._page),
+            ("GET", "/inbox/api/queue/counts", self._count),
+            ("GET", "/inbox/api/queue/{id}", self._row),
+        ]
+
+    async def _page(self, request: web.Request) -> web.StreamResponse:
+        """Return one page of a side. What it is among is counted apart: that looks at far more."""
+        visitor = await self._guard.check_reader(request)
+        side, after = request.query.get("side", Side.MINE), check_cursor(request)
+        if side not in list(Side):
+            raise VisitRefused(422, "invalid_request", "side is mine, others or all")
+        page = await self._desk.queue.page(visitor.identity, Side(side), after=after, limit=_PAGE)
+        items = []
+        for record in page.items:
+            items.append(await self._build(record, visitor))
+            await asyncio.sleep(0)  # let clicks run between rows
+        return web.json_response({"items": items, "next": page.next})
+
+    async def _count(self, request: web.Request) -> web.StreamResponse:
+        """Return the counts; `since` is what the page knew of already."""
+        visitor = await self._guard.check_reader(request)
+        since = request.query.get("since", "0")
+        if not _MOMENT.fullmatch(since):
+            raise VisitRefused(422, "invalid_request", "since is no moment")
+        counts = await self._desk.queue.count(visitor.identity, since=int(since))
+        return web.json_response(build_counts(counts))
+
+    async def _row(self, request: web.Request) -> web.StreamResponse:
+        """Return one request as a row, also one that has ended."""
+        visitor = await self._guard.check_reader(request)
+        record = await self._desk.requests.get(request.match_info["id"])
+        return web.json_response(await self._build(record, visitor))
+
+    async def _build(self, record: Record, visitor: Visitor) -> JsonObject:
+        row = await self._rows.build(record)
+        return {**row, "mine": await self._desk.queue.is_mine(record, visitor.identity)}
+
+
+def check_cursor(request: web.Request) -> str | None:
+    """Return where a page goes on. Raises VisitRefused for what names no place."""
+    after = request.query.get("after")
+    if after is not None and not _CURSOR.fullmatch(after):
+        raise VisitRefused(422, "invalid_request", "after is no cursor of a page")
+    return after
+
+
+def build_counts(counts: QueueCounts) -> JsonObject:
+    """Return the counts as the page reads them."""
+    return {
+        "mine": counts.mine,
+        "others": counts.others,
+        "more": counts.more,
+        "fresh": counts.fresh,
+        "newest": counts.newest,
+    }
+
+
+# Looking for what ended, what is remembered and what happened, by fields of the address.
+
+_TEXT_CHARS = 200
+_SEARCHES_MOMENT = re.compile(r"[0-9]{1,15}")
+_MOST_GRANTS = 500
+
+
+class SearchHandlers:
+    """HTTP handlers of the searches. Who may read the audit, the core checks."""
+
+    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
+        self._desk = desk
+        self._guard = guard
+        self._reading = reading
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        return [
+            ("GET", "/inbox/api/final", self._history),
+            ("GET", "/inbox/api/audit", self._audit),
+            ("GET", "/inbox/api/grants", self._grants),
+        ]
+
+    async def _history(self, request: web.Request) -> web.StreamResponse:
+        """Return what ended and fits, the newest first."""
+        visitor = await self._guard.check_reader(request)
+        found = await self._desk.search.history(_read_search(request))
+        items = []
+        for record in found.items:
+            items.append(await self._reading.build_row(record, visitor))
+            await asyncio.sleep(0)  # let clicks run between rows
+        return web.json_response({"items": items, "looked": found.looked, "next": found.next})
+
+    async def _audit(self, request: web.Request) -> web.StreamResponse:
+        """Return which of the newest events fit, for admins."""
+        visitor = await self._guard.check_reader(request)
+        found = await self._desk.search.audit(visitor.identity, _read_search(request))
+        items = [_build_event(event) for event in found.items]
+        return web.json_response({"items": items, "looked": found.looked, "more": found.more})
+
+    async def _grants(self, request: web.Request) -> web.StreamResponse:
+        """List what is remembered, and what lately ended of it, where it fits."""
+        await self._guard.check_reader(request)
+        search = _read_search(request)
+        live, ended = await self._desk.grants.newest(), await self._desk.grants.list_ended()
+        items = []
+        for grant in (*live, *ended):
+            card = grant_card_of(grant)
+            if _grant_fits(grant, card, search):
+                items.append(build_grant_row(grant, card))
+        looked = len(live) + len(ended)
+        return web.json_response(
+            {"items": items, "looked": looked, "more": len(live) >= _MOST_GRANTS}
+        )
+
+
+def _read_search(request: web.Request) -> Search:
+    """Return what the address asks for. Raises VisitRefused."""
+    query = request.query
+    texts = {name: query.get(name, "").strip() for name in ("text", "agent", "outcome", "who")}
+    if any(len(text) > _TEXT_CHARS for text in texts.values()):
+        raise VisitRefused(
+            422, "invalid_request", f"at most {_TEXT_CHARS} characters are looked for"
+        )
+    times: dict[str, int | None] = {}
+    for name in ("since", "until"):
+        given = query.get(name, "")
+        if given and not _SEARCHES_MOMENT.fullmatch(given):
+            raise VisitRefused(422, "invalid_request", f"{name} is no moment in ms")
+        times[name] = int(given) if given else None
+    return Search(**texts, since=times["since"], until=times["until"], after=check_cursor(request))
+
+
+def _grant_fits(grant: Grant, card: GrantCard, search: Search) -> bool:
+    shown = " ".join((card.words.text, card.tool.text, *(one.text.text for one in card.facts)))
+    state = "ended" if card.ended else "suspended" if grant.rests is not None else "in force"
+    at = grant.made_at
+    return (
+        search.text.casefold() in shown.casefold()
+        and search.agent in ("", grant.agent)
+        and search.outcome in ("", state)
+        and search.who in ("", grant.made_by)
+        and (search.since is None or at >= search.since)
+        and (search.until is None or at < search.until)
+    )
+
+
+def _build_event(event: AuditEvent) -> JsonObject:
+    """Return an event as a row: what agents chose is made visible, and secrets are masked."""
+    return {
+        "id": event.id,
+        "at": event.at,
+        "type": name_event(event.type),
+        "agent": build_line(render_safe(event.agent).segments),
+        "request": event.request_id,
+        "facts": [build_line(render_safe(fact).segments) for fact in list_facts(event)],
+    }

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import secrets
+from dataclasses import asdict
+
 from aiohttp import web
 
 from adapters.web.live_updates import Streams
-from adapters.web.security import Guard, Handler, VisitRefused, read_json_body, run_to_end
-from gateway.ports import Logins, name_device, parse_json
+from adapters.web.security import (
+    Guard,
+    Handler,
+    Visitor,
+    VisitRefused,
+    build_write_handler,
+    check_members,
+    read_json_body,
+    run_to_end,
+)
+from gateway.ports import (
+    MOST_PASSKEYS,
+    Clock,
+    JsonObject,
+    Logins,
+    SystemClock,
+    name_device,
+    parse_json,
+)
 
 
 class SignInHandlers:
@@ -80,3 +100,163 @@ class SignInHandlers:
     async def _end(self, session: str) -> None:
         await self._logins.end(session)
         self._streams.end(session)
+
+
+# Passkeys in the inbox: making and removing them under Devices, and signing in with one.
+
+_TRY_SECONDS = 300
+
+
+class PasskeyHandlers:
+    """HTTP handlers of passkeys. What begins and ends a sign-in needs our own page alone."""
+
+    def __init__(self, logins: Logins, guard: Guard, signing_in: SignInHandlers) -> None:
+        self._passkeys = logins.passkeys
+        self._guard = guard
+        self._signing_in = signing_in
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        begin = build_write_handler(self._guard, self._begin_adding, {})
+        add = build_write_handler(self._guard, self._add, {"credential": dict}, ("credential",))
+        remove = build_write_handler(self._guard, self._remove, {"id": str}, ("id",))
+        return [
+            ("GET", "/inbox/api/passkeys", self._list),
+            ("POST", "/inbox/api/passkeys/options", begin),
+            ("POST", "/inbox/api/passkeys", add),
+            ("POST", "/inbox/api/passkeys/remove", remove),
+            ("POST", "/inbox/api/login/passkey/options", self._begin_sign_in),
+            ("POST", "/inbox/api/login/passkey", self._sign_in),
+        ]
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        visitor = await self._guard.check_reader(request)
+        found = await self._passkeys.list_passkeys(visitor.session)
+        items = [asdict(one) for one in found]
+        told = {"items": items, "problem": self._passkeys.problem, "most": MOST_PASSKEYS}
+        return web.json_response(told)
+
+    async def _begin_adding(
+        self, request: web.Request, visitor: Visitor, body: JsonObject
+    ) -> web.Response:
+        return web.json_response(await self._passkeys.begin_adding(visitor.session))
+
+    async def _add(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        device = name_device(request.headers.get("User-Agent", ""))
+        await self._passkeys.add(visitor.session, body["credential"], device=device)
+        return web.json_response({"ok": True})
+
+    async def _remove(
+        self, request: web.Request, visitor: Visitor, body: JsonObject
+    ) -> web.Response:
+        removed = await self._passkeys.remove(visitor.session, body["id"])
+        return web.json_response({"removed": removed})
+
+    async def _begin_sign_in(self, request: web.Request) -> web.StreamResponse:
+        """Hand out a challenge, and the secret by which this browser is known again."""
+        self._guard.check_origin(request)
+        browser = secrets.token_urlsafe(32)
+        address = request.remote or ""
+        response = web.json_response(await self._passkeys.begin_sign_in(browser, address=address))
+        self._guard.remember_try(response, browser, seconds=_TRY_SECONDS)
+        return response
+
+    async def _sign_in(self, request: web.Request) -> web.StreamResponse:
+        self._guard.check_origin(request)
+        body = check_members(
+            parse_json(await read_json_body(request)), {"credential": dict}, ("credential",)
+        )
+        browser = self._guard.find_try(request)
+        if not browser:
+            raise VisitRefused(
+                403, "unauthorized", "this was begun in another browser, or long ago"
+            )
+        signing_in = self._passkeys.sign_in(
+            browser,
+            body["credential"],
+            address=request.remote or "",
+            device=name_device(request.headers.get("User-Agent", "")),
+        )
+        return await self._signing_in.sign_in(request, await run_to_end(signing_in))
+
+
+# Signing in with an identity provider: to its page, and back to one of ours.
+#
+# The page that it comes back to is ours, and sends what it came with: the cookie of the browser
+# that began goes with our own page's calls alone, and no GET signs anybody in.
+
+_PROVIDER_TRY_SECONDS = 300
+_ANSWER: dict[str, type] = {"code": str, "state": str, "iss": str, "error": str}
+
+
+class ProviderHandlers:
+    """HTTP handlers of an identity provider. Both need our own page."""
+
+    def __init__(self, logins: Logins, guard: Guard, signing_in: SignInHandlers) -> None:
+        self._provider = logins.provider
+        self._guard = guard
+        self._signing_in = signing_in
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        return [
+            ("POST", "/inbox/api/login/provider", self._begin),
+            ("POST", "/inbox/api/login/provider/finish", self._finish),
+        ]
+
+    async def _begin(self, request: web.Request) -> web.StreamResponse:
+        self._guard.check_origin(request)
+        browser = secrets.token_urlsafe(32)
+        page = await self._provider.begin(browser, address=request.remote or "")
+        response = web.json_response({"page": page})
+        self._guard.remember_try(response, browser, seconds=_PROVIDER_TRY_SECONDS)
+        return response
+
+    async def _finish(self, request: web.Request) -> web.StreamResponse:
+        self._guard.check_origin(request)
+        answer = check_members(parse_json(await read_json_body(request)), _ANSWER, ())
+        browser = self._guard.find_try(request)
+        if not browser:
+            raise VisitRefused(
+                403, "unauthorized", "this was begun in another browser, or long ago"
+            )
+        finishing = self._provider.finish(
+            browser,
+            answer,
+            address=request.remote or "",
+            device=name_device(request.headers.get("User-Agent", "")),
+        )
+        return await self._signing_in.sign_in(request, await run_to_end(finishing))
+
+
+# Where somebody is signed in: their devices, and the calls that end one or all others.
+
+
+class DeviceHandlers:
+    """HTTP handlers of the page Devices."""
+
+    def __init__(self, logins: Logins, guard: Guard, clock: Clock | None = None) -> None:
+        self._logins = logins
+        self._guard = guard
+        self._clock = clock or SystemClock()
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        ending = build_write_handler(self._guard, self._end, {"device": str, "others": bool})
+        return [
+            ("GET", "/inbox/api/devices", self._list),
+            ("POST", "/inbox/api/devices/end", ending),
+        ]
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        visitor = await self._guard.check_reader(request)
+        items = [asdict(one) for one in await self._logins.list_devices(visitor.session)]
+        return web.json_response({"items": items, "now": self._clock.now_ms()})
+
+    async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        """End one device, or all others: never all by a member that was left out."""
+        others, device = body.get("others") is True, body.get("device")
+        if others == (device is not None):
+            raise VisitRefused(422, "invalid_request", "name one device, or say others")
+        ids = None if device is None else (device,)
+        return web.json_response({"ended": await self._logins.end_devices(visitor.session, ids)})

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent import make_agent
 
-from gateway.integrations.udspy import forward
+from gateway.integrations.frameworks.udspy import forward
 
 
 async def main(paths: list[str]) -> None:

@@ -5,7 +5,7 @@ import sys
 
 from agent import make_agent
 
-from gateway.integrations.udspy import Refused, forward
+from gateway.integrations.frameworks.udspy import Refused, forward
 
 try:
     print(asyncio.run(forward(make_agent(), question=sys.argv[1])).answer)

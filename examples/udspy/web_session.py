@@ -17,7 +17,7 @@ from typing import Any
 
 from agent import make_agent
 
-from gateway.integrations.udspy import Refused, Suspended, begin, resume
+from gateway.integrations.frameworks.udspy import Refused, Suspended, begin, resume
 
 
 def answer(state: Any) -> dict[str, str]:

@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.log import server_logger
 
+from gateway.api.agent_hooks import HostHook, hook_routes
 from gateway.api.authentication import LOOPBACK_HOSTS, TokenAccess
 from gateway.api.call import (
     Enrolment,
@@ -22,7 +23,6 @@ from gateway.api.call import (
     Services,
     answer_call,
 )
-from gateway.api.host_hooks import HostHook, hook_routes
 from gateway.api.metrics import AdapterProblems, Measure, Metrics, Outboxes, no_outboxes
 from gateway.api.middleware import (
     Handler,
@@ -33,13 +33,15 @@ from gateway.api.middleware import (
     security_headers,
 )
 from gateway.api.openapi import served_document
-from gateway.api.routes_and_access import ApiRoute, routes
+from gateway.api.problems import problem_of
+from gateway.api.routes import ApiRoute, routes
 from gateway.approvals.core import Core
-from gateway.domain.failure_limit import FailureLimit
-from gateway.domain.health import Readiness
+from gateway.domain.health_and_metrics import Readiness
+from gateway.domain.web_limits import FailureLimit
+from gateway.errors import GatewayError
 from gateway.ports import Credentials
 from gateway.wire.codec import JsonObject
-from gateway.wire.identifiers import REQUEST_ID
+from gateway.wire.schema import REQUEST_ID
 
 # How long an idle connection stays open: longer than proxies keep theirs, so that none of them
 # sends a call over a connection that is being closed.
@@ -198,3 +200,45 @@ def _end_waits(
         app[SERVICES].stop_waits()
 
     return end
+
+
+# The HTTP side of an adapter that runs as its own process: health, and its pages.
+
+_LARGEST_BODY = 4 * 1024 * 1024
+
+
+def build_pages(site: Site, ready: Callable[[], Awaitable[Readiness]]) -> web.Application:
+    """Return the application; run it with `gateway.api.app.runner`.
+
+    `ready` says what keeps people from answering.
+    """
+
+    async def healthz(request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def readyz(request: web.Request) -> web.Response:
+        found = await ready()
+        body = {"status": found.status, "problems": list(found.problems)}
+        return web.json_response(body, status=503 if found.down else 200)
+
+    async def end_streams(app: web.Application) -> None:
+        for close in site.closing:
+            close()
+
+    allowed = LOOPBACK_HOSTS | {host.lower() for host in site.hosts}
+    app = web.Application(
+        middlewares=[*before_all(site.proxied), _as_problems, host_guard(allowed)],
+        client_max_size=_LARGEST_BODY,
+    )
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), *site.pages])
+    app.on_response_prepare.append(security_headers(site.secure))
+    app.on_shutdown.append(end_streams)
+    return app
+
+
+@web.middleware
+async def _as_problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except GatewayError as error:
+        return problem_of(error)

@@ -12,7 +12,7 @@ from typing import NoReturn
 from aiohttp import web
 
 from gateway.api.problems import TooMany, Unauthenticated, WrongHost
-from gateway.domain.failure_limit import FailureLimit
+from gateway.domain.web_limits import FailureLimit
 from gateway.errors import NotFound, Unauthorized
 from gateway.ports import Credential, Credentials
 

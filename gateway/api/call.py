@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,17 +18,17 @@ from gateway.api.authentication import TokenAccess
 from gateway.api.metrics import Metrics
 from gateway.api.problems import BadCall, Stopping, TooLarge, TooManyWaits, TooSlow, WrongMediaType
 from gateway.approvals.core import Core
-from gateway.domain.health import Readiness
-from gateway.domain.http_body import SECONDS, BodyTooLarge, BodyTooSlow, read_whole
-from gateway.domain.known_secrets import hide_in
+from gateway.cards.blocks import draw
+from gateway.domain.health_and_metrics import Readiness
 from gateway.domain.parsing import parse_message, parse_off_loop, sentence
 from gateway.domain.records import AuditEvent, Identity, Page, Query
+from gateway.domain.redaction import hide_in
 from gateway.domain.store import MessageContext
+from gateway.domain.web_limits import SECONDS, BodyTooLarge, BodyTooSlow, read_whole
 from gateway.errors import InvalidRequest, NotFound
 from gateway.ports import Credential
-from gateway.ports.blocks import draw
-from gateway.wire.codec import JsonObject, plain
-from gateway.wire.identifiers import REQUEST_ID
+from gateway.wire.codec import JsonObject, Wire, plain
+from gateway.wire.schema import REQUEST_ID
 
 AGENT, APPROVER = "agent", "approver"
 
@@ -76,7 +77,7 @@ class Reads(Protocol):
         """Return when the oldest request that waits was asked, in ms; None when none waits."""
 
     async def event_counts(self) -> dict[str, int]:
-        """Return how often each thing happened, see `gateway.domain.event_counts`."""
+        """Return how often each thing happened, see `gateway.domain.audit`."""
 
 
 # Passes a method's parameters through the hooks; returns action, reason, and what they changed.
@@ -283,3 +284,57 @@ def _media_type(request: web.Request) -> str:
     if charset not in (None, "utf-8", "UTF-8"):
         raise BadCall("JSON is sent as UTF-8")
     return request.content_type
+
+
+# An operation of the API: the function that handles a call, with what it takes and answers.
+
+Handle = Callable[[ApiCall], Awaitable[web.StreamResponse]]
+Answers = Mapping[int, type | tuple[type, ...] | str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nothing(Wire):
+    """No body, no query string."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """A handler and its messages. `id` is the operationId of the OpenAPI document.
+
+    `answers` maps a status to what comes back: a message's class, several of them, or a media type.
+    `refusals` are the statuses of problems beside those that every route of its kind has.
+    """
+
+    id: str
+    handle: Handle
+    answers: Answers
+    query: type
+    body: type | None
+    refusals: tuple[int, ...]
+
+    @property
+    def summary(self) -> str:
+        """The first line of the handler's docstring."""
+        return (inspect.getdoc(self.handle) or "").partition("\n")[0]
+
+
+def operation(
+    operation_id: str,
+    answers: Answers,
+    *refusals: int,
+    query: type = Nothing,
+    body: type | None = None,
+) -> Callable[[Handle], Operation]:
+    """Return the decorator that makes a handler an operation."""
+
+    def declare(handle: Handle) -> Operation:
+        return Operation(
+            id=operation_id,
+            handle=handle,
+            answers=answers,
+            query=query,
+            body=body,
+            refusals=refusals,
+        )
+
+    return declare

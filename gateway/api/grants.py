@@ -8,21 +8,32 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.call import ApiCall, masked_reply, reply
+from gateway.api.call import ApiCall, Nothing, masked_reply, operation, reply
 from gateway.api.messages import MAX_PAGE, NONCE, OfAgent, check_match
-from gateway.api.operation import Nothing, operation
 from gateway.api.requests import find_visible
 from gateway.errors import InvalidRequest, NotFound
 from gateway.models import ApprovalRequest, Context, Kind
+from gateway.policy.grants.coverage import Blast
 from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Shape
-from gateway.policy.grants.host_rules import host_rule_words, host_rules_of
-from gateway.policy.grants.pass_offers import passes_for
-from gateway.policy.grants.past_coverage import Blast
-from gateway.policy.grants.remember_offers import LIFETIMES, Offer, offers
-from gateway.ports.grants_by_hand import Wish, build_example
+from gateway.policy.grants.offers import (
+    LIFETIMES,
+    Offer,
+    host_rule_words,
+    host_rules_of,
+    offers,
+    passes_for,
+)
+from gateway.ports.desk import Wish, build_example
 from gateway.wire.codec import JsonObject, Wire
-from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
-from gateway.wire.schema import Says, matching, whole
+from gateway.wire.schema import (
+    AGENT_NAME,
+    REQUEST_ID,
+    SESSION_NAME,
+    TOOL_NAME,
+    Says,
+    matching,
+    whole,
+)
 
 LIFETIME_NAMES = tuple(name for name, _, _ in LIFETIMES)
 _NULL = {"type": "null"}

@@ -6,11 +6,10 @@ import asyncio
 
 from aiohttp import web
 
-from gateway.api.call import ApiCall, reply
+from gateway.api.call import ApiCall, operation, reply
 from gateway.api.messages import HealthReply
 from gateway.api.metrics import CONTENT_TYPE
-from gateway.api.operation import operation
-from gateway.domain.health import Readiness
+from gateway.domain.health_and_metrics import Readiness
 
 READY_SECONDS = 2.0
 

@@ -11,8 +11,7 @@ from pydantic import Field
 from gateway.domain.parsing import check_agent_reason, check_agent_report, check_request
 from gateway.domain.records import Approvers, Edit, Record, Remember, Session, Vote
 from gateway.domain.redaction import mask
-from gateway.domain.risk_rules import RaisedRisk
-from gateway.domain.step_up import StepUpDone
+from gateway.domain.risk import RaisedRisk, StepUpDone
 from gateway.errors import InvalidRequest
 from gateway.models import (
     AGENT_EXECUTIONS,
@@ -28,8 +27,7 @@ from gateway.models import (
     Status,
 )
 from gateway.wire.codec import JsonObject, Wire, plain
-from gateway.wire.identifiers import AGENT_NAME, PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
-from gateway.wire.schema import Says, matching
+from gateway.wire.schema import AGENT_NAME, PROCESS_TOKEN, REQUEST_ID, SESSION_NAME, Says, matching
 
 MAX_WAIT_SECONDS = 60.0
 MAX_PAGE = 200

@@ -16,7 +16,7 @@ from gateway.api.authentication import CALLER, check_host, check_query
 from gateway.api.call import Services
 from gateway.api.metrics import Metrics
 from gateway.api.problems import Unauthenticated, problem_of, refusal_of
-from gateway.domain.health import DISK_FULL
+from gateway.domain.health_and_metrics import DISK_FULL
 from gateway.domain.redaction import bug
 from gateway.errors import GatewayError, Unreachable
 from gateway.models import new_id

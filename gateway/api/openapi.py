@@ -13,15 +13,123 @@ from pydantic.json_schema import CoreModeRef, CoreRef, DefsRef, GenerateJsonSche
 from pydantic_core.core_schema import IntSchema
 
 import gateway
+from gateway import models
+from gateway.api import agent_verbs, call, grants, messages, operators, requests
+from gateway.api.call import Nothing, Operation
 from gateway.api.messages import Prepare, Problem
-from gateway.api.operation import Nothing, Operation
 from gateway.api.problems import MEDIA_TYPE
-from gateway.api.routes_and_access import ApiRoute, routes
-from gateway.api.schema_names import SCHEMA_NAMES
+from gateway.api.routes import ApiRoute, routes
+from gateway.approvals import explanation
+from gateway.domain import policy_document, records, risk, statistics
 from gateway.models import ApprovalRequest, Reason
+from gateway.policy import chain
+from gateway.policy.calls import command_table
+from gateway.policy.grants import coverage, grant, offers
 from gateway.wire.canonical_json import MAX_INTEGER
 from gateway.wire.codec import JsonObject
-from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME
+from gateway.wire.schema import AGENT_NAME, REQUEST_ID, SESSION_NAME
+
+# The names of the OpenAPI document's schemas, written by hand.
+#
+# The document is an interface: renaming or moving a class must not change it. A class that has no
+# name here keeps the document from being written.
+
+SCHEMA_NAMES: dict[type, str] = {
+    models.Action: "Action",
+    statistics.AgentReport: "AgentReport",
+    grant.Answer: "RememberedAnswer",
+    models.ApprovalRequest: "ApprovalRequest",
+    statistics.ApproverReport: "ApproverReport",
+    records.Approvers: "Approvers",
+    grant.GrantVoter: "Backer",
+    requests.Batch: "Batch",
+    coverage.Blast: "Blast",
+    policy_document.Budget: "Budget",
+    statistics.CanaryReport: "CanaryReport",
+    messages.Cancel: "Cancel",
+    grant.CommandPattern: "CommandPattern",
+    messages.Consume: "Consume",
+    models.Context: "Context",
+    messages.Decide: "Decide",
+    models.DecidedBy: "DecidedBy",
+    models.DeciderKind: "DeciderKind",
+    models.Decision: "Decision",
+    operators.DeclareTool: "DeclareTool",
+    operators.DeclaredTools: "DeclaredTools",
+    records.Edit: "Edit",
+    grant.Effect: "Effect",
+    grant.End: "End",
+    messages.Enroll: "Enroll",
+    messages.Enrolled: "Enrolled",
+    grants.Example: "Example",
+    models.Execution: "Execution",
+    operators.ExplainCall: "ExplainCall",
+    explanation.ExplainedGrant: "ExplainedGrant",
+    explanation.ExplainedSign: "ExplainedSign",
+    explanation.ExplainedValue: "ExplainedValue",
+    explanation.Explanation: "Explanation",
+    models.FieldKind: "FieldKind",
+    grant.Grant: "Grant",
+    grants.Grants: "Grants",
+    messages.HealthReply: "Health",
+    agent_verbs.HookMessage: "HookMessage",
+    agent_verbs.HookOutcome: "HookOutcome",
+    statistics.HookReport: "HookReport",
+    grants.HostOffer: "HostOffer",
+    models.HostRule: "HostRule",
+    models.Kind: "Kind",
+    operators.Lifted: "Lifted",
+    grant.Match: "Match",
+    grants.NewGrant: "NewGrant",
+    grants.NewPass: "NewPass",
+    call.Nothing: "Nothing",
+    offers.Offer: "Offer",
+    grants.OfferWish: "OfferWish",
+    grants.Offers: "Offers",
+    grants.OffersOfExample: "OffersOfExample",
+    command_table.Operands: "Operands",
+    chain.Opinion: "Opinion",
+    models.Option: "Option",
+    models.Origin: "Origin",
+    operators.PausedAgent: "PausedAgent",
+    operators.PausedAgents: "PausedAgents",
+    statistics.PeriodReport: "PeriodReport",
+    messages.Prepare: "Prepare",
+    messages.Prepared: "Prepared",
+    models.Preview: "Preview",
+    messages.Problem: "Problem",
+    models.Question: "Question",
+    grants.Reach: "Reach",
+    models.ReadBack: "ReadBack",
+    models.Reason: "Reason",
+    records.Remember: "Remember",
+    models.Report: "Report",
+    messages.Reported: "Reported",
+    messages.RequestView: "RequestView",
+    messages.Requests: "Requests",
+    grant.Suspension: "Rest",
+    grants.Revoked: "Revoked",
+    risk.RaisedRisk: "RaisedRisk",
+    models.Risk: "Risk",
+    models.RiskLevel: "RiskLevel",
+    grant.Rule: "Rule",
+    grant.RuleKind: "RuleKind",
+    records.Session: "Session",
+    messages.SessionEnded: "SessionEnded",
+    messages.SessionList: "Sessions",
+    grant.Shape: "Shape",
+    models.State: "State",
+    messages.States: "States",
+    models.Status: "Status",
+    risk.StepUp: "StepUp",
+    risk.StepUpDone: "StepUpDone",
+    messages.Submit: "Submit",
+    messages.Sync: "Sync",
+    requests.Ticked: "Ticked",
+    policy_document.ToolRow: "ToolRow",
+    records.Vote: "Vote",
+    grants.Whose: "Whose",
+}
 
 _REF = "#/components/schemas/{model}"
 _DESCRIPTION = (

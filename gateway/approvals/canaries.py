@@ -14,11 +14,11 @@ from random import Random
 from typing import Any
 
 from gateway.approvals.writer import Creation, Overtaken, Writer
-from gateway.domain.clock import Clock
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import Query, Record, RequestOutcome
 from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext, Store
+from gateway.domain.time_and_tasks import Clock
 from gateway.models import ApprovalRequest, Context, digest_of, new_id
 from gateway.policy.calls.roles import COMMAND_NAMES, plain_name
 from gateway.ports.outgoing import Notes

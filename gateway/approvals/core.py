@@ -5,36 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gateway.approvals.agent_service import Approvals, HookReviews
 from gateway.approvals.decisions import ClickJudge
+from gateway.approvals.duplicates_and_overflow import Grouping, GroupStore
 from gateway.approvals.explanation import Explanations
-from gateway.approvals.grant_creation import GrantCreation
+from gateway.approvals.grant_creation import GrantCreation, GrantsByHand
 from gateway.approvals.grant_lifecycle import GrantLifecycle
-from gateway.approvals.grants_by_hand import GrantsByHand
-from gateway.approvals.grouping import Grouping, GroupStore
-from gateway.approvals.hook_reviews import HookReviews
-from gateway.approvals.kill_switch_and_pauses import OperatorDesk
-from gateway.approvals.posted_copies import PostedCopies
-from gateway.approvals.queue_desk import QueueDesk
-from gateway.approvals.report_query import ReportQuery
-from gateway.approvals.request_desk import RequestDesk
-from gateway.approvals.search_desk import SearchDesk
-from gateway.approvals.service import Approvals
-from gateway.approvals.session_desk import SessionDesk
-from gateway.approvals.tool_declarations import ToolDeclarations
-from gateway.approvals.writer import Writer
-from gateway.domain.clock import Clock
-from gateway.domain.figures import Tally
-from gateway.domain.health import Health
+from gateway.approvals.operators import OperatorDesk, ToolDeclarations
+from gateway.approvals.request_service import QueueDesk, RequestDesk, SessionDesk
+from gateway.approvals.search_service import ReportQuery, SearchDesk
+from gateway.approvals.writer import PostedCopies, Writer
+from gateway.cards.blocks import CardSizes
+from gateway.cards.masks import MaskProofs
+from gateway.domain.health_and_metrics import Health, Tally
 from gateway.domain.store import WritableStore
-from gateway.policy.allow_deny_rules import rule_links
+from gateway.domain.time_and_tasks import Clock
 from gateway.policy.chain import Chain
 from gateway.policy.decider import Decider
-from gateway.policy.grant_deciders import GrantBook, GrantStore
+from gateway.policy.deciders import GrantBook, GrantStore, rule_links
 from gateway.ports import Desk, Feed, LoginLinks
-from gateway.ports.blocks import CardSizes
 from gateway.ports.devices import DeviceCalls
 from gateway.ports.outgoing import Notes, Outbox
-from gateway.ports.proven_masks import MaskProofs
 from gateway.wire.signatures import Signer
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.approvals.agent_service import Approvals
 from gateway.approvals.grant_lifecycle import GrantLifecycle
-from gateway.approvals.service import Approvals
 from gateway.approvals.writer import Writer
 from gateway.domain.records import Identity, Record
-from gateway.domain.risk_rules import lift
-from gateway.domain.step_up import StepUp
+from gateway.domain.risk import StepUp, lift
 from gateway.domain.store import Store
 from gateway.errors import Unauthorized
 from gateway.models import ApprovalRequest, Risk

@@ -7,23 +7,22 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gateway.approvals.earlier_grants import EarlierGrants, route_of, tally
-from gateway.approvals.posted_copies import PostedCopies
-from gateway.approvals.writer import Writer
-from gateway.domain.clock import Clock
+from gateway.approvals.policy_changes import EarlierGrants, route_of, tally
+from gateway.approvals.writer import PostedCopies, Writer
+from gateway.cards.grant_cards import GrantCard, grant_card_of
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity, MessageRef, Query, Record
 from gateway.domain.store import Store
+from gateway.domain.time_and_tasks import Clock
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import DeciderKind
 from gateway.policy.authorization import is_backed, matching_approver
-from gateway.policy.grant_deciders import GrantBook, every
+from gateway.policy.deciders import GrantBook, every
+from gateway.policy.grants.coverage import Blast, blast
 from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Rule, RuleKind
-from gateway.policy.grants.past_coverage import Blast, blast
-from gateway.ports.grant_cards import GrantCard, grant_card_of
 from gateway.ports.outgoing import GRANT
 from gateway.wire.canonical_json import sha256_hex
-from gateway.wire.identifiers import REQUEST_ID
+from gateway.wire.schema import REQUEST_ID
 
 RECENT = 500  # how far back a grant's reach is counted
 _MOST_LISTED, _MOST_ENDED = 500, 50  # as many as people look at

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from gateway.domain.json_schema import check_schema
+from gateway.domain.parsing import check_schema
 from gateway.domain.records import NOBODY, Click, Record, Remember, RequestOutcome, Vote
 from gateway.domain.redaction import masks_in
-from gateway.domain.step_up import MOST_GUESSES, StepUpDone
+from gateway.domain.risk import MOST_GUESSES, StepUpDone
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
 from gateway.models import (
     Action,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from gateway.integrations.agent_commands import find_command
+from gateway.integrations.commands import find_command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. It loads no module of another command."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] and words[0].startswith("--env-file"):
-        from gateway.cli.env_file import take_env_file  # noqa: PLC0415 (see above)
+        from gateway.cli.commands import take_env_file  # noqa: PLC0415 (see above)
         from gateway.errors import InvalidRequest  # noqa: PLC0415 (see above)
 
         try:

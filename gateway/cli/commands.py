@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
+import shlex
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from gateway import __version__
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, InvalidRequest
 from gateway.models import Kind
 
 _INTERRUPTED = 130
@@ -19,7 +22,7 @@ _SHOWN = 200
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MOST_MS = 7 * _UNITS_MS["d"]
 _MOST_DIGITS = 6
-_PRINT_NO_DATA = ("completion", "serve")
+_PRINT_NO_DATA = ("completion.print_completion", "serve.adapter", "serve.demo", "serve.up")
 _KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
 
 Command = Callable[[argparse.Namespace], Awaitable[int]]
@@ -99,6 +102,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     _add_grant_commands(verbs)
     _add_tool_commands(verbs)
     _add_credential_commands(verbs)
+    _add_people_commands(verbs)
     _add_operator_commands(verbs)
     return parser, verbs
 
@@ -107,7 +111,7 @@ def _command(verbs: Verbs, name: str, run: str, help: str) -> argparse.ArgumentP
     """Add a command, and the function of this package that runs it, as `module.function`."""
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=help, description=help)
     parser.set_defaults(run=_later(run))
-    if run.partition(".")[0] not in _PRINT_NO_DATA:
+    if run not in _PRINT_NO_DATA:
         parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -166,9 +170,11 @@ def _add_answer_commands(verbs: Verbs) -> None:
     pending = _command(verbs, "pending", "requests.show_pending", "list pending requests")
     history = _command(verbs, "history", "requests.show_history", "list requests that have ended")
     show = _command(verbs, "show", "requests.show", "print one request in full")
-    approve = _command(verbs, "approve", "answering.approve", "approve requests as yourself")
-    deny = _command(verbs, "deny", "answering.deny", "deny requests as yourself")
-    session_list = _command(verbs, "sessions", "sessions.run", "list sessions, or end one")
+    approve = _command(verbs, "approve", "requests.approve", "approve requests as yourself")
+    deny = _command(verbs, "deny", "requests.deny", "deny requests as yourself")
+    session_list = _command(
+        verbs, "sessions", "sessions_and_logins.list_or_end_sessions", "list sessions, or end one"
+    )
     session_list.add_argument("--end", metavar="NAME", help="end this session of --agent")
     session_list.add_argument("--agent", help="of this agent")
     approve.add_argument(
@@ -252,7 +258,7 @@ def _add_grant_commands(verbs: Verbs) -> None:
 def _add_tool_commands(verbs: Verbs) -> None:
     tool = verbs.add_parser("tool", help="what is declared about tools")
     kinds = tool.add_subparsers(metavar="ACTION", required=True)
-    declare = _command(kinds, "declare", "tools.declare", "say what a tool's arguments are")
+    declare = _command(kinds, "declare", "policy.declare_tool", "say what a tool's arguments are")
     declare.add_argument("name", help="the whole name of the tool, as it is sent")
     declare.add_argument(
         "roles", nargs="*", metavar="ADDRESS=ROLE", help="an argument and what it is: text=data"
@@ -262,7 +268,7 @@ def _add_tool_commands(verbs: Verbs) -> None:
     )
     declare.add_argument("--agents", metavar="NAMES", help="whose calls, with commas; * fits all")
     declare.add_argument("--yes", action="store_true", help="confirm what it frees")
-    _command(kinds, "list", "tools.show_all", "print it, as a policy file has it")
+    _command(kinds, "list", "policy.list_tools", "print it, as a policy file has it")
 
 
 def _add_example_options(add: argparse.ArgumentParser) -> None:
@@ -286,40 +292,75 @@ def _add_example_options(add: argparse.ArgumentParser) -> None:
 def _add_credential_commands(verbs: Verbs) -> None:
     agent = verbs.add_parser("agent", help="agents and their credentials")
     kinds = agent.add_subparsers(metavar="ACTION", required=True)
-    add = _command(kinds, "add", "agents.add", "create an agent; its token is shown once")
+    add = _command(
+        kinds, "add", "agents_and_approvers.add_agent", "create an agent; its token is shown once"
+    )
     add.add_argument(
         "--owner", metavar="PERSON", help="the person it acts for; may be barred from deciding"
     )
-    rotate = _command(kinds, "rotate", "agents.rotate", "replace an agent's token and password")
-    revoke = _command(kinds, "revoke", "agents.revoke", "remove an agent, cut its connections")
-    _command(kinds, "list", "agents.show_all", "list agents")
-    _command(
-        kinds, "paused", "agents.show_paused", "list agents that are paused after many denials"
+    rotate = _command(
+        kinds,
+        "rotate",
+        "agents_and_approvers.rotate_agent",
+        "replace an agent's token and password",
     )
-    lift = _command(kinds, "lift", "agents.lift", "let a paused agent ask again")
+    revoke = _command(
+        kinds, "revoke", "agents_and_approvers.revoke_agent", "remove an agent, cut its connections"
+    )
+    _command(kinds, "list", "agents_and_approvers.list_agents", "list agents")
+    _command(
+        kinds,
+        "paused",
+        "agents_and_approvers.show_paused",
+        "list agents that are paused after many denials",
+    )
+    lift = _command(kinds, "lift", "agents_and_approvers.lift", "let a paused agent ask again")
+    for one in (add, rotate, revoke, lift):
+        one.add_argument("name")
+    _add_overlap(rotate)
+
+
+def _add_people_commands(verbs: Verbs) -> None:
     approver = verbs.add_parser("approver", help="people who may decide")
     kinds = approver.add_subparsers(metavar="ACTION", required=True)
-    join = _command(kinds, "add", "approvers.add", "create an approver; the token is shown once")
+    join = _command(
+        kinds,
+        "add",
+        "agents_and_approvers.add_approver",
+        "create an approver; the token is shown once",
+    )
     join.add_argument("--admin", action="store_true", help="may also use the kill switch")
-    renew = _command(kinds, "rotate", "approvers.rotate", "replace an approver's token")
-    leave = _command(kinds, "revoke", "approvers.revoke", "remove an approver")
-    _command(kinds, "list", "approvers.show_all", "list approvers")
-    login = _command(verbs, "login", "login_links.login", "print a one-time link to the inbox")
-    devices = _command(verbs, "devices", "devices.run", "list where somebody is signed in")
+    renew = _command(
+        kinds, "rotate", "agents_and_approvers.rotate_approver", "replace an approver's token"
+    )
+    leave = _command(kinds, "revoke", "agents_and_approvers.revoke_approver", "remove an approver")
+    _command(kinds, "list", "agents_and_approvers.list_approvers", "list approvers")
+    login = _command(
+        verbs, "login", "sessions_and_logins.login", "print a one-time link to the inbox"
+    )
+    devices = _command(
+        verbs,
+        "devices",
+        "sessions_and_logins.list_or_end_devices",
+        "list where somebody is signed in",
+    )
     devices.add_argument("--end", metavar="ID", help="sign out the device that begins so")
     devices.add_argument("--end-all", action="store_true", help="sign out all of them")
-    for one in (add, rotate, revoke, lift, join, renew, leave, login, devices):
+    for one in (join, renew, leave, login, devices):
         one.add_argument("name")
-    for one in (rotate, renew):
-        end = one.add_mutually_exclusive_group()
-        end.add_argument(
-            "--overlap",
-            type=_span,
-            default="15m",
-            metavar="TIME",
-            help="how long the old token stays valid: 90s, 15m (the default), 1h, 7d at most",
-        )
-        end.add_argument("--now", action="store_true", help="end the old token at once")
+    _add_overlap(renew)
+
+
+def _add_overlap(rotating: argparse.ArgumentParser) -> None:
+    end = rotating.add_mutually_exclusive_group()
+    end.add_argument(
+        "--overlap",
+        type=_span,
+        default="15m",
+        metavar="TIME",
+        help="how long the old token stays valid: 90s, 15m (the default), 1h, 7d at most",
+    )
+    end.add_argument("--now", action="store_true", help="end the old token at once")
 
 
 def _add_operator_commands(verbs: Verbs) -> None:
@@ -334,10 +375,12 @@ def _add_operator_commands(verbs: Verbs) -> None:
     applying.add_argument("--by", default="operator", help="your name, for the audit")
     _command(verbs, "policy", "policy.show", "print people, routes and risk rules in force")
     stop = _command(
-        verbs, "stop-all", "kill_switch.stop_all", "kill switch: deny everything until resume"
+        verbs, "stop-all", "grants.stop_all", "kill switch: deny everything until resume"
     )
-    resume = _command(verbs, "resume", "kill_switch.resume", "turn the kill switch off")
-    call = _command(verbs, "explain", "explain.run", "print how a call would be decided, and why")
+    resume = _command(verbs, "resume", "grants.resume", "turn the kill switch off")
+    call = _command(
+        verbs, "explain", "policy.explain_call", "print how a call would be decided, and why"
+    )
     call.add_argument("agent")
     call.add_argument("tool")
     call.add_argument("words", nargs="*", metavar="-- COMMAND", help="as `gateway ask` takes it")
@@ -345,8 +388,25 @@ def _add_operator_commands(verbs: Verbs) -> None:
     call.add_argument("--kind", default="tool", choices=_KINDS)
     call.add_argument("--session", default="default", help="the session it would belong to")
     call.add_argument("--cwd", help="where it would run (default: here)")
-    figures = _command(verbs, "report", "report.run", "how people decide, and how agents ask")
+    figures = _command(
+        verbs, "report", "audit.print_report", "how people decide, and how agents ask"
+    )
     figures.add_argument("--days", type=int, default=30, help="how far back")
+    _add_audit_commands(verbs)
+    checks = _command(verbs, "doctor", "serve.run_doctor", "run all checks, with remedies")
+    _command(
+        verbs,
+        "completion",
+        "completion.print_completion",
+        "print what completes commands in your shell",
+    )
+    verbs.choices["completion"].add_argument("shell", choices=("bash", "zsh", "fish"))
+    checks.add_argument("--live", action="store_true", help="let chats post and delete a test")
+    for one in (stop, resume):
+        one.add_argument("--by", default="operator", help="your name, for the audit")
+
+
+def _add_audit_commands(verbs: Verbs) -> None:
     trail = verbs.add_parser("audit", help="what happened, sealed and in order")
     kinds = trail.add_subparsers(metavar="ACTION", required=True)
     tail = _command(kinds, "tail", "audit.tail", "print the latest events")
@@ -366,12 +426,52 @@ def _add_operator_commands(verbs: Verbs) -> None:
     erase.add_argument("--by", default="operator", help="your name, for the audit")
     archive = verbs.add_parser("archive", help="the folder that old events move to")
     kinds = archive.add_subparsers(metavar="ACTION", required=True)
-    lost = _command(kinds, "give-up", "archive.give_up", "go on without segments that are lost")
+    lost = _command(kinds, "give-up", "audit.give_up", "go on without segments that are lost")
     lost.add_argument("--yes", action="store_true", help="they are gone for good")
     lost.add_argument("--by", default="operator", help="your name, for the audit")
-    checks = _command(verbs, "doctor", "doctor.run", "run all checks, with remedies")
-    _command(verbs, "completion", "completion.run", "print what completes commands in your shell")
-    verbs.choices["completion"].add_argument("shell", choices=("bash", "zsh", "fish"))
-    checks.add_argument("--live", action="store_true", help="let chats post and delete a test")
-    for one in (stop, resume):
-        one.add_argument("--by", default="operator", help="your name, for the audit")
+
+
+# `gateway --env-file FILE`: settings from a file that is named, and from no other.
+#
+# The file is what a shell can source and Docker Compose can read: NAME=VALUE lines, quoted where
+# the value has spaces or quotes. A name that the environment has already keeps its value.
+
+_OPTION = "--env-file"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def take_env_file(words: Sequence[str]) -> list[str]:
+    """Read the file that leading words name, and return the words behind; raises InvalidRequest."""
+    rest = list(words)
+    while rest and rest[0].partition("=")[0] == _OPTION:
+        option, equals, path = rest.pop(0).partition("=")
+        if not equals:
+            if not rest:
+                raise InvalidRequest(f"{option} takes a file: gateway {option} FILE up")
+            path = rest.pop(0)
+        for name, value in read_env_file(path).items():
+            os.environ.setdefault(name, value)
+    return rest
+
+
+def read_env_file(path: str) -> dict[str, str]:
+    """Return the variables of a file; raises InvalidRequest with the line that cannot be read."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"{_OPTION}: cannot read {path}: {error}") from None
+    found = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:
+            raise InvalidRequest(f"{path}, line {number}: {error}") from None
+        if not words:
+            continue
+        name, equals, value = words[0].partition("=")
+        if len(words) > 1 or not equals or not _NAME.fullmatch(name):
+            raise InvalidRequest(
+                f"{path}, line {number}: write NAME=VALUE, the value in quotes where it has spaces"
+            )
+        found[name] = value
+    return found

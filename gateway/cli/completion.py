@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from gateway.cli.commands import make_parser
-from gateway.client import ask, run_command
+from gateway.client import commands
 
 _BASH = """# eval "$(gateway completion bash)"
 _gateway_words() {
@@ -64,7 +64,7 @@ complete -c gateway -n __gateway_knows -f -a '(__gateway_complete)'
 """
 
 
-async def run(options: argparse.Namespace) -> int:
+async def print_completion(options: argparse.Namespace) -> int:
     """Print the script of a shell."""
     form, case = {
         "bash": (_BASH, '    "{path}") echo "{words}" ;;'),
@@ -78,8 +78,7 @@ async def run(options: argparse.Namespace) -> int:
 
 def commands_and_words() -> Iterator[tuple[str, list[str]]]:
     """Yield each command, beginning with `gateway`, and the words that may follow it."""
-    own = {f"gateway {verb}": ask.make_parser(verb) for verb in ("ask", "wait")}
-    own["gateway run"] = run_command.make_parser()
+    own = {f"gateway {verb}": commands.make_parser(verb) for verb in ("ask", "wait", "run")}
     left = [("gateway", make_parser())]
     while left:
         path, parser = left.pop(0)

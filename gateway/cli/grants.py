@@ -10,9 +10,11 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from gateway.cli.formatting import format_json, print_rows, say, summarize_action, until
-from gateway.cli.http_access import ID_LENGTH, connect_as_approver, find_request
-from gateway.client.http_pool import HttpPool
+from gateway.cards.words import LIFT, KillSwitch
+from gateway.cli.access import ID_LENGTH, connect_as_approver, find_request
+from gateway.cli.redis_access import connect_backend
+from gateway.cli.requests import format_json, print_rows, say, summarize_action, until
+from gateway.client.http_connection import HttpPool
 from gateway.domain.safe_text import make_visible, show_masked
 from gateway.errors import InvalidRequest, NotFound
 from gateway.models import new_id
@@ -232,3 +234,25 @@ def _format_exact_match(http: HttpPool, grant: dict[str, Any]) -> str:
     except NotFound:
         return f": request {asked}, which is no longer kept"
     return f": {seen}" if fits else f": {seen} (`gateway show {asked}`)"
+
+
+# `gateway stop-all` and `gateway resume`: the kill switch.
+
+
+async def stop_all(options: argparse.Namespace) -> int:
+    """Turn the kill switch on."""
+    async with connect_backend(acting=True) as found:
+        waiting = await found.store.count_pending()
+        await found.store.set_stopped(True, by=options.by)
+    sentence = KillSwitch(on=True, waiting=waiting).stopped
+    told = {"stopped": True, "waiting": waiting}
+    say(told, f"{sentence}\n`gateway resume` lifts it: {LIFT}", options)
+    return 0
+
+
+async def resume(options: argparse.Namespace) -> int:
+    """Turn the kill switch off."""
+    async with connect_backend(acting=True) as found:
+        await found.store.set_stopped(False, by=options.by)
+    say({"stopped": False}, LIFT, options)
+    return 0

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+import os
+import shlex
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from gateway.cli.formatting import say
+from gateway.cli.access import connect_as_approver
 from gateway.cli.redis_access import connect_backend
+from gateway.cli.requests import say
 from gateway.domain.policy_document import PolicyDocument
-from gateway.policy.lockout import (
-    find_lockout,
-    find_no_admin,
-    lost_logins,
-    unanswerable_levels,
-    unprovable_levels,
-)
+from gateway.domain.risk import StepUp, say_ways
+from gateway.domain.safe_text import make_visible
+from gateway.errors import InvalidRequest
+from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
 from gateway.policy.policy_file import (
     BadPolicy,
     declared_since,
     differences,
+    find_lockout,
+    find_no_admin,
+    lost_logins,
     read_policy,
     read_policy_file,
+    unanswerable_levels,
+    unprovable_levels,
 )
 from gateway.server.plugins import refuse_unknown
 from gateway.server.settings import Settings
-from gateway.sign_in.passkey_checks import find_site
+from gateway.sign_in.passkeys import find_site
 from gateway.stores.credentials import APPROVER
+from gateway.wire.canonical_json import parse
 from gateway.wire.codec import plain
 
 
@@ -110,3 +119,146 @@ async def show(options: argparse.Namespace) -> int:
         document = plain(await found.store.policy())
     say(document, json.dumps(document, indent=2, ensure_ascii=False), options)
     return 0
+
+
+# `gateway explain`: how a call would be decided. Nothing is asked and nothing is stored.
+
+
+async def explain_call(options: argparse.Namespace) -> int:
+    """Print the opinion of each decider, hooks included, and the result: the gateway's own."""
+    request = _build_request(options)
+    with connect_as_approver() as http:
+        answer = http.call("POST", "/v1/explain", {"request": plain(request)})
+    context = request.context
+    if options.json:
+        where = {"session": request.session, "kind": request.kind.value, "cwd": context.cwd}
+        print(json.dumps({**answer, **where}))
+        return 0
+    if not answer.get("known", True):
+        print(f"there is no agent {request.agent} so far; if there were:")
+    print(f"kind {request.kind}, session {request.session}, in {context.cwd}")
+    _print_answer(answer)
+    return 0
+
+
+def _build_request(options: argparse.Namespace) -> ApprovalRequest:
+    """Return the request that `gateway ask` would send from this folder."""
+    try:
+        arguments = parse(options.arguments.encode())
+    except InvalidRequest as error:
+        raise InvalidRequest(f"--arguments: {error}") from error
+    if not isinstance(arguments, dict):
+        raise InvalidRequest("--arguments takes a JSON object")
+    if options.words:
+        arguments["command"] = shlex.join(options.words)
+    draft = ApprovalRequest(
+        id=new_id(),
+        agent=options.agent,
+        tool=options.tool,
+        arguments=arguments,
+        digest="0" * 64,
+        kind=Kind.COMMAND if options.words else Kind(options.kind),
+        session=options.session,
+        context=Context(cwd=options.cwd or os.getcwd(), host=socket.gethostname()),  # noqa: PTH109
+    )
+    return replace(draft, digest=digest_of(draft))
+
+
+def _print_answer(answer: dict[str, Any]) -> None:
+    risk = answer["risk"]
+    who = ", ".join(answer["approvers"]) or "nobody"
+    print(f"route {answer['route']} at {risk['level']} risk: {answer['quorum']} of {who}")
+    print(f"shown in {', '.join(answer['targets'])}")
+    if ways := answer.get("step_up"):
+        print(f"approving takes {say_ways(map(StepUp, ways))}")
+    because = "".join(f": {reason}" for reason in risk.get("reasons", ()))
+    print(make_visible(f"risk {risk['level']}{because}").text.replace("\n", " "))
+    print(f"kill switch: {'on, everything is denied' if answer['stopped'] else 'off'}")
+    for one in answer["arguments"]:
+        address = make_visible(one["address"]).text
+        print(f"argument {address}: {one['role']} (said by {one['said_by']}), {one['varies']}")
+    for one in answer["doubts"]:
+        print(f"not understood: {make_visible(one).text}")
+    for one in answer["findings"]:
+        print(f"finding at {make_visible(one['place']).text}: {make_visible(one['words']).text}")
+    for one in answer["grants"]:
+        why = f"does not cover it: {one.get('differs')}" if one.get("differs") else "covers it"
+        print(make_visible(f"remembered {one['id'][:8]}, {one['words']}: {why}").text)
+    for one in answer["deciders"]:
+        said = f"{one['effect']} {one.get('message', '')}"
+        print(f"{one['priority']:5} {one['decider']:16} {said}".rstrip())
+        for raised in one.get("raised", ()):
+            print(make_visible(f"      raises the risk to {raised['level']}").text)
+    print(f"result: {answer['result']}")
+
+
+# `gateway tool …`: what operators declare about tools, over HTTP with an approver's own token.
+
+
+async def declare_tool(options: argparse.Namespace) -> int:
+    """Declare what the arguments of a tool are, or that it is harmless."""
+    return await asyncio.to_thread(_declare, options)
+
+
+async def list_tools(options: argparse.Namespace) -> int:
+    """Print what is declared, as a policy file has it."""
+    return await asyncio.to_thread(_show_all, options)
+
+
+def _declare(options: argparse.Namespace) -> int:
+    body: dict[str, Any] = {"tool": options.name, "arguments": _read_roles(options.roles)}
+    if options.harmless:
+        body["harmless"] = True
+    if options.agents is not None:
+        body["agents"] = [one for one in options.agents.split(",") if one]
+    body["confirmed"] = options.yes
+    with connect_as_approver(acting=True) as http:
+        rows = http.call("POST", "/v1/tools", body)["items"]
+    row = next(row for row in rows if row["name"] == options.name)
+    told = f"in force on every replica:\n{format_tool(row)}\n"
+    keep = "Add it to your policy file, or the next `gateway apply` takes it back."
+    say(row, told + keep, options)
+    return 0
+
+
+def _show_all(options: argparse.Namespace) -> int:
+    with connect_as_approver() as http:
+        rows = http.call("GET", "/v1/tools")["items"]
+    if options.json:
+        print(json.dumps(rows))
+        return 0
+    if not rows:
+        print("nothing is declared about any tool", file=sys.stderr)
+    print("\n\n".join(map(format_tool, rows)), end="\n" if rows else "")
+    return 0
+
+
+def format_tool(row: dict[str, Any]) -> str:
+    """Return a row as TOML for a policy file."""
+    members = ("name", "harmless", "agents", "declared_by", "declared_at")
+    lines = ["[[tools]]"]
+    lines += [
+        f"{name} = {_write(row[name])}" for name in members if row.get(name) not in (None, "", [])
+    ]
+    if row.get("arguments"):
+        lines += ["", "[tools.arguments]"]
+        lines += [f"{_write(name)} = {_write(role)}" for name, role in row["arguments"].items()]
+    return "\n".join(lines)
+
+
+def _write(value: Any) -> str:
+    """Return a value as TOML, which is JSON here, with what a terminal would act on escaped."""
+    return json.dumps(value).replace("\x7f", "\\u007f")
+
+
+def _read_roles(words: list[str]) -> dict[str, str]:
+    """Return ADDRESS=ROLE words as roles by address. Raises InvalidRequest."""
+    roles: dict[str, str] = {}
+    for word in words:
+        address, equals, role = word.rpartition("=")
+        if not (address and equals and role):
+            raise InvalidRequest(f"{make_visible(word).text}: write ADDRESS=ROLE, as in text=data")
+        if address in roles:
+            raise InvalidRequest(f"{make_visible(address).text} stands there twice")
+        roles[address] = role
+    return roles

@@ -8,7 +8,7 @@ from pydantic_settings import SettingsError
 from gateway.errors import Unreachable
 from gateway.server.settings import BadSettings, sentences
 from gateway.stores.credentials import REDIS_ERRORS
-from gateway.stores.data_folder import EngineError
+from gateway.stores.embedded_server import EngineError
 
 EXPECTED: tuple[type[Exception], ...] = (
     ValidationError,

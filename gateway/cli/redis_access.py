@@ -1,7 +1,6 @@
 """How operators' commands reach the gateway's state: straight through Redis.
 
-Whoever can reach Redis as the gateway does may run them.
-"""
+Whoever can reach Redis as the gateway does may run them."""
 
 from __future__ import annotations
 
@@ -10,13 +9,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gateway.approvals.core import Core
-from gateway.cli.http_access import say_where
+from gateway.cli.access import say_where
 from gateway.errors import InvalidRequest
-from gateway.policy.hooks.host import HookHost, host_hooks
+from gateway.policy.hooks import HookHost, host_hooks
 from gateway.server.connections import Backend, build_core, open_backend, url_of
 from gateway.server.settings import Settings
 from gateway.stores.event_feed import RedisFeed
-from gateway.wire.local_discovery import FILE_NAME, is_same_address, name_data, read_private
+from gateway.wire.local_discovery import (
+    FILE_NAME,
+    is_same_address,
+    name_data,
+    read_private,
+)
 
 
 @asynccontextmanager

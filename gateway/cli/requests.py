@@ -5,11 +5,493 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import shutil
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+from unicodedata import east_asian_width
 
-from gateway.cli.answering import split_revision
-from gateway.cli.formatting import REQUEST_HEAD, format_request, format_row, print_rows
-from gateway.cli.http_access import connect_as_approver, find_request, read_page
+from gateway.cli.access import ID_LENGTH, connect_as_approver, find_request, read_page
+from gateway.client.http_connection import HttpPool
+from gateway.domain.argument_order import put_short_first
+from gateway.domain.risk import GUARDRAILS, MOST_GUESSES, StepUp, StepUpDone, finding_sign, say_ways
+from gateway.domain.safe_text import ascii_escaped, make_visible, show_masked
+from gateway.domain.time_and_tasks import SystemClock
+from gateway.errors import InvalidRequest
+from gateway.models import KIND_WORDS, Action, DeciderKind, Kind, RiskLevel, Status, new_id
+from gateway.wire.codec import build
+from gateway.wire.outcome_text import join_names, say_unverified, sentence
+
+# Formats requests for the command line: in one line, or in full.
+#
+# Text from agents is escaped: it cannot move the cursor, hide anything or imitate a label. The
+# gateway has masked its secrets.
+
+_LINE_CHARS = 300  # of what would run, in one line
+_LABEL_CHARS = 20
+# Parts of the full form: the label, and the path in the record. First what would run.
+_RUNS = (
+    ("wants to run", "arguments"),
+    ("payload", "request.payload"),
+    ("changed environment", "request.context.env"),
+    ("files", "request.context.files"),
+)
+_MEMBERS = (
+    ("asks", "request.questions"),
+    ("says", "request.hint"),
+    ("its own picture", "request.preview"),
+    ("says it comes from", "request.origin"),
+    ("turn", "request.turn"),
+    ("call", "request.call_id"),
+    ("part of the call", "request.part"),
+    ("asked together as", "request.group"),
+    ("takes", "request.allowed"),
+    ("votes", "votes"),
+    ("to the agent", "decision.message"),
+    ("answered", "decision.answers"),
+    ("instead of running", "decision.result"),
+    ("stops", "decision.abort"),
+    ("note", "note"),
+    ("what became of it", "report"),
+)
+_UNVERIFIED = frozenset({"request.hint", "request.preview"})
+# Units of time: name, milliseconds, and the largest number to show in it.
+_SPANS = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48))
+_DAY_MS = 24 * 3_600_000
+_RECENT_MS = 2 * _DAY_MS
+_COLOURS = {"amber": "33", "dim": "2", "red": "1;31"}
+REQUEST_HEAD = f"{'REQUEST@REVISION':34}  {'STATUS':9}  {'RISK':6}"
+
+
+def format_json(value: Any, options: argparse.Namespace) -> str:
+    """Return JSON: unchanged with --json, else escaped for a terminal."""
+    return json.dumps(value) if options.json else _escape_json(value)
+
+
+def say(value: Any, sentence: str, options: argparse.Namespace) -> None:
+    """Print what a command did: the sentence, or with --json the value."""
+    print(json.dumps(value) if options.json else sentence)
+
+
+def paint(text: str, colour: str) -> str:
+    """Return a text in a colour on a terminal that has any, see https://no-color.org."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain or not sys.stdout.isatty() else f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def print_rows(
+    rows: Iterable[dict[str, Any]],
+    options: argparse.Namespace,
+    format_row: Callable[[dict[str, Any]], str],
+    nothing: str,
+    *,
+    head: str,
+) -> int:
+    """Print each row; when there is none, print `nothing` to standard error, except with --json.
+
+    On a terminal the table has a head; who reads it through a pipe gets rows alone.
+    """
+    empty = True
+    for row in rows:
+        if empty and not options.json and sys.stdout.isatty():
+            print(paint(head, "dim"))
+        empty = False
+        print(json.dumps(row) if options.json else format_row(row))
+    if empty and not options.json:
+        print(nothing, file=sys.stderr)
+    return 0
+
+
+def id_and_revision(record: dict[str, Any]) -> str:
+    """Return a request as ID@REVISION, the form that `gateway approve` takes."""
+    return f"{record['request']['id']}@{record['revision']}"
+
+
+def format_line(record: dict[str, Any]) -> str:
+    """Return a request in one line that begins with its ID@REVISION."""
+    # Before the names, so that no text of the agent can imitate or hide a finding.
+    found = "".join(f"{one}  " for one in _marked_findings(record))
+    agent, tool = _names(record)
+    return (
+        f"{_first_line(record)}  {_when(record)}  {found}{agent:18} {tool:20} "
+        f"{summarize_action(record)[0]}"
+    )
+
+
+def format_row(record: dict[str, Any]) -> str:
+    """Return a request as a row of a list: in one line through a pipe; on a terminal in lines that
+    fit it. What the guardrails found is never cut."""
+    if not sys.stdout.isatty():
+        return format_line(record)
+    width = shutil.get_terminal_size().columns
+    names = f"{_when(record)}  {' '.join(_names(record))}"
+    return "\n".join(
+        [
+            _first_line(record),
+            *(f"  {one}" for one in _marked_findings(record)),
+            _cut(f"  {names}", width),
+            _cut(f"  {summarize_action(record)[0]}", 2 * width),
+        ]
+    )
+
+
+def _first_line(record: dict[str, Any]) -> str:
+    level = record["risk"]["level"]
+    risk = paint(f"{level:6}", "red") if level == RiskLevel.HIGH else f"{level:6}"
+    return f"{id_and_revision(record)}  {record['status']:9}  {risk}"
+
+
+def _marked_findings(record: dict[str, Any]) -> list[str]:
+    return [f"{_sign(record)} Guardrail: {one}" for one in _findings(record)]
+
+
+def _names(record: dict[str, Any]) -> tuple[str, str]:
+    request = record["request"]
+    return _quote(request["agent"]), _quote(request["tool"])
+
+
+def _cut(text: str, width: int) -> str:
+    """Return as much of a text as a line of the terminal has room for; some letters take two
+    places."""
+    left = width
+    for at, char in enumerate(text):
+        left -= 2 if east_asian_width(char) in "WF" else 1
+        if left < (at + 1 < len(text)):
+            return f"{text[:at]}…"
+    return text
+
+
+def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
+    """Return what would run, cut to fit a line, and whether it fits in full.
+
+    The gateway masks secrets before this cuts, so no part of a secret is left.
+    """
+    request = record["request"]
+    context = request.get("context", {})
+    parts = {
+        "  ": record["arguments"],
+        "  payload ": request.get("payload"),
+        "  changed environment ": context.get("env"),
+        "  files ": context.get("files"),
+        "  in the folder ": context.get("cwd"),
+        "  on the host ": context.get("host"),
+    }
+    text = "".join(
+        f"{label}{json.dumps(part, ensure_ascii=False)}"
+        for label, part in put_short_first(parts).items()
+        if part is not None
+    ).lstrip()
+    seen = ""
+    for part, _ in show_masked(text).segments:
+        seen += part
+        if len(seen) > _LINE_CHARS:
+            return f"{seen[:_LINE_CHARS]}…", False
+    return seen, True
+
+
+def format_request(record: dict[str, Any]) -> str:
+    """Return a request in full, a label before each part."""
+    return "\n".join(f"{label:{_LABEL_CHARS}} {text}" for label, text in _labelled_parts(record))
+
+
+def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    request, risk = record["request"], record["risk"]
+    context = request.get("context", {})
+    yield "request", id_and_revision(record)
+    state = "erased" if record.get("erased") else record["status"]
+    yield "state", f"{state}, {_when(record, exact)}"
+    yield "tool", _escape_json(request["tool"])
+    session = request.get("session", "default")
+    yield "asked by", f"{_quote(request['agent'])}, session {_quote(session)}"
+    if kind := KIND_WORDS.get(request.get("kind", Kind.TOOL)):
+        yield "kind", kind
+    for label, member in (("in the folder", "cwd"), ("on the host", "host")):
+        if member in context:
+            yield label, _escape_json(context[member])
+    yield "risk", " ".join([risk["level"], *map(_escape_json, risk.get("reasons", ()))])
+    if because := record.get("asks_because"):
+        yield "why", make_visible(because).text.replace("\n", " ")
+    for finding in _findings(record):
+        yield f"{_sign(record)} guardrail", finding
+    yield from _say_who_approves(record)
+    yield from _what_runs(record)
+    if changed := record["digest"] != request["digest"]:
+        yield "asked for, changed", _indent_json(request["arguments"])
+    for edit in record.get("edits", ()):
+        yield "changed by", _name_editor(edit)
+    for label, path in _MEMBERS:
+        value = _at(record, path)
+        if value not in (None, "", [], {}):
+            more = f", {say_unverified(changed=changed)}" if path in _UNVERIFIED else ""
+            yield f"{label}{more}", _indent_json(value)
+
+
+def _say_who_approves(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Say how many must approve, and who may; or why nobody may."""
+    if record.get("quorum", 1) > 1:
+        yield "needs", f"{record['quorum']} people"
+    if may := record.get("approvers"):
+        nobody = f"nobody: {may.get('nobody')}"
+        yield "may approve", ", ".join(map(_quote, may.get("names", ()))) or nobody
+        if ways := may.get("step_up"):
+            yield "which takes", say_ways(map(StepUp, ways))
+    if guesses := record.get("guesses"):
+        yield "wrong numbers", f"{guesses} of {MOST_GUESSES}"
+    for done in record.get("stepped", ()):
+        yield "confirmed", build(StepUpDone, done).words
+
+
+def _name_editor(edit: dict[str, Any]) -> str:
+    """Say who changed what would run: a person, or a policy hook with its own reason."""
+    name = _quote(edit["by"]["name"])
+    if edit["by"]["kind"] == DeciderKind.PERSON:
+        return name
+    why = edit.get("why")
+    return f"the policy hook {name}{f': {_quote(why)}' if why else ''}"
+
+
+def _what_runs(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    runs = {label: _at(record, path) for label, path in _RUNS}
+    for label, value in put_short_first(runs).items():
+        if value is not None:
+            yield from _say_part(label, value)
+
+
+def _say_part(label: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Return a part of what runs: as JSON, and members with several lines as their lines."""
+    texts = {
+        name: text
+        for name, text in (value.items() if isinstance(value, dict) else ())
+        if isinstance(text, str) and "\n" in text
+    }
+    said = []
+    if not texts or len(texts) < len(value):
+        rest = {name: one for name, one in value.items() if name not in texts} if texts else value
+        said.append(_indent_json(rest))
+    for name, text in texts.items():
+        lines = make_visible(text).text.split("\n")
+        said.append(_indent([f"{_escape_json(name)} has {len(lines)} lines:", *lines]))
+    yield from ((label if at == 0 else "and", one) for at, one in enumerate(said))
+
+
+def _indent(lines: list[str]) -> str:
+    return ("\n" + " " * (_LABEL_CHARS + 1)).join(lines)
+
+
+def _quote(name: str) -> str:
+    """Return a name that an agent chose, so that it cannot pass for words of ours."""
+    return make_visible(json.dumps(name, ensure_ascii=False)).text
+
+
+def _sign(record: dict[str, Any]) -> str:
+    """Return what stands before findings: red where they raised the risk, else amber."""
+    return finding_sign(
+        alarms=any(one["decider"] == GUARDRAILS for one in record.get("raised", ()))
+    )
+
+
+def _findings(record: dict[str, Any]) -> list[str]:
+    return [make_visible(one).text for one in record.get("findings", ())]
+
+
+def _at(record: dict[str, Any], path: str) -> Any:
+    value: Any = record
+    for name in path.split("."):
+        value = value.get(name) if value is not None else None
+    return value
+
+
+def _escape_json(value: Any) -> str:
+    return ascii_escaped(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _indent_json(value: Any) -> str:
+    """Return JSON with its later lines indented, so that none can imitate a label."""
+    return _indent(_escape_json(value).split("\n"))
+
+
+def _when(record: dict[str, Any], tell: Callable[[int], str] | None = None) -> str:
+    """Return how long a request has waited and may still wait, or when and how it ended."""
+    decision = record.get("decision")
+    if decision is None:
+        now = SystemClock().now_ms()
+        since, left = (max(0, one) for one in (now - record["created"], record["deadline"] - now))
+        return f"asked {_span(since)} ago, {_span(left)} left"
+    how = sentence(
+        reason=decision["reason"],
+        status=decision["status"],
+        name=_name_deciders(record),
+        message="",
+    )
+    by = " and ".join(map(_name_editor, record.get("edits", ())))
+    changed = f", changed by {by}" if by else ", changed"
+    edited = changed if decision.get("action") == Action.EDIT else ""
+    moment = (tell or ago)(decision["decided_at"])
+    return f"{moment} {make_visible(how).text}{edited}"
+
+
+def _name_deciders(record: dict[str, Any]) -> str:
+    """Return who decided; all who approved, where several did."""
+    alone: str = record["decision"]["decided_by"]["name"]
+    if record["status"] != Status.APPROVED:
+        return alone
+    return join_names([vote["person"] for vote in record.get("votes", ())], "and") or alone
+
+
+def ago(moment: int) -> str:
+    """Return how long ago it was, for two days; then the date."""
+    past = SystemClock().now_ms() - moment
+    if 0 <= past < _RECENT_MS:
+        return f"{_span(past)} ago"
+    return exact(moment)
+
+
+def exact(moment: int) -> str:
+    """Return a moment in UTC, to the second."""
+    return datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="seconds")
+
+
+def until(moment: int) -> str:
+    """Return how long it still is until a moment, and when that is."""
+    left = moment - SystemClock().now_ms()
+    return f"{exact(moment)} (in {_span(left)})" if left > 0 else exact(moment)
+
+
+def _span(ms: int) -> str:
+    for unit, length, most in _SPANS:
+        if ms < most * length:
+            return f"{ms // length} {unit}"
+    return f"{ms // _DAY_MS} days"
+
+
+# `gateway approve` and `gateway deny`: answer requests with an approver's own token.
+
+
+async def approve(options: argparse.Namespace) -> int:
+    """Approve one request, or several: all of them or none."""
+    body = {"action": Action.APPROVE.value, **_remember(options)}
+    if len(options.ids) > 1:
+        if options.number:
+            raise InvalidRequest("what takes a number is approved alone")
+        return await asyncio.to_thread(_decide_all, options, body)
+    typed = {"number": options.number} if options.number else {}
+    return await asyncio.to_thread(_decide, options, {**body, **typed, "confirmed": options.yes})
+
+
+async def deny(options: argparse.Namespace) -> int:
+    """Deny one request, or several: all of them or none."""
+    body = {
+        "action": Action.DENY.value,
+        "message": options.reason,
+        "feedback": options.feedback,
+        **_remember(options),
+    }
+    if len(options.ids) > 1:
+        return await asyncio.to_thread(_decide_all, options, body)
+    return await asyncio.to_thread(_decide, options, body)
+
+
+def _remember(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the `remember` member of an answer, empty without --remember."""
+    options_given = {
+        "lifetime": options.lifetime,
+        "max_uses": options.uses,
+        "everywhere": options.everywhere or None,
+    }
+    how = {name: value for name, value in options_given.items() if value is not None}
+    if options.remember is not None:
+        return {"remember": {"offer": options.remember, **how}}
+    if how:
+        raise InvalidRequest(
+            "--for, --uses and --everywhere say how an answer is remembered: add --remember"
+        )
+    return {}
+
+
+def split_revision(wanted: str) -> tuple[str, int | None]:
+    """Return the id, or its beginning, and the revision of ID@REVISION."""
+    name, at, revision = wanted.partition("@")
+    if at and not revision.isdecimal():
+        raise InvalidRequest(f"{wanted} is no ID@REVISION, as `gateway pending` prints it")
+    return name, int(revision) if at else None
+
+
+def _find_for_answer(http: HttpPool, wanted: str, action: Action) -> tuple[dict[str, Any], int]:
+    """Return the request that a person names, and the revision that they saw.
+
+    Agents choose ids, and may withdraw a request and ask for something else under an id that begins
+    the same. So an approval must name the whole id, and the revision too once the request was
+    edited.
+    """
+    name, revision = split_revision(wanted)
+    record = find_request(http, name)
+    if action is Action.APPROVE:
+        _check_approvable(record)
+        command = f"gateway approve {id_and_revision(record)}"
+        now = f"it is now\n  {format_line(record)}\nto approve that: {command}"
+        if len(name) < ID_LENGTH:
+            raise InvalidRequest(
+                f"{wanted} is the beginning of an id, which may change hands; {now}"
+            )
+        if revision is None and record["digest"] != record["request"]["digest"]:
+            raise InvalidRequest(f"this was edited since it was asked; {now}")
+    return record, record["revision"] if revision is None else revision
+
+
+def _check_approvable(record: dict[str, Any]) -> None:
+    """Raise InvalidRequest when a pending request cannot be approved from the command line."""
+    request = record["request"]
+    allowed = request.get("allowed", [Action.APPROVE])  # left out where it may be approved
+    fits = Action.APPROVE in allowed and not request.get("questions")
+    if record["status"] == Status.PENDING and not fits:
+        raise InvalidRequest(
+            "this wants another answer than approve, and the command line fills in no form and "
+            "edits nothing: deny it here, or use the inbox (`gateway login NAME`), `gateway "
+            "adapter terminal` or HTTP"
+        )
+
+
+def _check_fits(record: dict[str, Any]) -> None:
+    """Raise InvalidRequest when the one-line form of a request leaves something out."""
+    if not summarize_action(record)[1]:
+        shown = f"`gateway show {record['request']['id']}`"
+        raise InvalidRequest(f"this does not fit its line: read {shown}, then add --yes")
+
+
+def _decide(options: argparse.Namespace, body: dict[str, Any]) -> int:
+    [wanted] = options.ids
+    with connect_as_approver(acting=True) as http:
+        record, revision = _find_for_answer(http, wanted, Action(body["action"]))
+        risk = record.get("risk") or {}
+        if body.get("confirmed") is False:
+            if risk.get("level") == "high" and "number" not in body:
+                shown = f"`gateway show {record['request']['id']}`"
+                raise InvalidRequest(f"this is high risk: read {shown}, then add --yes")
+            _check_fits(record)
+        click = {**body, "revision": revision, "nonce": new_id()}
+        done = http.call("POST", f"/v1/requests/{record['request']['id']}/decide", click)
+        say(done, format_line(done), options)
+        return 0
+
+
+def _decide_all(options: argparse.Namespace, body: dict[str, Any]) -> int:
+    """Decide several requests in one call: all of them or none."""
+    if options.remember is not None:
+        raise InvalidRequest("what is decided together is not remembered: answer it alone")
+    with connect_as_approver(acting=True) as http:
+        found = [_find_for_answer(http, wanted, Action(body["action"])) for wanted in options.ids]
+        if Action(body["action"]) is Action.APPROVE and not options.yes:
+            for record, _ in found:
+                _check_fits(record)
+        items = {record["request"]["id"]: revision for record, revision in found}
+        ticked = [{"id": name, "revision": revision} for name, revision in items.items()]
+        after = http.call("POST", "/v1/batches", {**body, "items": ticked, "nonce": new_id()})
+        for record in after["items"]:
+            say(record, format_line(record), options)
+        return 0
+
 
 _QUERIES = {"pending": "status=pending", "history": "final=true"}
 

@@ -14,16 +14,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gateway.client.approval import Approval, Event
-    from gateway.client.ask_inside_tool import confirm, confirm_async
+    from gateway.client.approval import Approval, Event, Outcome, OutcomeKind
     from gateway.client.blocking import Client, use_client
     from gateway.client.client import AsyncClient
     from gateway.client.context import origin, session, session_name, sub_agent, turn
-    from gateway.client.decorator import requires_approval
+    from gateway.client.gate import (
+        confirm,
+        confirm_async,
+        gated,
+        requires_approval,
+        resume,
+        suspend,
+    )
     from gateway.client.in_process import CallableTransport, Reply
-    from gateway.client.outcome import Outcome, OutcomeKind
-    from gateway.client.suspend_resume import resume, suspend
-    from gateway.client.toolset import gated
 
 _HOMES = {
     "Approval": "approval",
@@ -31,19 +34,19 @@ _HOMES = {
     "CallableTransport": "in_process",
     "Client": "blocking",
     "Event": "approval",
-    "Outcome": "outcome",
-    "OutcomeKind": "outcome",
+    "Outcome": "approval",
+    "OutcomeKind": "approval",
     "Reply": "in_process",
-    "confirm": "ask_inside_tool",
-    "confirm_async": "ask_inside_tool",
-    "gated": "toolset",
+    "confirm": "gate",
+    "confirm_async": "gate",
+    "gated": "gate",
     "origin": "context",
-    "requires_approval": "decorator",
-    "resume": "suspend_resume",
+    "requires_approval": "gate",
+    "resume": "gate",
     "session": "context",
     "session_name": "context",
     "sub_agent": "context",
-    "suspend": "suspend_resume",
+    "suspend": "gate",
     "turn": "context",
     "use_client": "blocking",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gateway.client.ask import main
+from gateway.client.commands import main
 
 
 def run() -> int:

@@ -1,7 +1,6 @@
 """Pauses between tries: each is random, up to a bound that doubles.
 
-No `random`, whose import would cost each tool call 3 ms.
-"""
+No `random`, whose import would cost each tool call 3 ms."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gateway.client.client import AsyncClient, OnEvent, log_report_failure
 from gateway.client.config import CONNECT_TIMEOUT, name_agent
-from gateway.client.reach import Say, say_on_stderr
-from gateway.client.transport import Transport
+from gateway.client.transport import Say, Transport, say_on_stderr
 from gateway.errors import Conflict, GatewayError, Unauthorized
 
 _GOODBYE_SECONDS = 3.0

@@ -1,20 +1,22 @@
 """Checks the gateway's answer over plain JSON values, before anything in it is used.
 
-The SDK checks the same over the wire types, which take too long to import for `gateway ask`.
-"""
+The SDK checks the same over the wire types, which take too long to import for `gateway ask`."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from gateway.errors import Unreachable, Unverified
+from gateway.errors import (
+    Unreachable,
+    Unverified,
+)
 from gateway.wire.canonical_json import action_digest, canonical
 from gateway.wire.outcome_text import sentence
 from gateway.wire.signatures import Verifier
 
 T = TypeVar("T")
 
-_ENDINGS = ("approved", "denied", "expired", "cancelled")
+_CHECK_DECISION_ENDINGS = ("approved", "denied", "expired", "cancelled")
 _RUNNABLE = ("approve", "edit")
 """The actions after which a command may run."""
 
@@ -40,7 +42,7 @@ class CheckedDecision:
             raise Unverified("the gateway answered something else than was asked")
         self.decision: dict[str, Any] = decision
         self.status = _member(decision, "status", str)
-        if self.status not in _ENDINGS:
+        if self.status not in _CHECK_DECISION_ENDINGS:
             raise Unverified(f"the decision has an unknown status: {self.status!r}")
         self.arguments: dict[str, Any] | None = None
         if decision.get("arguments") is not None:

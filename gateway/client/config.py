@@ -14,7 +14,6 @@ from typing import Any
 
 from gateway.client.backoff import Backoff
 from gateway.errors import InvalidRequest, NotFound, Unauthorized, Unreachable
-from gateway.wire.identifiers import AGENT_NAME
 from gateway.wire.local_discovery import (
     FILE_NAME,
     read_private,
@@ -22,6 +21,7 @@ from gateway.wire.local_discovery import (
     state_folder,
     write_private,
 )
+from gateway.wire.schema import AGENT_NAME
 
 _STALE = (
     "the gateway at {url} did not write the file by which it was found: the one that did has ended "

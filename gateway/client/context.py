@@ -1,7 +1,6 @@
 """What this thread or task asks as: its session, its turn, and where its calls come from.
 
-Each thread and task has its own; a task hands it on to those that it starts, such as sub-agents.
-"""
+Each thread and task has its own; a task hands it on to those that it starts, such as sub-agents."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import fields, replace
 
 from gateway.models import Origin
-from gateway.wire.identifiers import SESSION_NAME
+from gateway.wire.schema import SESSION_NAME
 
 DEFAULT_SESSION = "default"
 PARENT_ARROW = " > "

@@ -21,8 +21,7 @@ from gateway.client.transport import Numbers, Process, aged, is_final, state_of
 from gateway.errors import GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
 from gateway.wire.codec import JsonObject, plain
-from gateway.wire.redis_address import close_sentinels, pool_at
-from gateway.wire.redis_multiplexer import Multiplexer
+from gateway.wire.redis_connection import Multiplexer, close_sentinels, pool_at
 
 log = logging.getLogger("gateway.client")
 

@@ -7,11 +7,10 @@ import logging
 
 from gateway.domain.records import AuditEvent, Record
 from gateway.domain.store import Store
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.models import Execution
-from gateway.policy.hooks.decider import about_request, meta_of
-from gateway.policy.hooks.host import HookHost
+from gateway.policy.hooks import HookHost, about_request, meta_of
 from gateway.ports import Feed
 
 log = logging.getLogger("gateway.hooks")

@@ -16,9 +16,9 @@ from typing import TypeVar
 
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.delivery.outbox_worker import TIMINGS, Timings
-from gateway.domain.clock import Clock
 from gateway.domain.records import MessageRef
 from gateway.domain.redaction import start_of
+from gateway.domain.time_and_tasks import Clock
 from gateway.ports.outgoing import (
     ChecksCopies,
     Copy,

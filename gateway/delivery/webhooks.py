@@ -17,12 +17,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gateway.delivery.egress_guard import Forbidden, Resolve, resolve_by_system, target_of
-from gateway.delivery.pinned_post import Unanswered, post
-from gateway.domain.clock import Clock
-from gateway.domain.figures import Tally
+from gateway.delivery.egress_guard import (
+    Forbidden,
+    Resolve,
+    Unanswered,
+    post,
+    resolve_by_system,
+    target_of,
+)
+from gateway.domain.health_and_metrics import Tally
 from gateway.domain.records import AuditEvent
-from gateway.domain.tasks import check_wanted
+from gateway.domain.time_and_tasks import Clock, check_wanted
 from gateway.errors import Unreachable
 from gateway.models import ENDINGS
 from gateway.ports import Feed, address_of

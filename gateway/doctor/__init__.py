@@ -10,23 +10,20 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.delivery.request_copies import mentions
-from gateway.doctor.archive import check_archive
-from gateway.doctor.hosts import check_hosts
-from gateway.doctor.policy_and_agents import STORED_DATA_CHECKS
-from gateway.doctor.push import check_push
-from gateway.doctor.reachability import REACHABILITY_CHECKS, gateway_url
-from gateway.doctor.redis_servers import SERVER_CHECKS, read_all_facts
+from gateway.delivery.request_cards import mentions
+from gateway.doctor.policy_and_agents import STORED_DATA_CHECKS, check_push
+from gateway.doctor.reachability import REACHABILITY_CHECKS, check_hosts, gateway_url
+from gateway.doctor.redis_and_archive import SERVER_CHECKS, check_archive, read_all_facts
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.redaction import mask
 from gateway.errors import Conflict, GatewayError
 from gateway.ports import HasChecks, HasMentionChecks
-from gateway.ports.checks import FAIL, OK, WARN, Finding, report_doubt, report_failure, report_ok
+from gateway.ports.adapters import FAIL, OK, WARN, Finding, report_doubt, report_failure, report_ok
 from gateway.server.connections import Backend
 from gateway.server.plugins import adapter_class
 from gateway.server.settings import Settings
 from gateway.stores.credentials import REDIS_ERRORS
-from gateway.stores.data_folder import DataFolder
+from gateway.stores.embedded_server import DataFolder
 from gateway.stores.outbox import RedisNotes
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import NoRoom, NotRecorded

@@ -6,18 +6,21 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from gateway.approvals.writer import FOLLOWUPS
-from gateway.domain.clock import SystemClock
-from gateway.domain.event_counts import UNTRUE
+from gateway.domain.audit import UNTRUE
 from gateway.domain.policy_document import Mode, adapters_of
 from gateway.domain.records import REVIEWS, SCHEMA_VERSION
 from gateway.domain.store import REROUTING
-from gateway.policy.grant_deciders import every
-from gateway.policy.lockout import find_no_admin
-from gateway.ports.checks import Finding, report_doubt, report_failure, report_ok
+from gateway.domain.time_and_tasks import SystemClock
+from gateway.policy.deciders import every
+from gateway.policy.policy_file import find_no_admin
+from gateway.ports.adapters import Finding, report_doubt, report_failure, report_ok
+from gateway.push.store import RedisDevices
 from gateway.server.connections import Backend
+from gateway.server.push import NO_KEY, NOT_INSTALLED, push_key_of
+from gateway.server.settings import Settings
 from gateway.stores.credentials import AGENT, APPROVER
 from gateway.stores.grants import RedisGrants
-from gateway.stores.groups import RedisGroups
+from gateway.stores.requests import RedisGroups
 
 _LARGEST_CLOCK_GAP_MS = 1000
 _LATE_MS = 60_000
@@ -182,3 +185,30 @@ STORED_DATA_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], .
     ("outboxes", _queues),
     ("cards", _cards),
 )
+
+
+# Looks at web push: is there a key, was every device made for it, and what went wrong last?
+
+_AGAIN = "turn notifications off and on again on these devices, or give every gateway the same key"
+_LOOK = "the page Notifications of the inbox says which; its owner can send a test from there"
+_MOST_NAMED = 3
+
+
+async def check_push(settings: Settings, backend: Backend) -> Finding:
+    """Look at the key and the devices of a namespace."""
+    devices = await RedisDevices(backend.store).everybody()
+    key, missing = push_key_of(settings)
+    if key is None:
+        told = f"{len(devices)} devices wait in vain: {missing}" if devices else missing
+        remedies = {NOT_INSTALLED: "install it", NO_KEY: "set GATEWAY_PUSH_KEY"}
+        remedy = remedies.get(missing, "start the gateway: it makes one")
+        # Who wants no pushes needs nothing.
+        return report_failure(told, remedy) if devices else report_ok(f"off: {missing}")
+    if strange := [one for one in devices if one.server_key != key.public]:
+        return report_failure(f"{len(strange)} devices were made for another key", _AGAIN)
+    if failing := [one for one in devices if one.failure]:
+        named = "; ".join(f"{one.person}, {one.label}: {one.failure}" for one in failing)
+        many = len(failing) > _MOST_NAMED
+        says = f"{len(failing)} of {len(devices)} devices fail" if many else named
+        return report_doubt(says, _LOOK)
+    return report_ok(f"{len(devices)} devices, and nothing went wrong last")

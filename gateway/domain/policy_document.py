@@ -10,8 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from gateway.domain.records import Identity, Person, Record, ScopeQuorum
-from gateway.domain.risk_rules import RiskRule, assess_by_rules, is_named
-from gateway.domain.step_up import RulesByRisk, StepUp
+from gateway.domain.risk import RiskRule, RulesByRisk, StepUp, assess_by_rules, is_named
 from gateway.models import ApprovalRequest, Kind, Risk, RiskLevel
 from gateway.wire.codec import JsonObject, Wire
 

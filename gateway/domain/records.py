@@ -10,11 +10,17 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from gateway.domain.known_secrets import find_known, hide_in, hide_known, list_known
-from gateway.domain.redaction import mask, render_safe, start_of
-from gateway.domain.risk_rules import GUARDRAILS, RaisedRisk
+from gateway.domain.redaction import (
+    find_known,
+    hide_in,
+    hide_known,
+    list_known,
+    mask,
+    render_safe,
+    start_of,
+)
+from gateway.domain.risk import GUARDRAILS, RaisedRisk, StepUp, StepUpDone
 from gateway.domain.safe_text import Span, Visible
-from gateway.domain.step_up import StepUp, StepUpDone
 from gateway.models import (
     Action,
     ApprovalRequest,

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from gateway.errors import InvalidRequest
-from gateway.integrations.agent_commands import NAMES, find_command
+from gateway.integrations.commands import NAMES, find_command
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -20,9 +20,9 @@ def run(argv: Sequence[str] | None = None) -> int:
             f"run `gateway {words[0]}` where the gateway is installed\n"
         )
         return InvalidRequest.exit_code
-    from gateway.client import ask  # noqa: PLC0415 (a hook needs none of it)
+    from gateway.client import commands  # noqa: PLC0415 (a hook needs none of it)
 
-    return ask.main(words)
+    return commands.main(words)
 
 
 if __name__ == "__main__":

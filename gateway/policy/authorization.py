@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Approvers, Identity, Record, ScopeQuorum
-from gateway.domain.risk_rules import is_named
-from gateway.domain.step_up import StepUp
+from gateway.domain.risk import StepUp, is_named
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
 from gateway.policy.grants.grant import PASSES, Effect, Grant, GrantVoter, Match, Scope

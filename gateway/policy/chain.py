@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from gateway.domain.json_schema import check_schema
+from gateway.domain.parsing import check_schema
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import REVIEWS, Record, RequestOutcome
 from gateway.domain.redaction import start_of
-from gateway.domain.risk_rules import RaisedRisk, is_lower, lift
+from gateway.domain.risk import RaisedRisk, is_lower, lift
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, RiskLevel, Status
 from gateway.policy.authorization import NO_STEP_UP

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
-from gateway.domain.risk_rules import RaisedRisk
+from gateway.domain.risk import RaisedRisk
 from gateway.models import DecidedBy, Reason, Risk
 from gateway.wire.codec import JsonObject
 

@@ -14,7 +14,7 @@ from itertools import product
 
 from gateway.domain.policy_document import PolicyDocument, ToolRow
 from gateway.domain.records import Record
-from gateway.domain.risk_rules import is_named
+from gateway.domain.risk import is_named
 from gateway.errors import InvalidRequest
 from gateway.models import Kind
 from gateway.policy.calls.known_tools import narrowing_roles
@@ -25,14 +25,15 @@ from gateway.policy.calls.roles import (
     VARYING,
     RoleSource,
     Surroundings,
+    bare_name,
+    family_of,
     looks_like,
     plain_name,
     role_of_name,
 )
-from gateway.policy.calls.tool_names import bare_name, family_of
 from gateway.policy.calls.touches import touches_of
-from gateway.wire.identifiers import TOOL_NAME
 from gateway.wire.roles import LONGEST_ADDRESS, MOST_ROLES, Role, role_mistakes
+from gateway.wire.schema import TOOL_NAME
 
 ON_CARDS: dict[Role, str] = {
     Role.DATA: "text or values that are only kept, sent or read; may change freely",

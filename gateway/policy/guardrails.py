@@ -17,11 +17,10 @@ from itertools import chain, pairwise
 from gateway.domain.policy_document import Guardrails, PolicyDocument
 from gateway.domain.records import Record
 from gateway.domain.redaction import start_of
-from gateway.domain.risk_rules import GUARDRAILS, RaisedRisk, lift
+from gateway.domain.risk import GUARDRAILS, RaisedRisk, lift
 from gateway.models import RiskLevel
-from gateway.policy.calls.changed_paths import find_changed_paths
-from gateway.policy.calls.environment import steers
-from gateway.policy.calls.path_spelling import stands_for_secret
+from gateway.policy.calls.effects import find_changed_paths
+from gateway.policy.calls.path_uses import stands_for_secret
 from gateway.policy.calls.paths import (
     components,
     delicate,
@@ -31,10 +30,11 @@ from gateway.policy.calls.paths import (
     lies_outside,
     lies_with_system,
 )
+from gateway.policy.calls.roles import destroys, is_on
 from gateway.policy.calls.script import read_script
 from gateway.policy.calls.signs import find_destructive, find_in_script, words_that_act
-from gateway.policy.calls.switches import destroys, is_on
 from gateway.policy.calls.touches import Leaf, PathEffect, Touches, texts_of, touches_of
+from gateway.policy.calls.wrappers import steers
 
 _MOST_TEXT = 20_000
 _MOST_FOUND = 8

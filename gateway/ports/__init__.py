@@ -10,9 +10,88 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.domain.clock import Clock, SystemClock
-from gateway.domain.devices import PushDevice, QuietHours
-from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, read_whole
+from gateway.cards.batch_cards import (
+    GroupCard,
+    group_card_of,
+    is_of_group,
+    is_simple,
+    named_facts,
+    posted_group_of,
+    read_revisions,
+)
+from gateway.cards.blocks import (
+    LABEL_CHARS,
+    Block,
+    CardSizes,
+    Change,
+    changes,
+    draw,
+    headline,
+    heavy,
+    quote_name,
+    warnings,
+    weight_of,
+)
+from gateway.cards.card import (
+    Card,
+    Control,
+    Field,
+    FieldAnswer,
+    FoundAbove,
+    FullView,
+    Style,
+    Tone,
+    card_of,
+    choose_found_above,
+    full_view,
+    leads_to_inbox,
+    names_inbox,
+    progress_of,
+    say_masked,
+    say_no_link,
+    say_step_up,
+    state_of,
+)
+from gateway.cards.command_summary import SECRET_NAMED, Head
+from gateway.cards.forms import (
+    UNCHANGED,
+    EditField,
+    EditKind,
+    WrongField,
+    check_edit,
+    edit_as_text,
+    edit_fields,
+    put_together,
+)
+from gateway.cards.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
+from gateway.cards.masks import COULD_ACT, HIDDEN, NEEDS_ALL_SEEN, hides
+from gateway.cards.remember_options import (
+    LIFETIME_WORDS,
+    LIFETIMES_BY_LENGTH,
+    PASS_LIFETIME_WORDS,
+    ROLES_ON_CARDS,
+    USUAL_LIFETIME,
+    RememberOption,
+    remember_as,
+    scopes_of,
+    undeclared_of,
+)
+from gateway.cards.summary import head_of, plain_head
+from gateway.cards.words import (
+    ANOTHER_PLAN,
+    BECAUSE,
+    DENIALS,
+    LIFT,
+    NO_LINK,
+    NUMBER_LABEL,
+    NUMBER_OPTIONAL,
+    SAY_THE_PLAN,
+    SECRET_ASKED,
+    KillSwitch,
+    join_reason,
+    say_names,
+    standing_of,
+)
 from gateway.domain.records import (
     Approvers,
     AuditEvent,
@@ -28,108 +107,53 @@ from gateway.domain.records import (
     Session,
 )
 from gateway.domain.redaction import bug, mask, render_safe, start_of
+from gateway.domain.risk import MOST_GUESSES
 from gateway.domain.safe_text import Segment, Visible, make_visible
-from gateway.domain.step_up import MOST_GUESSES
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import Clock, SystemClock, cancel_and_wait
+from gateway.domain.web_limits import BodyTooLarge, BodyTooSlow, read_whole
 from gateway.policy.decider import Decider, Verdict
 from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Effect, Grant
 from gateway.ports.adapters import (
+    FAIL,
     Adapter,
+    Finding,
     HasChecks,
     HasCommands,
     HasMentionChecks,
     HasProblems,
     HasRoutes,
     HasStreams,
+    report_doubt,
+    report_failure,
+    report_ok,
 )
-from gateway.ports.blocks import (
-    LABEL_CHARS,
-    Block,
-    CardSizes,
-    Change,
-    changes,
-    draw,
-    headline,
-    heavy,
-    quote_name,
-    warnings,
-    weight_of,
-)
-from gateway.ports.cards import (
-    Card,
-    Control,
-    Field,
-    FieldAnswer,
-    FullView,
-    Style,
-    Tone,
-    card_of,
-    full_view,
-    progress_of,
-    state_of,
-)
-from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
 from gateway.ports.desk import (
     Desk,
     Feed,
-    GrantCalls,
-    Groups,
-    OperatorCalls,
-    QueueCalls,
-    RequestCalls,
-    SearchCalls,
-    SessionCalls,
-    ToolCalls,
-    Watch,
-    address_of,
-)
-from gateway.ports.device_words import name_device
-from gateway.ports.devices import DeviceCalls, Subscription
-from gateway.ports.edits import (
-    UNCHANGED,
-    EditField,
-    EditKind,
-    WrongField,
-    check_edit,
-    edit_as_text,
-    edit_fields,
-    put_together,
-)
-from gateway.ports.found_above import FoundAbove, choose_found_above
-from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, people_of, uses_of
-from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
-from gateway.ports.group_cards import (
-    GroupCard,
-    group_card_of,
-    is_of_group,
-    is_simple,
-    named_facts,
-    posted_group_of,
-    read_revisions,
-)
-from gateway.ports.head_parts import SECRET_NAMED, Head
-from gateway.ports.heads import head_of, plain_head
-from gateway.ports.leads import leads_to_inbox, names_inbox, say_no_link
-from gateway.ports.lists import (
     Found,
     FoundEvents,
+    GrantCalls,
+    Groups,
+    HandCalls,
+    OperatorCalls,
+    QueueCalls,
     QueueCounts,
+    RequestCalls,
     Search,
+    SearchCalls,
+    SessionCalls,
     Side,
+    ToolCalls,
+    Watch,
+    Wish,
+    Worklist,
+    address_of,
+    build_example,
     list_facts,
     name_event,
 )
-from gateway.ports.logins import (
-    CHAT_LINK_SECONDS,
-    LONGEST_SECONDS,
-    Device,
-    LoginLink,
-    LoginLinks,
-    Logins,
-)
-from gateway.ports.notices import say_masked, say_step_up
-from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
+from gateway.ports.devices import DeviceCalls, PushDevice, QuietHours, Subscription, name_device
 from gateway.ports.outgoing import (
     ChecksCopies,
     CopyGone,
@@ -147,46 +171,26 @@ from gateway.ports.outgoing import (
     RetryLater,
     shows_group,
 )
-from gateway.ports.passkeys import (
+from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
+from gateway.ports.sign_in import (
+    CHAT_LINK_SECONDS,
+    LONGEST_SECONDS,
     MOST_PASSKEYS,
+    Device,
+    LoginLink,
+    LoginLinks,
+    Logins,
     Passkey,
     Passkeys,
     Proof,
     Proofs,
     Prove,
+    Provider,
     subject_of,
 )
-from gateway.ports.proven_masks import COULD_ACT, HIDDEN, NEEDS_ALL_SEEN, hides
-from gateway.ports.provider import Provider
-from gateway.ports.rate_limit import Pace, Rate, Urgency, rank_edit
-from gateway.ports.remember_options import (
-    LIFETIME_WORDS,
-    LIFETIMES_BY_LENGTH,
-    PASS_LIFETIME_WORDS,
-    USUAL_LIFETIME,
-    RememberOption,
-    remember_as,
-    scopes_of,
-)
-from gateway.ports.standing import standing_of
-from gateway.ports.words import (
-    ANOTHER_PLAN,
-    BECAUSE,
-    DENIALS,
-    LIFT,
-    NO_LINK,
-    NUMBER_LABEL,
-    NUMBER_OPTIONAL,
-    SAY_THE_PLAN,
-    SECRET_ASKED,
-    KillSwitch,
-    join_reason,
-    say_names,
-)
-from gateway.ports.worklist import Worklist
 from gateway.wire.canonical_json import parse as parse_json
 from gateway.wire.codec import JsonObject, plain
-from gateway.wire.identifiers import REQUEST_ID
+from gateway.wire.schema import REQUEST_ID
 
 __all__ = [
     "ANOTHER_PLAN",

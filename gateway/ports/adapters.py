@@ -4,12 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from gateway.ports.checks import Finding
 from gateway.ports.desk import Desk
-from gateway.ports.logins import Logins
 from gateway.ports.outgoing import Notes
+from gateway.ports.sign_in import Logins
+
+# What a check finds.
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Whether something is as it should be, what it is, and what to do when it should not be."""
+
+    result: str
+    says: str
+    remedy: str = ""
+
+
+def report_ok(says: str) -> Finding:
+    """Return that all is well."""
+    return Finding(OK, says)
+
+
+def report_doubt(says: str, remedy: str) -> Finding:
+    """Return what works, and may be a surprise."""
+    return Finding(WARN, says, remedy)
+
+
+def report_failure(says: str, remedy: str) -> Finding:
+    """Return what has to be put right."""
+    return Finding(FAIL, says, remedy)
 
 
 class Adapter(Protocol):

@@ -6,11 +6,19 @@ one stands where its subject lives, in `gateway.approvals`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Protocol
 
+from gateway.cards.batch_cards import is_of_group
+from gateway.cards.blocks import CardSizes
+from gateway.cards.grant_cards import GrantCard
+from gateway.cards.words import KillSwitch
 from gateway.domain.records import (
     AuditEvent,
     Click,
@@ -23,19 +31,175 @@ from gateway.domain.records import (
     Record,
     Session,
 )
+from gateway.domain.redaction import mask
 from gateway.domain.statistics import PeriodReport
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, InvalidRequest, NotFound
+from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
 from gateway.policy.declared_tools import ToolWord
-from gateway.policy.grants.grant import Grant
-from gateway.ports.blocks import CardSizes
+from gateway.policy.grants.grant import Effect, Grant, Match
+from gateway.policy.grants.offers import Offer
 from gateway.ports.devices import DeviceCalls
-from gateway.ports.grant_cards import GrantCard
-from gateway.ports.grants_by_hand import HandCalls
-from gateway.ports.lists import Found, FoundEvents, QueueCounts, Search, Side
-from gateway.ports.logins import LoginLinks
 from gateway.ports.outgoing import Notes
-from gateway.ports.passkeys import Prove
-from gateway.ports.words import KillSwitch
+from gateway.ports.sign_in import LoginLinks, Prove
+from gateway.wire.codec import JsonObject
+from gateway.wire.schema import REQUEST_ID
+
+# What people list and look for: the queue from where they stand, and what ended or happened.
+
+_LATEST_MS = 10**14
+_NAME = re.compile(r"[A-Za-z0-9_]{1,80}")
+_WORD = re.compile(r"[\w.:/@-]{1,80}")
+
+
+class Side(StrEnum):
+    """A side of the queue, as one person sees it: `mine` is what they may decide now and have not,
+    `others` what waits for somebody else."""
+
+    MINE = "mine"
+    OTHERS = "others"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCounts:
+    """How much waits on each side. `more` says that not all that waits was looked at. Of theirs,
+    `fresh` were asked since a moment, and `newest` is when the last was."""
+
+    mine: int
+    others: int
+    more: bool
+    fresh: int
+    newest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What somebody looks for; empty members narrow nothing.
+
+    `text` stands somewhere in what a card shows, `who` decided or did it, `outcome` is how it ended
+    or what happened. It happened from `since` on and before `until`, in ms. `after` is the cursor
+    that an earlier answer named.
+    """
+
+    text: str = ""
+    agent: str = ""
+    outcome: str = ""
+    who: str = ""
+    since: int | None = None
+    until: int | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The requests that a search found among the newest `looked`; `next` is where one looks on."""
+
+    items: tuple[Record, ...]
+    looked: int
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundEvents:
+    """The events that a search found among the newest `looked`, the newest first. `more` says that
+    there are older ones, or that more fit than were returned."""
+
+    items: tuple[AuditEvent, ...]
+    looked: int
+    more: bool
+
+
+def name_event(kind: str) -> str:
+    """Return what happened as people read it: `grant_made` is "grant made"."""
+    return kind.replace("_", " ")
+
+
+def list_facts(event: AuditEvent) -> list[str]:
+    """Return what an event says, a line for each member, secrets masked. Text of more than a word
+    is quoted as in JSON, so that nothing in it passes for another fact."""
+    return list(_facts_of(mask(event.data)))
+
+
+def _facts_of(data: dict[str, Any]) -> Iterator[str]:
+    for name, value in data.items():
+        if isinstance(value, dict) and value:
+            for within, part in value.items():
+                yield f"{_say_name(name)} {_say_name(within)}: {_say(within, part)}"
+        elif name == "signature" and value:
+            yield "signature: there is one"  # `gateway audit export` has its bytes
+        elif value is not None:
+            yield f"{_say_name(name)}: {_say(name, value)}"
+
+
+def _say_name(name: str) -> str:
+    return name.replace("_", " ") if _NAME.fullmatch(name) else json.dumps(name)
+
+
+def _say(name: str, value: Any) -> str:
+    if name.endswith("_at") and type(value) is int and 0 < value < _LATEST_MS:
+        return f"{datetime.fromtimestamp(value / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if isinstance(value, str) and _WORD.fullmatch(value):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(_say(name, one) for one in value) or "none"
+    if isinstance(value, dict):
+        inside = "; ".join(f"{_say_name(key)}: {_say(key, part)}" for key, part in value.items())
+        return f"({inside})" if inside else "nothing"
+    return json.dumps(value, ensure_ascii=False)
+
+
+# What an admin names to have something remembered without being asked.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What an admin wants remembered. `chosen` is the id of an offer of the example, or its
+    match."""
+
+    agent: str
+    effect: Effect
+    chosen: str | Match
+    session: str | None = None
+    lifetime: str = "1h"
+    max_uses: int | None = None
+
+
+class HandCalls(Protocol):
+    """Grants that no request asked for: offers of an example call, and a grant of one of them."""
+
+    async def offers(
+        self, identity: Identity, agent: str, example: str | ApprovalRequest, effect: Effect
+    ) -> tuple[Offer, ...]:
+        """Return what may be remembered of an example: a call, or the id of a request.
+
+        Raises Unauthorized unless an admin asks, NotFound, and InvalidRequest when nothing may be.
+        """
+
+    async def create(
+        self, identity: Identity, example: str | ApprovalRequest, wish: Wish, *, nonce: str = ""
+    ) -> Grant:
+        """Write a grant of one of the example's offers; sent again with its nonce, the same one.
+
+        Raises as `offers` does, and Conflict when the nonce made another grant.
+        """
+
+
+def build_example(
+    *, agent: str, tool: str, kind: Kind, arguments: JsonObject, context: Context
+) -> ApprovalRequest:
+    """Return a call as this agent would send it. Raises InvalidRequest for what none could send."""
+    call = ApprovalRequest(
+        id=new_id(),
+        agent=agent,
+        tool=tool,
+        kind=kind,
+        arguments=arguments,
+        context=context,
+        digest="0" * 64,
+    )
+    return replace(call, digest=digest_of(call))
 
 
 class Watch(Protocol):
@@ -309,3 +473,94 @@ class Desk:
 def address_of(inbox: str, request_id: str) -> str:
     """Return where the inbox at this address shows a request, "" for no address."""
     return f"{inbox}/r/{request_id}" if inbox else ""
+
+
+# What waits that somebody may see, and what is remembered that they may take back.
+
+_LEAST_ID = 4
+_PAGES = 10
+_GROUP = 50
+
+
+class Worklist:
+    """Finds what a person may see, and nothing else."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def may_see(self, identity: Identity, record: Record) -> bool:
+        """Tell whether they may decide it, or asked for it themselves, or are an admin."""
+        involved = await self.is_involved(identity, record)
+        return involved or await self._desk.requests.may_decide(identity, record) is None
+
+    async def is_involved(self, identity: Identity, record: Record) -> bool:
+        """Tell whether they asked for it themselves, or are an admin."""
+        person = await self._desk.requests.person(identity)
+        return person is not None and (person.admin or person.name == record.owner)
+
+    async def list_waiting(self, identity: Identity) -> AsyncIterator[Record]:
+        """Yield the waiting requests that this person may see, newest first."""
+        after = None
+        for _ in range(_PAGES):
+            page = await self._desk.requests.page(Query(after=after, followers=False))
+            for record in page.items:
+                if not record.final and await self.may_see(identity, record):
+                    yield record
+            after = page.next
+            if after is None:
+                return
+
+    async def list_group(self, identity: Identity, record: Record) -> list[Record]:
+        """Return the waiting requests of a request's group that this person may decide, itself
+        among them."""
+        request = record.request
+        own = Query(agent=request.agent, session=request.session, followers=False, limit=_GROUP)
+        # Canaries are nobody's requests: they are looked for among all that wait.
+        every = Query(followers=False, limit=_GROUP)
+        pages = [await self._desk.requests.page(query) for query in (own, every)]
+        found = {one.id: one for page in pages for one in page.items if is_of_group(record, one)}
+        may = [
+            one
+            for one in found.values()
+            if await self._desk.requests.may_decide(identity, one) is None
+        ]
+        return sorted(may, key=lambda one: (one.created, one.id))
+
+    async def find(self, identity: Identity, start: str) -> Record:
+        """Return the one waiting request, of those they may see, whose id begins so.
+
+        A whole id names any request: whoever does something with it checks the right to, and audits
+        a refusal. Raises InvalidRequest, NotFound.
+        """
+        start = _check_start(start)
+        if REQUEST_ID.fullmatch(start):
+            return await self._desk.requests.get(start)
+        found = [one async for one in self.list_waiting(identity) if one.id.startswith(start)]
+        if len(found) > 1:
+            raise InvalidRequest("more than one request begins so; give more of the id")
+        if not found:
+            raise NotFound("nothing of that id waits for you")
+        return found[0]
+
+    async def grants(self, identity: Identity) -> list[Grant]:
+        """Return the newest remembered decisions that this person may take back."""
+        return await self._desk.grants.revocable(identity)
+
+    async def grant_id(self, identity: Identity, start: str) -> str:
+        """Return the whole id of the one of them whose id begins so; a whole id as it is.
+
+        Raises InvalidRequest, NotFound.
+        """
+        start = _check_start(start)
+        if REQUEST_ID.fullmatch(start):
+            return start
+        found = [one.id for one in await self.grants(identity) if one.id.startswith(start)]
+        if len(found) != 1:
+            raise NotFound("no remembered decision of yours, or more than one, begins so")
+        return found[0]
+
+
+def _check_start(start: str) -> str:
+    if len(start.strip()) < _LEAST_ID:
+        raise InvalidRequest(f"give at least {_LEAST_ID} characters of the id")
+    return start.strip().lower()

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Protocol, runtime_checkable
 
+from gateway.cards.batch_cards import GroupCard
+from gateway.cards.card import Card
+from gateway.cards.grant_cards import GrantCard
 from gateway.domain.records import MessageRef
 from gateway.errors import GatewayError
-from gateway.ports.cards import Card
-from gateway.ports.grant_cards import GrantCard
-from gateway.ports.group_cards import GroupCard
 from gateway.wire.codec import Wire
 
 # What a group's card has as its nonce begins so; that of a request's own is of hexadecimal digits.

@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 
+from gateway.cards.card import Card
 from gateway.models import Status
-from gateway.ports.cards import Card
 from gateway.ports.outgoing import Limited, Notes, RetryLater
 
 GATHER_SECONDS = 0.05  # those that were asked for together come here in any order

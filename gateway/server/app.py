@@ -12,20 +12,20 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from gateway.api.app import Site, build_api, runner
+from gateway.api.agent_verbs import Intake
+from gateway.api.app import Site, build_api, build_pages, runner
 from gateway.api.call import Enrolment
-from gateway.api.redis_intake import Intake
 from gateway.approvals.core import Core
 from gateway.approvals.deadlines import Sweeper
 from gateway.delivery.hook_events import HookEvents
-from gateway.delivery.outbox_figures import measure_outbox
+from gateway.delivery.outbox_worker import measure_outbox
 from gateway.delivery.webhooks import Webhook, Webhooks
-from gateway.domain.clock import SystemClock
-from gateway.domain.figures import Tally
+from gateway.domain.health_and_metrics import Tally
 from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict, GatewayError, InvalidRequest
-from gateway.integrations.hook_http import HTTP_HOOKS
-from gateway.policy.hooks.host import HookHost, host_hooks
+from gateway.integrations.coding_agents.claude_code import HTTP_HOOKS
+from gateway.policy.hooks import HookHost, host_hooks
 from gateway.ports import (
     Adapter,
     Desk,
@@ -39,8 +39,13 @@ from gateway.ports import (
 from gateway.ports.outgoing import OutboxFigures
 from gateway.server.approval_protocol import notices_of, receivers_of, serve_protocol
 from gateway.server.background import (
+    NOT_FOLLOWING,
+    NOT_TAKING_IN,
+    HealthWatch,
+    Reader,
     desk_of,
     follow_policy,
+    follow_targets,
     hold_duty,
     run_in_background,
     run_reminders,
@@ -48,26 +53,21 @@ from gateway.server.background import (
     serve_adapters,
     watch_loop,
 )
-from gateway.server.connections import Backend, build_core, open_backend, signer_of
-from gateway.server.first_run import enrolment
-from gateway.server.health import NOT_FOLLOWING, NOT_TAKING_IN, HealthWatch, Reader, follow_targets
+from gateway.server.connections import Backend, build_core, open_backend, signer_of, url_of
 from gateway.server.plugins import adapter_class
-from gateway.server.policy_reload import POLICY_FILE, apply_at_start
-from gateway.server.production_checks import refuse_unsafe
 from gateway.server.push import PushParts
 from gateway.server.settings import BadSettings, Settings
-from gateway.stores.archiver import Archiver, Trimming
+from gateway.server.start_up import POLICY_FILE, apply_at_start, enrolment, refuse_unsafe
+from gateway.stores.audit import Archiver, Sealer, Trimming
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
-from gateway.stores.data_folder import DataFolder
-from gateway.stores.embedded_server import running_engine
+from gateway.stores.embedded_server import DataFolder, running_engine
 from gateway.stores.event_feed import RedisCursor, RedisFeed
-from gateway.stores.figures import measure_store
 from gateway.stores.ingress import Ingress
+from gateway.stores.metrics import measure_store
 from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
 from gateway.stores.scripts import At, ignore_step
-from gateway.stores.seals import Sealer
 from gateway.wire.local_discovery import announce, name_data
 from gateway.wire.signatures import Signer
 
@@ -396,3 +396,42 @@ async def listen(app: web.Application, settings: Settings, stack: AsyncExitStack
             "set GATEWAY_PORT to another port, or 0 for a free one"
         ) from error
     return settings.local_url(served.addresses[0][1])
+
+
+# Runs one adapter as a process of its own.
+
+
+@asynccontextmanager
+async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
+    """Run one adapter on the Redis of a gateway that runs elsewhere; yield the URL of its health
+    endpoint and pages, empty for an adapter that has none.
+
+    Without `REDIS_URL` it uses the embedded server of the data folder. It listens on the address of
+    the settings, which must differ from that gateway's.
+    """
+    url = url_of(settings)
+    async with AsyncExitStack() as stack:
+        backend = await stack.enter_async_context(open_backend(settings, url))
+        await refuse_unsafe(settings, backend.store)
+        blocking = connect(url, blocking=True)
+        stack.push_async_callback(disconnect, blocking)
+        hooks = host_hooks(settings.hooks_file)
+        await stack.enter_async_context(hooks.running())
+        feed = RedisFeed(blocking, backend.store.keys)
+        core = build_core(settings, backend.store, feed, hooks, signer_of(settings))
+        await stack.enter_async_context(feed.running())
+        await stack.enter_async_context(
+            run_in_background("policy", partial(follow_policy, core, backend.store))
+        )
+        devices = PushParts(settings, core, backend).desk_for(name)
+        desk = desk_of(name, core, backend.store, inbox=settings.inbox_url, devices=devices)
+        adapter = adapter_class(name)()
+        await stack.enter_async_context(serve_adapters(adapter, desk, core))
+        if not isinstance(adapter, Posts | HasRoutes):  # the terminal has no health endpoint
+            yield ""
+            return
+        site = site_of(settings, {name: adapter}, {name: desk}, backend.logins)
+        readers = {NOT_FOLLOWING: feed}
+        watch = HealthWatch(core.health, backend.store, (adapter,), readers, serves_api=False)
+        await stack.enter_async_context(run_in_background("health", watch.run))
+        yield await listen(build_pages(site, watch.look), settings, stack)

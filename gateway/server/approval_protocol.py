@@ -7,20 +7,18 @@ import logging
 from functools import partial
 
 from gateway.api.app import RoutesOf
-from gateway.api.approval_protocol.instances import Provisioning, ReceiverRegistration
-from gateway.api.approval_protocol.requests import ProtocolRequests
-from gateway.api.approval_protocol.routes import protocol_routes
-from gateway.approvals.agent_removal import dismiss
+from gateway.approval_protocol.instances import RedisInstances, RedisNotices, RedisProtocolNotes
+from gateway.approval_protocol.provisioning import Provisioning, ReceiverRegistration
+from gateway.approval_protocol.requests import ProtocolRequests
+from gateway.approval_protocol.routes import protocol_routes
+from gateway.approval_protocol.webhooks import ProtocolNotices, ProtocolReceivers, Rhythm
 from gateway.approvals.core import Core
-from gateway.delivery.protocol_notices import ProtocolNotices, Rhythm
-from gateway.delivery.protocol_receivers import ProtocolReceivers
-from gateway.domain.clock import Clock, SystemClock
+from gateway.approvals.deadlines import dismiss
 from gateway.domain.records import Identity
+from gateway.domain.time_and_tasks import Clock, SystemClock
 from gateway.server.connections import Backend
 from gateway.server.settings import Settings
-from gateway.stores.approval_protocol import RedisInstances, RedisProtocolNotes
 from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
-from gateway.stores.protocol_notices import RedisNotices
 from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.signatures import Signer

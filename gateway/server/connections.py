@@ -9,28 +9,26 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from gateway.approvals.core import Core, OtherStores
-from gateway.domain.clock import Clock, SystemClock
 from gateway.domain.redaction import key_masks
+from gateway.domain.time_and_tasks import Clock, SystemClock
 from gateway.errors import Unreachable
 from gateway.policy.chain import ModeDecider
 from gateway.policy.decider import Decider
-from gateway.policy.hooks.decider import links
-from gateway.policy.hooks.host import HookHost
+from gateway.policy.hooks import HookHost, links
 from gateway.server.plugins import deciders as plugged_in
 from gateway.server.settings import BadSettings, Settings
 from gateway.sign_in.provider import ProviderSettings
 from gateway.sign_in.ways import Ways
+from gateway.stores.archive import Archive
 from gateway.stores.connect import connect, disconnect, line_to
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.embedded_server import engine_url
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.grants import RedisGrants
-from gateway.stores.groups import RedisGroups
 from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox
-from gateway.stores.requests import RedisStore
+from gateway.stores.requests import RedisGroups, RedisStore
 from gateway.stores.scripts import At, ignore_step
-from gateway.stores.segments import Archive
 from gateway.wire.local_discovery import write_private
 from gateway.wire.signatures import SEED_BYTES, Signer
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.client.http_pool import HttpPool
-from gateway.domain.tasks import cancel_and_wait
+from gateway.client.http_connection import HttpPool
+from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.models import ENDINGS, Action, new_id
 from gateway.server import app
-from gateway.server.first_run import first_login
 from gateway.server.settings import Settings
+from gateway.server.start_up import first_login
 
 DEMO_AGENT = "demo-agent"
 _DEMO_APPROVER = "demo-approver"

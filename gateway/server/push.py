@@ -12,19 +12,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gateway.approvals.core import Core
-from gateway.delivery.notifications import Notifications
 from gateway.delivery.outbox_worker import TIMINGS
-from gateway.delivery.push_desk import PushDesk
-from gateway.delivery.push_encryption import MISSING, PushKey, is_installed
-from gateway.delivery.push_queue import PushQueue
-from gateway.delivery.push_sending import PushSender
-from gateway.domain.clock import SystemClock
-from gateway.domain.devices import PUSH
+from gateway.domain.time_and_tasks import SystemClock
+from gateway.ports.devices import PUSH
+from gateway.push.notifications import Notifications
+from gateway.push.sending import MISSING, PushKey, PushQueue, PushSender, is_installed
+from gateway.push.service import PushDesk
+from gateway.push.store import RedisDevices
 from gateway.server.background import run_worker
 from gateway.server.connections import Backend
 from gateway.server.settings import BadSettings, Settings
 from gateway.stores.credentials import REDIS_ERRORS
-from gateway.stores.devices import RedisDevices
 from gateway.stores.outbox import RedisNotes
 from gateway.wire.local_discovery import write_private
 

@@ -10,23 +10,129 @@ import asyncio
 import hashlib
 import hmac
 import json
+import logging
 import re
 import secrets
-from base64 import urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from time import monotonic
 from typing import NoReturn
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
-from gateway.domain.clock import Clock
-from gateway.domain.failure_limit import FailureLimit
+import aiohttp
+
+from gateway.delivery.egress_guard import (
+    Forbidden,
+    Resolve,
+    open_session,
+    resolve_by_system,
+    target_of,
+)
 from gateway.domain.records import Identity
+from gateway.domain.redaction import bug
+from gateway.domain.time_and_tasks import Clock
+from gateway.domain.web_limits import BodyTooLarge, BodyTooSlow, FailureLimit, read_whole
 from gateway.errors import Busy, InvalidRequest, Unauthorized, Unreachable
-from gateway.sign_in.provider_calls import ProviderCalls
-from gateway.sign_in.provider_tokens import check_id_token, is_there
-from gateway.stores.attempts import RedisAttempts
-from gateway.stores.browser_sessions import RedisLogins
+from gateway.stores.sign_in import RedisAttempts, RedisLogins
+from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
+
+# Calls of an identity provider: through the guard of addresses, bounded in time and size.
+
+_SECONDS = 10.0
+_MOST_BYTES = 256 * 1024
+_OK = 200
+
+
+class ProviderCalls:
+    """Calls the hosts that the provider itself names. In production only public addresses by
+    https; elsewhere http to localhost too."""
+
+    def __init__(self, *, production: bool, resolve: Resolve = resolve_by_system) -> None:
+        self._production = production
+        self._resolve = resolve
+
+    async def read(self, url: str) -> JsonObject:
+        """Return what is published at an address. Raises Unreachable."""
+        return await self._call("GET", url, None, None)
+
+    async def send(
+        self, url: str, form: dict[str, str], login: tuple[str, str] | None
+    ) -> JsonObject:
+        """Send a form, with name and secret where there are any. Raises Unreachable."""
+        words = None if login is None else ":".join(quote(one, safe="") for one in login)
+        basic = None if words is None else f"Basic {b64encode(words.encode()).decode()}"
+        return await self._call("POST", url, form, basic)
+
+    async def _call(
+        self, method: str, url: str, form: dict[str, str] | None, basic: str | None
+    ) -> JsonObject:
+        try:
+            target = target_of(url, allowed=(urlsplit(url).netloc,), production=self._production)
+            headers = {"Accept": "application/json"} | ({"Authorization": basic} if basic else {})
+            async with (
+                open_session(target, self._resolve, seconds=_SECONDS) as session,
+                session.request(
+                    method, target.url, data=form, headers=headers, allow_redirects=False
+                ) as answer,
+            ):
+                body = await read_whole(answer.content.iter_any(), most=_MOST_BYTES)
+                if answer.status != _OK:
+                    raise Unreachable(f"the identity provider answered with {answer.status}")
+                found = parse(body)
+        except (Forbidden, aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable("the identity provider could not be asked") from error
+        except (BodyTooLarge, BodyTooSlow, InvalidRequest, ValueError) as error:
+            raise Unreachable("the identity provider's answer could not be read") from error
+        if not isinstance(found, dict):
+            raise Unreachable("the identity provider's answer could not be read")
+        return found
+
+
+# Verifies what an identity provider says of somebody, with the library joserfc.
+#
+# The library is an extra, and takes 55 ms to load: it is imported when it is first used.
+
+log = logging.getLogger("gateway.sign_in")
+
+_ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
+"""Signatures by a key of the provider's alone: none that our secret could make, and never none."""
+_LEEWAY = 60
+
+
+def is_there() -> bool:
+    """Whether the library is installed."""
+    return find_spec("joserfc") is not None
+
+
+def check_id_token(
+    token: str, keys: JsonObject, *, issuer: str, client: str, nonce: str, now: int
+) -> JsonObject:
+    """Return what a token says, `now` in seconds. Raises Unauthorized unless the provider signed
+    it, for us, for this sign-in, and lately."""
+    from joserfc import jwt  # noqa: PLC0415 (see above)
+    from joserfc.jwk import KeySet  # noqa: PLC0415
+
+    try:
+        known = KeySet.import_key_set(keys)  # type: ignore[arg-type] # it reads any mapping
+        claims: JsonObject = jwt.decode(token, known, algorithms=[*_ALGORITHMS]).claims
+        jwt.JWTClaimsRegistry(
+            now=now,
+            leeway=_LEEWAY,
+            iss={"essential": True, "value": issuer},
+            aud={"essential": True, "value": client},
+            exp={"essential": True},
+            nonce={"essential": True, "value": nonce},
+        ).validate(claims)
+    except Exception as error:
+        # It takes apart what came over the network: whatever it stumbles over proves nothing.
+        log.info("a word of the provider: %s", bug(error), extra={"event": "provider_refused"})
+        raise Unauthorized("the identity provider's word does not verify") from error
+    if isinstance(claims["aud"], list) and len(claims["aud"]) > 1 and claims.get("azp") != client:
+        raise Unauthorized("the identity provider's word is for somebody else too")
+    return claims
+
 
 PLATFORM = "oidc"
 BACK = "/inbox/login/back"

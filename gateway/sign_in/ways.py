@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gateway.domain.clock import Clock
+from gateway.domain.records import Identity
+from gateway.domain.time_and_tasks import Clock
+from gateway.errors import InvalidRequest
+from gateway.ports.sign_in import CHAT_LINK_SECONDS, LoginLink
 from gateway.sign_in.passkeys import PersonPasskeys
-from gateway.sign_in.provider import OpenIdProvider, ProviderSettings
-from gateway.sign_in.provider_calls import ProviderCalls
-from gateway.stores.attempts import RedisAttempts
-from gateway.stores.browser_sessions import RedisLogins
-from gateway.stores.passkeys import RedisPasskeys
+from gateway.sign_in.provider import OpenIdProvider, ProviderCalls, ProviderSettings
 from gateway.stores.requests import RedisStore
+from gateway.stores.sign_in import RedisAttempts, RedisLogins, RedisPasskeys
 
 
 class Ways(RedisLogins):
@@ -30,3 +30,25 @@ class Ways(RedisLogins):
         self.passkeys = PersonPasskeys(self, kept, attempts, clock, public_url)
         calls = ProviderCalls(production=production)
         self.provider = OpenIdProvider(self, attempts, clock, provider, calls)
+
+
+# One-time links for people whom a chat knows: made on their own word there, for them alone.
+
+
+class ChatLinks:
+    """A `gateway.ports.LoginLinks` of one adapter. `inbox` is where people open the inbox."""
+
+    def __init__(self, logins: RedisLogins, adapter: str, inbox: str) -> None:
+        self._logins = logins
+        self._adapter = adapter
+        self._inbox = inbox
+
+    async def make(self, identity: Identity, *, request_id: str = "") -> LoginLink:
+        """Return a link that signs in whoever this identity is. See `gateway.ports.LoginLinks`."""
+        if not self._inbox:
+            raise InvalidRequest("the inbox has no address: its operator sets GATEWAY_PUBLIC_URL")
+        code, name = await self._logins.invite_known(identity, way=self._adapter)
+        minutes = CHAT_LINK_SECONDS // 60
+        leads = f"&to={request_id}" if request_id else ""
+        url = f"{self._inbox}/login#code={code}{leads}"
+        return LoginLink(url=url, name=name, minutes=minutes)

@@ -7,26 +7,126 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Identity, Person
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import Clock, cancel_and_wait
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.ports import Credential
-from gateway.stores.redis_users import RedisUser, grant, put, remove
+from gateway.stores.connect import Heard, each
+from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import JsonObject
-from gateway.wire.identifiers import AGENT_NAME
+from gateway.wire.schema import AGENT_NAME
+
+# The agents' Redis users: made, changed and removed on every server.
+
+_NO_FILE = "not configured to use an ACL file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisUser:
+    """A user at the one moment when its password is known.
+
+    `kept` tells whether every server writes its users down; `silent` are the servers that did not
+    take part, and why.
+    """
+
+    name: str
+    password: str = field(repr=False)
+    sha256: str
+    kept: bool
+    silent: dict[str, str]
+
+
+def user_name(keys: Keys, agent: str) -> str:
+    """Return the name of an agent's user; namespaces share a server, and may share agents' names.
+
+    Neither name can hold the dot between them.
+    """
+    return f"{keys.namespace}.agent-{agent}"
+
+
+async def grant(client: Any, keys: Keys, agent: str, *, beside: Collection[str] = ()) -> RedisUser:
+    """Give an agent a user that can write its own stream, read its replies, nothing else.
+
+    A user of that name is replaced, and its open connections are cut; not so with the hashes of
+    passwords that it keeps `beside` the new one.
+    """
+    password = secrets.token_urlsafe(32)
+    sha256 = sha256_hex(password.encode())
+    heard = await put(client, keys, agent, [sha256, *beside], cut=not beside)
+    return RedisUser(
+        name=user_name(keys, agent),
+        password=password,
+        sha256=sha256,
+        kept=all(heard.answers.values()),
+        silent=heard.silent,
+    )
+
+
+async def put(
+    client: Any, keys: Keys, agent: str, passwords: Collection[str], *, cut: bool
+) -> Heard[bool]:
+    """Give an agent's user these passwords alone, as SHA-256; return who writes its users down."""
+    name = user_name(keys, agent)
+    rule = [
+        "on",
+        *(f"#{one}" for one in passwords),
+        "resetkeys",
+        f"%W~{keys.ingress(agent)}",
+        f"%R~{keys.replies(agent, '*')}",
+        "resetchannels",
+        "-@all",
+        "+xadd",
+        "+xread",
+        "+ping",
+    ]
+
+    async def replace(node: Any) -> bool:
+        if cut:
+            await node.execute_command("ACL", "DELUSER", name)
+        try:
+            await node.execute_command("ACL", "SETUSER", name, "reset", *rule, "+client|setinfo")
+        except ResponseError:
+            # Redis 7.0 cannot grant a single subcommand of CLIENT; its ACL log then names the
+            # refusal.
+            await node.execute_command("ACL", "SETUSER", name, "reset", *rule)
+        return await _save(node)
+
+    return await each(client, replace)
+
+
+async def remove(client: Any, keys: Keys, agent: str) -> Heard[int]:
+    """Delete an agent's user, which cuts its open connections; return on how many each had it."""
+
+    async def delete(node: Any) -> int:
+        gone = int(await node.execute_command("ACL", "DELUSER", user_name(keys, agent)))
+        await _save(node)
+        return gone
+
+    return await each(client, delete)
+
+
+async def _save(node: Any) -> bool:
+    """Write users to the server's ACL file; return False when it has none."""
+    try:
+        await node.execute_command("ACL", "SAVE")
+    except ResponseError as error:
+        if _NO_FILE not in str(error):
+            raise
+        return False
+    return True
+
 
 _TOKEN = re.compile(r"agw_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _PERSON = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

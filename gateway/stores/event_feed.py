@@ -18,13 +18,13 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from gateway.domain.records import AuditEvent, place_of
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Unreachable
+from gateway.stores.archive import NOTHING, Mark
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import event_from
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
-from gateway.stores.segments import NOTHING, Mark
 
 log = logging.getLogger("gateway.feed")
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.domain.redaction import mask
+from gateway.policy.grants.denials import denial_of
 from gateway.policy.grants.grant import ANY_TOOL, Effect, End, Grant, Shape
-from gateway.policy.grants.repeated_calls import denial_of
 from gateway.ports.outgoing import GRANT
 from gateway.stores.record_codec import dumps
 from gateway.stores.requests import RedisStore
@@ -24,7 +24,7 @@ _MOST_DENIALS = 500
 
 
 class RedisGrants:
-    """A `gateway.policy.grant_deciders.GrantStore` beside a store of requests.
+    """A `gateway.policy.deciders.GrantStore` beside a store of requests.
 
     Patterns of one agent for one tool are tried one after the other: there are `most_patterns` at
     most. Exact grants are looked up.

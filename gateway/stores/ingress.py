@@ -23,11 +23,11 @@ from redis.asyncio.connection import DefaultParser
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
 
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.stores.keys import Keys
 from gateway.stores.scripts import At, Script, ignore_step
 from gateway.wire.canonical_json import sha256_hex
-from gateway.wire.identifiers import told_verb
+from gateway.wire.schema import told_verb
 
 log = logging.getLogger("gateway.ingress")
 

@@ -5,21 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from redis.exceptions import ResponseError
 
 from gateway.domain.policy_document import Budget, PolicyDocument
-from gateway.domain.records import SCHEMA_VERSION, AuditEvent, Page, Query, Record, Session
+from gateway.domain.records import (
+    SCHEMA_VERSION,
+    AgentLoad,
+    AuditEvent,
+    Page,
+    Paused,
+    Query,
+    Record,
+    Session,
+    crowd_of,
+    likeness,
+)
 from gateway.domain.redaction import mask
 from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
-from gateway.models import MAX_LIFE_SECONDS
-from gateway.stores.archive_reading import find_event, read_history, read_latest
+from gateway.models import MAX_LIFE_SECONDS, RiskLevel
+from gateway.stores.archive import Archive, find_event, read_history, read_latest
 from gateway.stores.keys import Keys
-from gateway.stores.policy_text import policy_of, write_policy
-from gateway.stores.record_codec import NUMBER_FIELD, Recent, dumps
-from gateway.stores.request_lists import page_of, voted_of
+from gateway.stores.record_codec import NUMBER_FIELD, Recent, dumps, policy_of, write_policy
 from gateway.stores.scripts import (
     At,
     Script,
@@ -29,10 +38,108 @@ from gateway.stores.scripts import (
     refuse_to_write,
     submission,
 )
-from gateway.stores.segments import Archive
 from gateway.wire.codec import JsonObject
-from gateway.wire.identifiers import AGENT_NAME, digest_process
-from gateway.wire.redis_multiplexer import Multiplexer
+from gateway.wire.redis_connection import Multiplexer
+from gateway.wire.schema import AGENT_NAME, digest_process
+
+# Lists of requests: pages, newest first or by deadline, that neither skip nor repeat while
+# requests end, and those that somebody has voted on.
+
+_SCAN_PAGES = 20
+_AT_ONCE = 500
+
+
+class ListSource(Protocol):
+    """What a listing needs of the store."""
+
+    @property
+    def redis(self) -> Any:
+        """The client."""
+
+    @property
+    def keys(self) -> Keys:
+        """The names of its keys."""
+
+    async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
+        """Return records."""
+
+
+async def page_of(store: ListSource, query: Query) -> Page:
+    """Return one page of requests, newest first. Scans a bounded stretch of the index."""
+    index, newest_first = _index_of(store, query)
+    found: list[Record] = []
+    rank = await _rank_after(store, index, query.after, newest_first=newest_first)
+    for _ in range(_SCAN_PAGES):
+        rows = await store.redis.zrange(
+            index, rank, rank + query.limit - 1, desc=newest_first, withscores=True
+        )
+        records = await store.load_many([request_id for request_id, _ in rows])
+        for row, record in zip(rows, records, strict=True):
+            if record and _fits(record, query):
+                found.append(record)
+            if len(found) == query.limit:
+                return Page(items=tuple(found), next=_cursor(*row))
+        if len(rows) < query.limit:
+            return Page(items=tuple(found))
+        rank += query.limit
+    return Page(items=tuple(found), next=_cursor(*rows[-1]))
+
+
+async def voted_of(store: ListSource) -> list[str]:
+    """Return the ids of the waiting requests that have votes."""
+    ids: list[str] = await store.redis.zrange(store.keys.pending, 0, -1)
+    found: list[str] = []
+    for begin in range(0, len(ids), _AT_ONCE):
+        part, pipeline = ids[begin : begin + _AT_ONCE], store.redis.pipeline(transaction=False)
+        for request_id in part:
+            pipeline.hexists(store.keys.record(request_id), "votes")
+        answers = await pipeline.execute()
+        found += [one for one, has in zip(part, answers, strict=True) if has]
+    return found
+
+
+def _index_of(store: ListSource, query: Query) -> tuple[str, bool]:
+    """Return the index that a listing reads, and whether it reads it from its end."""
+    keys = store.keys
+    if query.final:
+        return keys.done, True
+    if query.soonest:
+        return keys.deadlines, False
+    return (keys.pending_of(query.agent) if query.agent else keys.pending), True
+
+
+async def _rank_after(
+    store: ListSource, index: str, cursor: str | None, *, newest_first: bool
+) -> int:
+    if cursor is None:
+        return 0
+    redis = store.redis
+    at, _, last = cursor.partition("-")
+    rank = await (redis.zrevrank if newest_first else redis.zrank)(index, last)
+    if rank is not None:
+        return int(rank) + 1
+    # The request has left this index since: go on where it stood, by time and then by id.
+    beyond = (f"({at}", "+inf") if newest_first else ("-inf", f"({at}")
+    passed = int(await redis.zcount(index, *beyond))
+    same = await redis.zrange(index, at, at, byscore=True)
+    return passed + sum(bool(one > last if newest_first else one < last) for one in same)
+
+
+def _cursor(request_id: str, score: float) -> str:
+    """Name a place in the index by its own score: the server's time, as no gateway's clock is."""
+    return f"{score:.0f}-{request_id}"
+
+
+def _fits(record: Record, query: Query) -> bool:
+    return (
+        (query.followers or not record.follows)
+        # Among the deadlines stand approvals, too, that nobody has taken yet.
+        and not (query.soonest and record.final)
+        and query.status in (None, record.status)
+        and query.agent in (None, record.holder)
+        and query.session in (None, record.request.session)
+    )
+
 
 STREAMS_PER_SHARD = 50
 # As long as a submission that was refused may cross with one that is stored.
@@ -484,7 +591,7 @@ class RedisStore:
 
     async def event_counts(self) -> dict[str, int]:
         """Return how often each thing happened, as far as events are sealed; see
-        `gateway.domain.event_counts`."""
+        `gateway.domain.audit`."""
         found = await self.redis.hgetall(self.keys.counts)
         return {name: int(count) for name, count in found.items()}
 
@@ -513,3 +620,107 @@ def _two(name: str) -> tuple[str, str]:
 def _object(raw: str) -> JsonObject:
     value: JsonObject = json.loads(raw)
     return value
+
+
+# Who waits behind whom, and who asks nobody for now.
+
+
+class RedisGroups:
+    """A `gateway.approvals.duplicates_and_overflow.GroupStore` over one namespace."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self._redis, self._keys, self._now = store.redis, store.keys, store.now
+        self._promote_next, self._release = (
+            Script("promote_next", store.at),
+            Script("release", store.at),
+        )
+        self._resume_agent, self._place = (
+            Script("resume_agent", store.at),
+            Script("place", store.at),
+        )
+
+    async def behind(self, what: str) -> list[str]:
+        """Return the ids that wait behind a request or a digest card, oldest first."""
+        ids: list[str] = await self._redis.zrange(self._keys.behind(what), 0, -1)
+        return ids
+
+    async def promote_next(self, record: Record, budget: Budget, *, posts: bool) -> None:
+        """Have those behind a request that leads no more wait behind their next."""
+        keys, agent = self._keys, record.holder
+        await self._promote_next.run(
+            self._redis,
+            [
+                keys.record(record.id),
+                keys.behind(record.id),
+                keys.load(agent),
+                keys.events,
+                keys.dirty(""),
+                keys.record(""),
+                keys.behind(""),
+            ],
+            [record.id, agent, likeness(record), budget.card_ms if posts else "", budget.cards],
+        )
+
+    async def place(self, record: Record, budget: Budget, *, posts: bool, alone: bool) -> None:
+        """Find the place of a request that was reviewed. See `grouping.GroupStore`."""
+        keys, agent = self._keys, record.holder
+        alone = alone or record.risk.level is RiskLevel.HIGH
+        await self._place.run(
+            self._redis,
+            [
+                keys.record(record.id),
+                keys.load(agent),
+                keys.dirty(""),
+                keys.record(""),
+                keys.behind(""),
+            ],
+            [
+                record.id,
+                agent,
+                "" if alone else likeness(record),
+                budget.card_ms if posts else "",
+                budget.cards,
+                " ".join(record.queues),
+            ],
+        )
+
+    async def release(self, agent: str, budget: Budget) -> float | None:
+        """Give cards to those behind the digest card. See `grouping.GroupStore`."""
+        keys = self._keys
+        wait = await self._release.run(
+            self._redis,
+            [
+                keys.behind(crowd_of(agent)),
+                keys.load(agent),
+                keys.events,
+                keys.dirty(""),
+                keys.record(""),
+            ],
+            [agent, budget.card_ms, budget.cards],
+        )
+        return None if wait < 0 else max(1, int(wait)) / 1000
+
+    async def load(self, agent: str) -> AgentLoad:
+        """Return what an agent's digest card must say beside who waits behind it."""
+        wanted = ("rev", "until", "last")
+        revision, until, last = await self._redis.hmget(self._keys.load(agent), wanted)
+        if until is None or int(until) <= await self._now():
+            return AgentLoad(revision=int(revision or 0))
+        return AgentLoad(revision=int(revision or 0), paused=int(until), denied=last)
+
+    async def list_paused(self) -> list[Paused]:
+        """Return the agents that ask nobody for now."""
+        now = await self._now()
+        rows = await self._redis.hgetall(self._keys.breakers)
+        every = (Paused(agent=agent, until=int(until)) for agent, until in rows.items())
+        return sorted((one for one in every if one.until > now), key=lambda one: one.agent)
+
+    async def resume_agent(self, agent: str, *, by: str) -> bool:
+        """Let an agent ask again; return whether it was paused."""
+        keys = self._keys
+        resumed = await self._resume_agent.run(
+            self._redis,
+            [keys.load(agent), keys.breakers, keys.events, keys.dirty(""), keys.record("")],
+            [agent, dumps({"by": by})],
+        )
+        return bool(resumed)

@@ -6,16 +6,14 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-from gateway.domain.clock import Clock
 from gateway.domain.records import place_of
+from gateway.domain.time_and_tasks import Clock
 from gateway.errors import GatewayError
 from gateway.ports.outgoing import GRANT
-from gateway.stores.archive_reading import read_mark
-from gateway.stores.archiver import Trimming, next_id
+from gateway.stores.archive import NOTHING, Archive, Mark, SegmentHead, read_mark
+from gateway.stores.audit import Trimming, next_id, seals_of
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.requests import RedisStore
-from gateway.stores.seals import seals_of
-from gateway.stores.segments import NOTHING, Archive, Mark, SegmentHead
 
 log = logging.getLogger("gateway.retention")
 

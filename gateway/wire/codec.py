@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from gateway.wire.errors import InvalidRequest
+from gateway.wire.schema import InvalidRequest
 
 JsonObject = dict[str, Any]
 

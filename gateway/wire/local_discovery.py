@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from gateway.wire.errors import InvalidRequest
+from gateway.wire.schema import InvalidRequest
 
 FILE_NAME = "gateway.json"
 OWNER_FILE = "approver.json"

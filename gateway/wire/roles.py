@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
-from gateway.wire.errors import InvalidRequest
-from gateway.wire.schema import Says
+from gateway.wire.schema import InvalidRequest, Says
 
 MOST_ROLES = 64
 LONGEST_ADDRESS = 200

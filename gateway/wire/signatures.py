@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from contextlib import suppress
 
-from gateway.wire.errors import Unverified
+from gateway.wire.schema import Unverified
 
 SEED_BYTES = 32
 _SIGNATURE_BYTES = 64

@@ -15,15 +15,15 @@ from redis.exceptions import RedisError
 
 from gateway.api.app import SERVICES, Site, build_api, runner
 from gateway.api.call import Enrolment, Limits
+from gateway.approval_protocol.webhooks import ProtocolReceivers
+from gateway.approvals.agent_service import Approvals
 from gateway.approvals.core import Core
-from gateway.approvals.service import Approvals
-from gateway.delivery.protocol_receivers import ProtocolReceivers
-from gateway.domain.clock import SystemClock
-from gateway.domain.health import Readiness
+from gateway.domain.health_and_metrics import Readiness
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Person
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Unauthorized
-from gateway.integrations.hook_http import HTTP_HOOKS
+from gateway.integrations.coding_agents.claude_code import HTTP_HOOKS
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy.chain import ModeDecider
 from gateway.ports import Credential
@@ -31,8 +31,8 @@ from gateway.server.approval_protocol import protocol_of
 from gateway.server.connections import core_over
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.event_feed import RedisFeed
-from gateway.stores.figures import measure_store
 from gateway.stores.keys import Keys
+from gateway.stores.metrics import measure_store
 from gateway.stores.requests import RedisStore
 from gateway.wire.codec import JsonObject, build, plain
 from gateway.wire.signatures import Signer

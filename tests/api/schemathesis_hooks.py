@@ -19,7 +19,7 @@ from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, digest_of, id_of_call
 from gateway.wire.canonical_json import MAX_INTEGER, parse
 from gateway.wire.codec import build
-from gateway.wire.identifiers import AGENT_NAME, DIGEST
+from gateway.wire.schema import AGENT_NAME, DIGEST
 from tests.api.replica import AGENT
 
 

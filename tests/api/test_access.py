@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 from gateway.api.authentication import bearer_token
 from gateway.api.problems import Unauthenticated
-from gateway.domain.failure_limit import FailureLimit
+from gateway.domain.web_limits import FailureLimit
 from gateway.models import new_id
 from tests.api.replica import (
     AGENT_TOKEN,

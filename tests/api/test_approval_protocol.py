@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
-from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Budget, Mode, PolicyDocument, Route
 from gateway.domain.records import Person
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import OverBudget
 from gateway.models import RiskLevel
 from gateway.server.app import run_gateway

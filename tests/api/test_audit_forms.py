@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.audit_forms import write_form
+from gateway.cli.audit import write_form
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, plain
 from tests.api.replica import PROCESS, Replica, made

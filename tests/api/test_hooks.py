@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.store import MessageContext
-from gateway.policy.hooks.config import Hook
-from gateway.policy.hooks.host import HookHost
+from gateway.policy.hooks import Hook, HookHost
 from gateway.server import app
 from gateway.server.settings import Settings
 from tests.api.replica import ANN_TOKEN, Replica

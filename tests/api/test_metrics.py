@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.domain.policy_document import Mode, Route
 from gateway.models import new_id
 from gateway.server.background import run_in_background, watch_loop
+from gateway.stores.audit import Sealer
 from gateway.stores.ingress import REPLICA_LEASE_MS
-from gateway.stores.seals import Sealer
 from tests.api.replica import ANN_TOKEN, Replica, made
 from tests.api.test_operations import figures
 from tests.waiting import moment

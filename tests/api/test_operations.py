@@ -10,14 +10,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.api.approval_protocol.routes import BASE
-from gateway.api.host_hooks import BASE as HOOKS
-from gateway.api.openapi import document_of, encode
-from gateway.api.routes_and_access import ROUTES, routes
-from gateway.api.schema_names import SCHEMA_NAMES
+from gateway.api.agent_hooks import BASE as HOOKS
+from gateway.api.openapi import SCHEMA_NAMES, document_of, encode
+from gateway.api.routes import ROUTES, routes
+from gateway.approval_protocol.routes import BASE
 from gateway.errors import GatewayError
 from gateway.models import new_id
-from gateway.stores.seals import Sealer
+from gateway.stores.audit import Sealer
 from gateway.wire.codec import Wire
 from tests.api.replica import (
     AGENT_TOKEN,

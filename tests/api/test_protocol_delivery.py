@@ -16,16 +16,13 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from gateway.delivery.protocol_notices import ProtocolNotices, Rhythm
-from gateway.delivery.protocol_receivers import ProtocolReceivers
-from gateway.domain.clock import SystemClock
+from gateway.approval_protocol.instances import WINDOW_MS, Instance, ProtocolNotice, RedisNotices
+from gateway.approval_protocol.webhooks import ProtocolNotices, ProtocolReceivers, Rhythm
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.protocol_instances import WINDOW_MS, Instance, ProtocolNotice
 from gateway.domain.records import Person
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import SystemClock, cancel_and_wait
 from gateway.server.approval_protocol import notices_of
 from gateway.stores.credentials import RedisCredentials
-from gateway.stores.protocol_notices import RedisNotices
 from tests.api.replica import ANN_TOKEN, Answer, Replica, replica, until
 from tests.api.test_approval_protocol import act, create, provision, refusal
 from tests.clocks import ShiftedClock

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from gateway.domain.policy_document import Route
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from tests.api.replica import ANN_TOKEN, POLICY, PROCESS, Replica, made
 from tests.approvals.test_step_up import other_than
 

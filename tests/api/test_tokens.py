@@ -14,8 +14,8 @@ from aiohttp import ClientError
 
 from gateway.api.app import SERVICES
 from gateway.api.call import Limits
-from gateway.api.routes_and_access import AGENTS, APPROVERS, ENROL_SECRET, ApiRoute, routes
-from gateway.domain.clock import SystemClock
+from gateway.api.routes import AGENTS, APPROVERS, ENROL_SECRET, ApiRoute, routes
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.stores.credentials import RedisCredentials
 from gateway.wire.codec import plain
 from tests.api.replica import ENROL_SECRET as SECRET

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.delivery.new_targets import Rerouting
+from gateway.delivery.reminders_and_escalation import Rerouting
 from gateway.domain.policy_document import ToolRow
 from gateway.errors import Conflict
 from gateway.policy.calls.touches import touches_of

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from gateway.delivery.egress_guard import Forbidden, Resolve
 from gateway.delivery.webhooks import Outside, Webhook, Webhooks
-from gateway.domain.clock import SystemClock
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.event_feed import RedisCursor
 from tests.api.replica import POLICY, Replica, made, replica, until

@@ -10,11 +10,11 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from adapters.discord.card_views import build_card_view
-from adapters.slack.card_blocks import build_message
-from gateway.approvals.grouping import AgentGroup
-from gateway.delivery.digest_cards import digest_card
-from gateway.ports.cards import Card
+from adapters.discord.cards import build_card_view
+from adapters.slack.cards import build_message
+from gateway.approvals.duplicates_and_overflow import AgentGroup
+from gateway.cards.card import Card
+from gateway.delivery.overflow_cards import digest_card
 from tests.discord import pictures as discord_pictures
 from tests.picture_files import picture_file
 from tests.slack import pictures as slack_pictures

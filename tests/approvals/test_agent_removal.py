@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.approvals.agent_removal import dismiss
+from gateway.approvals.deadlines import dismiss
 from gateway.domain.records import Record, Remember
 from gateway.domain.store import MessageContext
 from gateway.errors import NotFound, Unauthorized
 from gateway.models import Action, Execution, Reason, Report, Status, new_id
 from gateway.policy.grants.grant import Effect
-from gateway.policy.grants.remember_offers import LIFETIMES
+from gateway.policy.grants.offers import LIFETIMES
 from gateway.wire.codec import plain
 from tests.world import AGENT, PROCESS, World, click, over_http, request
 

@@ -13,13 +13,13 @@ import pytest
 
 from gateway.approvals.canaries import BAITS, Canaries
 from gateway.approvals.transitions import close_record
+from gateway.cards.card import card_of
 from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Query, Record, Remember, RequestOutcome
 from gateway.domain.store import Transition, WriteResult
 from gateway.errors import BatchRefused, Conflict, GatewayError, InvalidRequest, WasCanary
 from gateway.models import Action, Execution, Kind, Reason, Report, Status, new_id
 from gateway.policy.policy_file import BadPolicy, read_policy
-from gateway.ports.cards import card_of
 from gateway.stores.outbox import RedisNotes
 from tests.world import (
     AGENT,

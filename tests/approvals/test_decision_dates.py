@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.api.approval_protocol.messages import resource
-from gateway.approvals.grouping import Grouping
-from gateway.cli.audit_forms import write_form
-from gateway.domain.clock import SystemClock
+from gateway.approval_protocol.requests import resource
+from gateway.approvals.duplicates_and_overflow import Grouping
+from gateway.cli.audit import write_form
 from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Record, Remember
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, Status
 from gateway.policy.chain import ALLOW
 from gateway.policy.decider import Verdict
-from gateway.stores.groups import RedisGroups
+from gateway.stores.requests import RedisGroups
 from tests.hooks.stage import reviewed_in
 from tests.world import World, assembled, click, over_http, policy, request
 

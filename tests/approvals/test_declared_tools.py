@@ -10,7 +10,7 @@ from gateway.domain.policy_document import ToolRow
 from gateway.domain.records import Remember
 from gateway.models import Action, Status
 from gateway.policy.grants.grant import Scope
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from gateway.server.app import run_gateway
 from gateway.server.settings import Settings
 from tests.world import AGENT, World, click

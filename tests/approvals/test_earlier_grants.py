@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals.earlier_grants import (
+from gateway.approvals.policy_changes import (
     BY_HAND,
     CHANGED,
     GONE,
@@ -18,10 +18,10 @@ from gateway.approvals.earlier_grants import (
     WIDER,
     covers_no_more,
 )
-from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Route, ToolRow
 from gateway.domain.records import Record, RequestOutcome
 from gateway.domain.store import Transition, WriteResult
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Reason, Status, new_id
 from gateway.policy.calls.command_table import Operands
@@ -35,7 +35,7 @@ from gateway.policy.grants.grant import (
     RuleKind,
     Shape,
 )
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from gateway.server.connections import core_over
 from gateway.stores.grants import RedisGrants
 from gateway.stores.requests import RedisStore

@@ -14,22 +14,22 @@ import pytest
 import pytest_asyncio
 from rich.console import Console
 
-from adapters.discord.card_views import build_card_view
+from adapters.discord.cards import build_card_view
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.full_view_layout import build_full_view, page_fits
-from adapters.slack import card_blocks, modals
+from adapters.discord.full_view import build_full_view, page_fits
+from adapters.slack import cards, modals
 from adapters.slack.payloads import ModalMetadata
-from adapters.terminal.card_text import render_card
-from adapters.web.card_json import build_row, build_whole
+from adapters.terminal.cards import render_card
+from adapters.web.cards import build_row, build_whole
 from gateway.api.messages import masked_view
-from gateway.cli.formatting import format_line, format_request
-from gateway.cli.log_lines import JsonFormatter, LineFormatter
+from gateway.cards.card import card_of, full_view
+from gateway.cards.remember_options import scopes_of
+from gateway.cli.requests import format_line, format_request
+from gateway.cli.serve import JsonFormatter, LineFormatter
 from gateway.delivery.webhooks import body_of
 from gateway.domain.audit import event_line
 from gateway.domain.records import Record
 from gateway.models import Action, Context, Execution, Preview, Reason, Report, new_id
-from gateway.ports.cards import card_of, full_view
-from gateway.ports.remember_options import scopes_of
 from tests.fake_secrets import FakeSecret, fake_secrets
 from tests.unit.test_cards import record
 from tests.world import World, click, over_http, request
@@ -65,7 +65,7 @@ def shown_in_slack(one: Record) -> str:
     card, full = card_of(one, lines=25, chars=1500), full_view(one)
     form = ModalMetadata(one.id, one.revision, copy="0" * 22, page=0)
     details = modals.build_details(card, full, form, refusal="")
-    return json.dumps([card_blocks.build_message(card, "0" * 22), details], default=str)
+    return json.dumps([cards.build_message(card, "0" * 22), details], default=str)
 
 
 def shown_in_discord(one: Record) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.approvals.core import Core, OtherStores
-from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person, Remember
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, Kind, Reason, Status
 from gateway.policy.grants.grant import Effect
@@ -19,9 +19,8 @@ from gateway.server.app import run_gateway
 from gateway.server.connections import core_over
 from gateway.server.settings import Settings
 from gateway.stores.grants import RedisGrants
-from gateway.stores.groups import RedisGroups
 from gateway.stores.outbox import RedisOutbox
-from gateway.stores.requests import RedisStore
+from gateway.stores.requests import RedisGroups, RedisStore
 from tests.approvals.test_grant_creation import GIT_LOG, remember, widest
 from tests.clocks import ShiftedClock
 from tests.world import AGENT, World, click, identity, over_http, policy, request

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.delivery.digest_cards import digest_card
+from gateway.delivery.overflow_cards import digest_card
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Record, Remember
 from gateway.errors import OverBudget

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from gateway.api.messages import masked_view, view
-from gateway.approvals.grouping import AgentGroup
-from gateway.delivery.digest_cards import digest_card
+from gateway.approvals.duplicates_and_overflow import AgentGroup
+from gateway.cards.card import card_of
+from gateway.delivery.overflow_cards import digest_card
 from gateway.domain.policy_document import Guardrails, Mode, Route
 from gateway.domain.records import Record, Remember
-from gateway.domain.risk_rules import RiskRule
+from gateway.domain.risk import RiskRule
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Risk, RiskLevel, Status
 from gateway.policy.chain import ALLOW, MODIFY, find_decisive
 from gateway.ports import Decider, Verdict
-from gateway.ports.cards import card_of
 from gateway.stores.record_codec import record_from
 from gateway.wire.codec import plain
 from tests.danger import HOSTILE, PATH, QUOTED, REMOVES

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.approvals.transitions import erase_content
+from gateway.cards.card import card_of
+from gateway.cards.remember_options import scopes_of
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record, Remember, ScopeQuorum
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
@@ -21,8 +23,6 @@ from gateway.models import (
     RiskLevel,
     Status,
 )
-from gateway.ports.cards import card_of
-from gateway.ports.remember_options import scopes_of
 from tests.world import World, click, policy, request
 
 RULE = HostRule(rule="Bash(npm test:*)", scope="in this project")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.json_schema import check_schema
+from gateway.domain.parsing import check_schema
 from gateway.domain.redaction import render_safe
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action, Execution, Reason, Report, Status, new_id

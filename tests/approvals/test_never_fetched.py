@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
+from gateway.cards.card import card_of
 from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Query, Record
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Execution, Report, Status
-from gateway.ports.cards import card_of
 from tests.api.replica import AGENT_TOKEN, Replica, made
 from tests.client.test_other_process import gate
 from tests.waiting import moment

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from adapters.web.card_json import build_row, build_whole
+from adapters.web.cards import build_row, build_whole
 from gateway.api.messages import masked_view, view
 from gateway.approvals import decisions
-from gateway.cli.formatting import format_line, format_request
+from gateway.cards.card import card_of, discreet_summary, full_view
+from gateway.cli.requests import format_line, format_request
 from gateway.delivery.webhooks import body_of
 from gateway.domain.records import AuditEvent, Record
 from gateway.errors import GatewayError
 from gateway.models import Action
-from gateway.ports.cards import card_of, discreet_summary, full_view
 from gateway.wire.codec import plain
 from tests.approvals.test_step_up import DANGEROUS, EITHER, in_force
 from tests.world import World, click, identity, over_http

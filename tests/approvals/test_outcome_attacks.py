@@ -14,7 +14,7 @@ from gateway.errors import Conflict, OverBudget, Used
 from gateway.models import Action, ApprovalRequest, Status, id_of_call, new_id
 from gateway.policy.grants.grant import Shape
 from gateway.stores.grants import RedisGrants
-from gateway.wire.call_ids import call_key
+from gateway.wire.canonical_json import call_key
 from tests.api.replica import EVE_TOKEN, Replica, made
 from tests.client.test_other_process import gate
 from tests.world import AGENT, World, click, identity, over_http, policy, request

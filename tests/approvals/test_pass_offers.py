@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.remember_options import LIFETIME_WORDS, remember_as, scopes_of
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record, Remember
-from gateway.domain.risk_rules import RiskRule
+from gateway.domain.risk import RiskRule
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, Context, Kind, RiskLevel, Status
 from gateway.policy.grants.grant import PASSES, Grant, Shape
-from gateway.policy.grants.pass_offers import passes_for
-from gateway.ports.remember_options import LIFETIME_WORDS, remember_as, scopes_of
+from gateway.policy.grants.offers import passes_for
 from tests.world import World, click, identity, policy
 
 HOUR = 3_600_000

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
-from gateway.domain.risk_rules import RiskRule
+from gateway.domain.risk import RiskRule
 from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.models import Action, Context, Kind, RiskLevel, Status, new_id

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.card import Card
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.models import Action, DeciderKind, Reason, Status
-from gateway.ports.cards import Card
-from gateway.stores.groups import RedisGroups
+from gateway.stores.requests import RedisGroups
 from tests.approvals.test_grouping import distinct, govern, settled
 from tests.delivery.test_outbox import Office
 from tests.world import AGENT, PEOPLE, World, click

@@ -12,10 +12,10 @@ import pytest
 
 from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, RuleEffect
 from gateway.domain.records import Record, Remember
-from gateway.domain.risk_rules import RiskRule
+from gateway.domain.risk import RiskRule
 from gateway.models import Action, Context, Kind, RiskLevel, Status
 from gateway.policy.grants.grant import Effect
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from tests.approvals.test_passes import passed
 from tests.world import World, click, policy
 

@@ -12,7 +12,7 @@ from gateway.domain.records import Record, Remember
 from gateway.errors import BatchRefused, InvalidRequest
 from gateway.models import Action, Kind, Status
 from gateway.policy.grants.grant import Shape
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from tests.world import World, assembled, click, identity, policy
 
 HIDING = {

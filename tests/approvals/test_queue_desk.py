@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.models import Risk, RiskLevel
-from gateway.ports.lists import Side
+from gateway.ports.desk import Side
 from tests.world import World, click, identity, over_http, policy, request
 
 
@@ -93,7 +93,7 @@ async def test_a_count_says_when_it_did_not_look_at_all(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound holds for pages too: a page may be short, and go on."""
-    monkeypatch.setattr("gateway.approvals.queue_desk._MOST", 3)
+    monkeypatch.setattr("gateway.approvals.request_service._MOST", 3)
     for number in range(5):
         await world.submit(arguments={"n": number})
     queue = world.core.queue

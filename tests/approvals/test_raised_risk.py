@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.card import card_of
 from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, RuleEffect
 from gateway.domain.records import Record, Remember
-from gateway.domain.risk_rules import RaisedRisk, RiskRule, lift
+from gateway.domain.risk import RaisedRisk, RiskRule, lift
 from gateway.errors import Conflict, Unauthorized, Unconfirmed
 from gateway.models import Action, DecidedBy, DeciderKind, Risk, RiskLevel, Status
 from gateway.policy.chain import ALLOW, ASK, CONTINUE, DENY, MODIFY, RESPOND, find_decisive
 from gateway.policy.grants.grant import Effect
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from gateway.ports import Verdict
-from gateway.ports.cards import card_of
 from tests.approvals.test_high_risk import in_force, stored
 from tests.danger import REMOVES
 from tests.world import World, assembled, click, identity, over_http, request

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from gateway.domain.clock import SystemClock
 from gateway.domain.store import MessageContext
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import (
     Status,
 )

@@ -7,15 +7,14 @@ import asyncio
 import pytest
 
 from gateway.approvals.writer import Writer
-from gateway.domain.clock import SystemClock
-from gateway.domain.figures import Tally
-from gateway.domain.health import Health
+from gateway.domain.health_and_metrics import Health, Tally
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import Query
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Kind, Question, Status
-from gateway.policy.grant_deciders import GrantBook
-from gateway.server.health import NOT_FOLLOWING, HealthWatch
+from gateway.policy.deciders import GrantBook
+from gateway.server.background import NOT_FOLLOWING, HealthWatch
 from gateway.stores import ingress
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.grants import RedisGrants
@@ -144,7 +143,7 @@ async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(
     feed = RedisFeed(world.blocking, world.store.keys, block_ms=100, patience=0.0)
     record = await world.submit()
     raw, events = world.store.redis, world.store.keys.events
-    monkeypatch.setattr("gateway.server.health._FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.server.background._FRESH_SECONDS", 0.0)
     watching = HealthWatch(Health(), world.store, (), {NOT_FOLLOWING: feed}, serves_api=True)
 
     async def troubles() -> tuple[str, ...]:

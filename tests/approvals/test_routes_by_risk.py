@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.card import card_of
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Record, Remember
-from gateway.domain.risk_rules import RiskRule
-from gateway.domain.step_up import LevelRules, RulesByRisk
+from gateway.domain.risk import LevelRules, RiskRule, RulesByRisk
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, RiskLevel, Status
-from gateway.policy.lockout import find_lockout, unanswerable_levels
-from gateway.policy.policy_file import BadPolicy, differences, read_policy
-from gateway.ports.cards import card_of
-from gateway.stores.policy_text import policy_of, write_policy
+from gateway.policy.policy_file import (
+    BadPolicy,
+    differences,
+    find_lockout,
+    read_policy,
+    unanswerable_levels,
+)
+from gateway.stores.record_codec import policy_of, write_policy
 from gateway.wire.codec import build, plain
 from tests.world import PEOPLE, World, click, identity, request
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.card import card_of
+from gateway.cards.remember_options import scopes_of
 from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
 from gateway.domain.records import Person, Record, Remember, ScopeQuorum
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, Status, new_id
 from gateway.policy.grants.grant import Effect, Grant, Match, Scope, Shape
 from gateway.ports import Wish
-from gateway.ports.cards import card_of
-from gateway.ports.remember_options import scopes_of
 from tests.approvals.test_grant_creation import widest
 from tests.world import World, click, identity, policy, request
 

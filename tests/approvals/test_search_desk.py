@@ -10,7 +10,7 @@ import pytest
 from gateway.domain.records import Record
 from gateway.errors import Unauthorized
 from gateway.models import Action, Kind, Status
-from gateway.ports.lists import Search
+from gateway.ports.desk import Search
 from tests.world import PEOPLE, World, click, identity
 
 SECRET = "ghp_" + "a1B2c3D4e5" * 3
@@ -66,8 +66,8 @@ async def test_a_secret_is_not_found(world: World) -> None:
 
 async def test_it_says_how_far_it_looked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search ends after the newest so many, and goes on from there when asked."""
-    monkeypatch.setattr("gateway.approvals.search_desk._MOST", 2)
-    monkeypatch.setattr("gateway.approvals.search_desk._PAGE", 2)
+    monkeypatch.setattr("gateway.approvals.search_service._MOST", 2)
+    monkeypatch.setattr("gateway.approvals.search_service._PAGE", 2)
     made = [await ended(world, arguments={"command": f"echo {n}"}) for n in range(3)]
     first = await world.core.searching.history(Search(text="echo 0"))
     assert (first.items, first.looked) == ((), 2)

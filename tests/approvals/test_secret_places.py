@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.audit_forms import write_form
+from gateway.cards.summary import head_of, plain_head
+from gateway.cli.audit import write_form
 from gateway.delivery.webhooks import body_of
 from gateway.domain.audit import event_line
 from gateway.domain.policy_document import Guardrails, PolicyDocument
@@ -25,10 +26,9 @@ from gateway.domain.records import Record, told_outcome
 from gateway.models import Action, Context, Kind, Preview, Status, new_id
 from gateway.policy.grants.coverage import what_differs
 from gateway.policy.grants.grant import Effect, Grant
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from gateway.policy.guardrails import assess
-from gateway.ports.heads import head_of, plain_head
-from gateway.ports.notifications import end_of_notification, notification_of
+from gateway.push.notifications import end_of_notification, notification_of
 from gateway.wire.codec import plain
 from tests.api.replica import ANN_TOKEN, EVE_TOKEN, POLICY, Replica, made, replica
 from tests.approvals.test_fake_secrets import PLACES as SURFACES

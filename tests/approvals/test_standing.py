@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.cards.card import card_of
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Approvers, Identity, Query, Record, Remember
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Question, Risk, RiskLevel, Status
 from gateway.policy.chain import MODIFY
 from gateway.policy.decider import Verdict
-from gateway.ports.cards import card_of
 from tests.world import World, assembled, click, identity, over_http, policy, request
 
 PAIR = Route(approvers=("ann", "bob", "eve"), quorum=2)

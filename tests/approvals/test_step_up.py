@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.card import card_of
 from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Click, Record, Remember
-from gateway.domain.risk_rules import RiskRule
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp, StepUpDone
+from gateway.domain.risk import LevelRules, RiskRule, RulesByRisk, StepUp, StepUpDone
 from gateway.errors import (
     BatchRefused,
     Conflict,
@@ -24,7 +24,6 @@ from gateway.errors import (
     WrongNumber,
 )
 from gateway.models import Action, Reason, RiskLevel, Status
-from gateway.ports.cards import card_of
 from gateway.wire.codec import plain
 from tests.approvals.test_canaries import canary
 from tests.world import PEOPLE, World, assembled, click, identity, over_http, request

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.cards.card import card_of
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.errors import Unauthorized
 from gateway.models import Status
-from gateway.ports.cards import card_of
 from gateway.server.background import desk_of, follow_policy
 from tests.world import World, click, identity, policy
 

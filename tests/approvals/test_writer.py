@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from gateway.approvals.writer import Overtaken, Writer
-from gateway.domain.clock import SystemClock
-from gateway.domain.figures import Tally
+from gateway.domain.health_and_metrics import Tally
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.domain.store import Transition
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict, NotFound, Unreachable
 from gateway.models import Reason, Status
-from gateway.policy.grant_deciders import GrantBook
+from gateway.policy.deciders import GrantBook
 from gateway.server.background import desk_of
 from gateway.stores.grants import RedisGrants
 from tests.world import World, identity, policy

@@ -14,14 +14,12 @@ from gateway.cli import main as command
 from gateway.domain.audit import GENESIS, verify
 from gateway.domain.records import AuditEvent
 from gateway.models import Action
-from gateway.stores.archive_reading import read_latest, read_mark
-from gateway.stores.archiver import ArchivePace, Archiver, Trimming
+from gateway.stores.archive import Archive, ArchiveProblem, Mark, read_latest, read_mark
+from gateway.stores.audit import ArchivePace, Archiver, Sealer, Trimming, export, sealed_after
 from gateway.stores.event_feed import RedisFeed
-from gateway.stores.figures import measure_store
+from gateway.stores.metrics import measure_store
 from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
-from gateway.stores.seals import Sealer, export, sealed_after
-from gateway.stores.segments import Archive, ArchiveProblem, Mark
 from tests.audit.test_audit import FAR_OFF, another_millisecond
 from tests.clocks import StandingClock
 from tests.world import World, click

@@ -14,8 +14,8 @@ from gateway.domain.audit import GENESIS, event_line, seal_events, seal_line, ve
 from gateway.domain.records import AuditEvent
 from gateway.errors import Conflict
 from gateway.models import Action
+from gateway.stores.audit import Sealer, export
 from gateway.stores.retention import Retention
-from gateway.stores.seals import Sealer, export
 from tests.clocks import StandingClock
 from tests.waiting import moment
 from tests.world import World, click

@@ -12,11 +12,9 @@ import pytest
 
 from gateway.cli import main as command
 from gateway.domain.audit import Verification, verify
-from gateway.stores.archive_reading import read_latest, read_mark
-from gateway.stores.archiver import Archiver, Trimming
+from gateway.stores.archive import Archive, ArchiveProblem, name_numbers, read_latest, read_mark
+from gateway.stores.audit import Archiver, Trimming, export
 from gateway.stores.requests import RedisStore
-from gateway.stores.seals import export
-from gateway.stores.segments import Archive, ArchiveProblem, name_numbers
 from tests.audit.test_archive import AT_ONCE, archived, forgotten, reopened, sealed
 from tests.world import World
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.models import Context, Kind
-from gateway.policy.calls.call import Declaration
+from gateway.policy.calls.leaves import Declaration
 from gateway.policy.calls.roles import RoleSource
 from gateway.policy.calls.touches import Call, DoubtKind, Touches, touch
 from gateway.wire.roles import Role

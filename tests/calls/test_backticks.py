@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.cards.card import card_of
+from gateway.cards.summary import plain_head
 from gateway.models import Context, Kind
 from gateway.policy.calls.script import read_script
-from gateway.ports.cards import card_of
-from gateway.ports.heads import plain_head
 from tests.discord.pictures import stored
 from tests.world import request
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from gateway.models import Context, Kind
-from gateway.policy.calls.call import Declaration
-from gateway.policy.calls.leaves import MAX_LEAVES
-from gateway.policy.calls.patches import files_of_patch
+from gateway.policy.calls.code_effects import files_of_patch
+from gateway.policy.calls.leaves import MAX_LEAVES, Declaration
 from gateway.policy.calls.path_uses import PathEffect
 from gateway.policy.calls.roles import RoleSource
 from gateway.policy.calls.touches import Call, DoubtKind, Touches, touch

@@ -18,20 +18,19 @@ from pydantic import SecretStr
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.doctor import FAIL, OK, WARN, Check, examine, gateway_url
 from gateway.domain.audit import GENESIS, seal_events, seal_line
-from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Escalation, Route
 from gateway.domain.records import REVIEWS, AuditEvent
 from gateway.domain.store import REROUTING
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import InvalidRequest, NotFound
+from gateway.push.store import RedisDevices
 from gateway.server.app import Gateway, run_gateway
 from gateway.server.connections import Backend, open_backend
 from gateway.server.push import push_key_of
 from gateway.server.settings import Settings
-from gateway.stores.archiver import ArchivePace, Archiver, Trimming
-from gateway.stores.devices import RedisDevices
+from gateway.stores.audit import ArchivePace, Archiver, Sealer, Trimming
 from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox
-from gateway.stores.seals import Sealer
 from gateway.wire.local_discovery import FILE_NAME, write_private
 from tests.cli.shell import Shell
 from tests.cli.test_adapters import forget_toys, install
@@ -39,7 +38,7 @@ from tests.devices import push_device
 from tests.ports import free_port
 
 KIND = """
-from gateway.ports.checks import report_ok
+from gateway.ports.adapters import report_ok
 
 class Kind:
     async def checks(self, targets, notes, *, live):

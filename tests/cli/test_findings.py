@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gateway.client.http_pool import HttpPool
+from gateway.client.http_connection import HttpPool
 from gateway.models import new_id
 from tests.cli.shell import Shell
 from tests.cli.test_answering import agent, ask, submit

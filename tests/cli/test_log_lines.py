@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import redis.exceptions
 
-from gateway.cli.log_lines import CountingHandler, JsonFormatter, LineFormatter, configure_log
+from gateway.cli.serve import CountingHandler, JsonFormatter, LineFormatter, configure_log
 from gateway.server.settings import Settings
 from tests.api.replica import AGENT_TOKEN, made, replica
 

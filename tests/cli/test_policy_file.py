@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from gateway.policy.lockout import find_no_admin
-from gateway.policy.policy_file import read_policy
+from gateway.policy.policy_file import find_no_admin, read_policy
 from tests.cli.shell import Shell
 from tests.frame.tree import ROOT
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.log_lines import JsonFormatter, LineFormatter
-from gateway.client.http_pool import HttpPool
+from gateway.cli.serve import JsonFormatter, LineFormatter
+from gateway.client.http_connection import HttpPool
 from gateway.errors import GatewayError
 from gateway.models import new_id
 from gateway.wire.canonical_json import action_digest

@@ -6,7 +6,7 @@ import json
 import tomllib
 from pathlib import Path
 
-from gateway.cli.tools import format_row
+from gateway.cli.policy import format_tool
 from gateway.policy.policy_file import read_policy
 from gateway.wire.codec import plain
 from tests.cli.shell import Shell
@@ -42,7 +42,7 @@ def test_any_row_is_printed_so_that_a_policy_file_reads_it() -> None:
     """Quotes, escapes and characters that act on a terminal are in no way of that."""
     address = 'a"b\\c\x1b[2K\x7f\u202e.d'
     row = {"name": "jot", "harmless": False, "agents": ["b*"], "arguments": {address: "id"}}
-    printed = format_row(row)
+    printed = format_tool(row)
     assert printed.isascii()
     assert "\x1b" not in printed
     assert "\x7f" not in printed

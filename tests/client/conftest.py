@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.client import ask, one_request
+from gateway.client import commands, hook_request
 from tests.client.approving import ASK, SIGNER
 from tests.client.scripted import Script, scripted
 from tests.signals import handlers_kept
@@ -17,7 +17,7 @@ from tests.signals import handlers_kept
 @pytest.fixture
 def _signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Put the handlers back that the command replaces, and pause shortly."""
-    monkeypatch.setattr(one_request, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(hook_request, "_PAUSE_SECONDS", 0.01)
     with handlers_kept():
         yield
 
@@ -30,7 +30,7 @@ def run(monkeypatch: pytest.MonkeyPatch, _signals: None) -> Callable[..., tuple[
         with scripted(*answers) as server:
             monkeypatch.setenv("GATEWAY_URL", server.url)
             monkeypatch.setenv("GATEWAY_TOKEN", "token")
-            code = ask.main(words)
+            code = commands.main(words)
             return code, [call.split(b" ")[1].decode() for call in server.calls]
 
     monkeypatch.setenv("GATEWAY_PUBLIC_KEY", SIGNER.public_key)
@@ -47,6 +47,6 @@ def hours(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], bytes]:
         return reply
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late[0], sleep=lambda _: None)
-    monkeypatch.setattr(ask, "time", clock)
-    monkeypatch.setattr(one_request, "time", clock)
+    monkeypatch.setattr(commands, "time", clock)
+    monkeypatch.setattr(hook_request, "time", clock)
     return after

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.client import ask
+from gateway.client import commands
 from gateway.models import Action, ApprovalRequest, Decision
 from gateway.wire.codec import JsonObject, build, plain
 from gateway.wire.signatures import Signer
@@ -177,7 +177,7 @@ def test_an_answer_after_its_own_deadline_is_refused(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Approved, but too late: expired."""
-    monkeypatch.setattr(ask, "MARGIN_SECONDS", 0.0)
+    monkeypatch.setattr(commands, "MARGIN_SECONDS", 0.0)
     assert run(late(deciding()), words=("ask", "x", "--timeout", "0.001", "--arg", "a=1"))[0] == 3
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.client import ask
+from gateway.client import commands
 from gateway.wire.local_discovery import FILE_NAME, write_private
 from tests.client.approving import ASK, PENDING, SIGNER, deciding
 from tests.client.scripted import Script, answer, scripted
@@ -33,7 +33,7 @@ def found(
         with scripted(*answers) as server:
             announced = {"url": server.url, "enroll": "enrol"}
             write_private(tmp_path / FILE_NAME, json.dumps(announced))
-            code = ask.main(ASK)
+            code = commands.main(ASK)
             heads = [call.decode().partition("\r\n\r\n")[0] for call in server.calls]
         tokens = [head.partition("Bearer ")[2].split("\r\n")[0] for head in heads]
         return code, [(t, head.split(" ")[1]) for t, head in zip(tokens, heads, strict=True)]

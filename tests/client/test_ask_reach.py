@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-from gateway.client import ask
+from gateway.client import commands
 from gateway.domain.records import Query, Record
 from gateway.models import Action, Status
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica
@@ -24,7 +24,7 @@ from tests.faults.proxy import Proxy
 from tests.waiting import moment
 from tests.world import click
 
-CODE = "import sys; from gateway.client.ask import main; sys.exit(main(sys.argv[1:]))"
+CODE = "import sys; from gateway.client.commands import main; sys.exit(main(sys.argv[1:]))"
 
 
 @pytest_asyncio.fixture
@@ -197,5 +197,5 @@ def test_json_always_has_the_arguments(run: Any, capsys: pytest.CaptureFixture[s
 def test_only_its_two_verbs_are_commands(capsys: pytest.CaptureFixture[str]) -> None:
     """Where only the agent's side is installed, nothing else exits with 0."""
     for words in ((), ("pending",), ("--help",)):
-        assert ask.main(words) == 2
+        assert commands.main(words) == 2
     assert "gateway ask" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from gateway.domain.records import Query
 from gateway.errors import AlreadyUsed, Cancelled, GatewayError, InvalidRequest, NotFound, Pending
 from gateway.models import Action, ApprovalRequest, Context, Execution, Reason, Status, id_of_call
 from gateway.wire.codec import JsonObject
-from gateway.wire.identifiers import SESSION_NAME
+from gateway.wire.schema import SESSION_NAME
 from tests.api.replica import AGENT_TOKEN, OTHER_TOKEN, POLICY, Replica, replica
 from tests.api.replica import made as made_over_http
 from tests.client.test_single_use import Door, door  # noqa: F401 (a fixture)

@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gateway.client.http_connection import HttpConnection
-from gateway.client.http_pool import HttpPool
+from gateway.client.http_connection import HttpConnection, HttpPool
 from gateway.errors import (
     Busy,
     Conflict,

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from gateway.api.call import Limits
-from gateway.client import AsyncClient, http_waits
+from gateway.client import AsyncClient, http_transport
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Query
@@ -39,7 +39,7 @@ async def client(gate: Replica) -> AsyncIterator[AsyncClient]:
 @pytest.fixture(autouse=True)
 def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look more often than a real client does."""
-    monkeypatch.setattr(http_waits, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(http_transport, "_LOOK_SECONDS", 0.02)
 
 
 async def decide_all(gate: Replica, count: int) -> None:
@@ -76,7 +76,7 @@ async def test_many_waiters_share_few_calls(server_url: str, namespace: str, pla
     ):
         await gate.store.apply(POLICY, by="test")
         asking = [asyncio.create_task(client.ask("n", {"n": number})) for number in range(60)]
-        await until(lambda: gate.hanging == min(places, http_waits.MOST_POLLS))
+        await until(lambda: gate.hanging == min(places, http_transport.MOST_POLLS))
         await decide_all(gate, 60)
         approvals = await asyncio.wait_for(asyncio.gather(*asking), 20)
     assert [approval.arguments["n"] for approval in approvals] == list(range(60))
@@ -166,7 +166,7 @@ async def test_errors_reach_every_waiter(
 ) -> None:
     """An unknown request and a revoked token end the wait, with a call of its own and without."""
     for most in (16, 0):
-        monkeypatch.setattr(http_waits, "MOST_POLLS", most)
+        monkeypatch.setattr(http_transport, "MOST_POLLS", most)
         with pytest.raises(NotFound):
             await client.wait(made())
     pending = await client.submit(client.request("shell", {}))
@@ -181,7 +181,7 @@ async def test_one_state_that_cannot_be_read_fails_no_other(
     gate: Replica, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Among many that one look brings, as a gateway of another version could tell it."""
-    monkeypatch.setattr(http_waits, "MOST_POLLS", 0)
+    monkeypatch.setattr(http_transport, "MOST_POLLS", 0)
     transport = client._transport
     assert isinstance(transport, HttpTransport)
     pending = [await client.submit(client.request("n", {"n": n})) for n in range(2)]
@@ -208,7 +208,7 @@ async def test_leaving_ends_all_waits(gate: Replica) -> None:
     async with AsyncClient(HttpTransport(gate.url, AGENT_TOKEN, "agent1")) as client:
         pending = [await client.submit(client.request("n", {"n": n})) for n in range(20)]
         waits = [asyncio.create_task(client.wait(one)) for one in pending]
-        await until(lambda: gate.hanging == http_waits.MOST_POLLS)
+        await until(lambda: gate.hanging == http_transport.MOST_POLLS)
     await asyncio.wait(waits, timeout=5)
     assert all(wait.cancelled() for wait in waits)
     await until(lambda: gate.hanging == 0)

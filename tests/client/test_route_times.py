@@ -17,7 +17,7 @@ from gateway.approvals.core import Core
 from gateway.client import AsyncClient, Client, requires_approval
 from gateway.client.client import DEFAULT_TIMEOUT
 from gateway.client.gate import gate_of
-from gateway.client.http_response import seconds_left
+from gateway.client.http_connection import seconds_left
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
 from gateway.domain.policy_document import Route

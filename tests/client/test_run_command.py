@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gateway.client import ask
-from gateway.integrations.agent_commands import find_command
+from gateway.client import commands
+from gateway.integrations.commands import find_command
 from gateway.models import Action, Reason, Status
 from gateway.wire.codec import JsonObject
 from tests.client.approving import SIGNER, deciding
@@ -22,7 +22,7 @@ from tests.client.scripted import Script, answer, scripted
 from tests.signals import handlers_kept
 
 REPORTED = answer({})
-CODE = "import sys; from gateway.client.run_command import main; sys.exit(main(sys.argv[1:]))"
+CODE = "import sys; from gateway.client.commands import main; sys.exit(main(sys.argv[1:]))"
 
 
 def body_of(call: bytes) -> JsonObject:
@@ -266,5 +266,5 @@ def test_the_command_of_the_shell_is_asked_in_the_same_way(run: Any) -> None:
     digest = body_of(calls[0])["request"]["digest"]
     with scripted(deciding()) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("GATEWAY_URL", server.url)
-        assert ask.main(("ask", "shell", "--", "true", "a b")) == 0
+        assert commands.main(("ask", "shell", "--", "true", "a b")) == 0
         assert body_of(server.calls[0])["request"]["digest"] == digest

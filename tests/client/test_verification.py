@@ -212,8 +212,8 @@ def test_importing_the_client_loads_no_server_and_no_library() -> None:
     heavy = "pydantic aiohttp redis nacl jsonschema prometheus_client adapters"
     slow = "asyncio dataclasses email gateway.models gateway.wire.codec http pathlib secrets ssl"
     for module, banned in (
-        ("gateway.client.client, gateway.client.decorator", heavy),
-        ("gateway.client.ask", f"{heavy} {slow}"),
+        ("gateway.client.client, gateway.client.gate", heavy),
+        ("gateway.client.commands", f"{heavy} {slow}"),
     ):
         code = f"import sys, {module}; print([m for m in {banned.split()!r} if m in sys.modules])"
         done = subprocess.run(

@@ -15,8 +15,8 @@ import pytest
 
 from gateway.client import AsyncClient, CallableTransport, Client, client, config, requires_approval
 from gateway.client.client import transport_for
-from gateway.client.reach import say_on_stderr
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.client.transport import say_on_stderr
+from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import ApprovalRequest, Risk, RiskLevel, Status
 from tests.client.approving import PENDING, deciding
 from tests.client.test_reach import Line, line

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.cards.grant_cards import GrantCard
 from gateway.domain.records import Click, Identity, MessageRef
 from gateway.errors import GatewayError
 from gateway.models import Action, new_id
 from gateway.ports import Desk
-from gateway.ports.grant_cards import GrantCard
 from gateway.ports.outgoing import DeliveryFailed, Notice, RetryLater
 from tests.recording import Message, Plate, RecordingAdapter
 

@@ -12,22 +12,21 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
+from adapters.discord.cards import CARD_CHARS, CARD_LINES, build_card_view
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.full_view_layout import build_full_view as discord_view
-from adapters.discord.full_view_layout import page_fits
-from adapters.slack import card_blocks, modals
+from adapters.discord.full_view import build_full_view as discord_view
+from adapters.discord.full_view import page_fits
+from adapters.slack import cards, modals
 from adapters.slack.commands import build_request_entry
 from adapters.slack.payloads import ModalMetadata
 from adapters.terminal import screen
-from adapters.terminal.card_text import render_card, render_runs
-from adapters.terminal.layout import GOES_ON
-from adapters.web.card_json import build_row, build_whole
+from adapters.terminal.cards import GOES_ON, render_card, render_runs
+from adapters.web.cards import build_row, build_whole
 from gateway.api.messages import masked_view
-from gateway.cli.formatting import format_request, summarize_action
+from gateway.cards.card import card_of, full_view
+from gateway.cards.masks import hides
+from gateway.cli.requests import format_request, summarize_action
 from gateway.domain.records import Record
-from gateway.ports.cards import card_of, full_view
-from gateway.ports.proven_masks import hides
 from tests.contract.read_back import Json, Reader, Section, strict
 from tests.contract.texts import unescaped
 from tests.discord.limits import TEXT, V2, check_message, walk
@@ -56,9 +55,9 @@ class Read(NamedTuple):
 
 def read_slack(record: Record, reader: Reader) -> list[Read]:
     """Read the card, an entry of the list, and Details, all of whose pages are turned."""
-    card = card_of(record, lines=card_blocks.CARD_LINES, chars=card_blocks.CARD_CHARS)
-    _, made = card_blocks.build_message(card, COPY)
-    check_blocks(made, card_blocks.MOST_UNITS)
+    card = card_of(record, lines=cards.CARD_LINES, chars=cards.CARD_CHARS)
+    _, made = cards.build_message(card, COPY)
+    check_blocks(made, cards.MOST_UNITS)
     entry = build_request_entry(record)
     return [
         _read_slack_blocks(made, reader),

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.card import Card, card_of
 from gateway.models import Risk, RiskLevel
-from gateway.ports.cards import Card, card_of
 from gateway.ports.outgoing import CopyGone, DeliveryFailed, Notice, NoticeKind, Posts, RetryLater
 from gateway.server.background import desk_of
 from tests.contract.stages import Stage

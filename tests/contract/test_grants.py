@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.grant_cards import GrantCard, grant_card_of
 from gateway.domain.records import Remember
 from gateway.models import Action, Kind, Status
 from gateway.policy.grants.grant import Effect, End, Grant, Match, Shape
-from gateway.ports.grant_cards import GrantCard, grant_card_of
 from gateway.ports.outgoing import (
     GRANT,
     CopyGone,

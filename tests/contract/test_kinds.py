@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 import pytest
 
-from adapters.discord.card_views import build_card_view
-from adapters.slack import card_blocks
-from adapters.terminal.card_text import render_card
-from adapters.web.card_json import build_row
+from adapters.discord.cards import build_card_view
+from adapters.slack import cards
+from adapters.terminal.cards import render_card
+from adapters.web.cards import build_row
 from gateway.api.messages import masked_view
-from gateway.cli.formatting import format_request
+from gateway.cards.card import Card, card_of
+from gateway.cli.requests import format_request
 from gateway.domain.records import Record
 from gateway.models import Kind, Question
-from gateway.ports.cards import Card, card_of
 from tests.contract.surfaces import COPY, printed, sent
 from tests.discord.pictures import stored
 from tests.world import request
@@ -31,7 +31,7 @@ def drawn(record: Record) -> Card:
 
 
 SURFACES: dict[str, Callable[[Record], str]] = {
-    "Slack": lambda one: json.dumps(card_blocks.build_message(drawn(one), COPY)),
+    "Slack": lambda one: json.dumps(cards.build_message(drawn(one), COPY)),
     "Discord": lambda one: json.dumps(sent(build_card_view(drawn(one), COPY))),
     "inbox": lambda one: json.dumps(build_row(one)["facts"]),
     "terminal": lambda one: printed(render_card(drawn(one), now_ms=0)),

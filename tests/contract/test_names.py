@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
+from adapters.discord.cards import CARD_CHARS, CARD_LINES, build_card_view
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.full_view_layout import build_full_view as discord_view
-from adapters.discord.full_view_layout import page_fits
-from adapters.slack import card_blocks, modals
+from adapters.discord.full_view import build_full_view as discord_view
+from adapters.discord.full_view import page_fits
+from adapters.slack import cards, modals
 from adapters.slack.commands import build_request_entry
 from adapters.slack.payloads import ModalMetadata
 from adapters.terminal import screen
-from adapters.terminal.card_text import render_card
-from adapters.web.card_json import build_row
+from adapters.terminal.cards import render_card
+from adapters.web.cards import build_row
 from gateway.api.messages import masked_view
-from gateway.cli.formatting import format_line, format_request, summarize_action
+from gateway.cards.card import card_of, full_view
+from gateway.cli.requests import format_line, format_request, summarize_action
 from gateway.domain.records import Record
 from gateway.models import Context, Origin
-from gateway.ports.cards import card_of, full_view
 from tests.contract.hostile_requests import NAMES, as_tool, draw_name
 from tests.contract.surfaces import ALL, COPY, printed, sent
 from tests.discord.limits import TEXT, walk
@@ -58,8 +58,8 @@ def named(name: str, *, agent: str = "bot", session: str = "default") -> Record:
 
 def slack(record: Record) -> Iterator[str]:
     """Return our words on the card, in the list, and in Details."""
-    card = card_of(record, lines=card_blocks.CARD_LINES, chars=card_blocks.CARD_CHARS)
-    text, made = card_blocks.build_message(card, COPY)
+    card = card_of(record, lines=cards.CARD_LINES, chars=cards.CARD_CHARS)
+    text, made = cards.build_message(card, COPY)
     notice = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     yield from _QUOTED.split(_without_agent(record, notice).replace("…", ""))
     yield from _slack_words(made)

@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 from rich.console import Console, Group
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
+from adapters.discord.cards import CARD_CHARS, CARD_LINES, build_card_view
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.full_view_layout import build_full_view as discord_view
-from adapters.discord.full_view_layout import page_fits as discord_fits
-from adapters.slack import card_blocks as blocks
+from adapters.discord.full_view import build_full_view as discord_view
+from adapters.discord.full_view import page_fits as discord_fits
+from adapters.slack import cards as blocks
 from adapters.slack import modals
-from adapters.slack.card_blocks import CARD_CHARS as SLACK_CHARS
-from adapters.slack.card_blocks import CARD_LINES as SLACK_LINES
+from adapters.slack.cards import CARD_CHARS as SLACK_CHARS
+from adapters.slack.cards import CARD_LINES as SLACK_LINES
 from adapters.slack.payloads import Act, ModalMetadata
 from adapters.terminal import screen as answering
-from adapters.terminal.card_text import render_card, render_runs
-from adapters.web.card_json import build_row, build_whole
+from adapters.terminal.cards import render_card, render_runs
+from adapters.web.cards import build_row, build_whole
 from gateway.api.messages import masked_view
-from gateway.cli.formatting import format_line, format_request, summarize_action
+from gateway.cards.card import Card, card_of, full_view
+from gateway.cli.requests import format_line, format_request, summarize_action
 from gateway.domain.records import Record
 from gateway.models import Action, Context, Origin
-from gateway.ports.cards import Card, card_of, full_view
 from tests.contract.read_back import Reader
 from tests.contract.surfaces import unfold
 from tests.contract.texts import PAYLOAD, texts, unescaped

@@ -19,7 +19,7 @@ from slack_sdk.models.blocks import Block
 from slack_sdk.models.views import View
 
 from adapters.discord.commands import DEFINITIONS
-from adapters.slack.manifest import build_manifest
+from adapters.slack.installation import build_manifest
 from tests.discord import scenes
 from tests.discord.limits import V2
 from tests.slack import states

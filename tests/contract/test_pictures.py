@@ -13,8 +13,8 @@ from typing import Any
 import adapters.discord
 import adapters.slack
 import adapters.terminal
-from adapters.terminal.card_text import render_card
-from gateway.ports.cards import card_of
+from adapters.terminal.cards import render_card
+from gateway.cards.card import card_of
 from tests.discord import scenes
 from tests.slack import states
 from tests.terminal.scenes import drawn_screen, terminal_scenes

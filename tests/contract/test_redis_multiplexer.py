@@ -16,8 +16,8 @@ from redis.exceptions import TimeoutError as Unanswered
 
 from gateway.stores import ingress
 from gateway.stores.connect import connect, line_to
-from gateway.wire import redis_multiplexer as line_module
-from gateway.wire.redis_multiplexer import DirectReplies, Multiplexer, PublicReplies, read_replies
+from gateway.wire import redis_connection as line_module
+from gateway.wire.redis_connection import DirectReplies, Multiplexer, PublicReplies, read_replies
 
 ECHO = "return ARGV[1]"
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.discord.card_views import build_card_view, build_outcome_view
-from adapters.discord.responses import build_refusal
-from adapters.slack import card_blocks
+from adapters.discord.cards import build_card_view, build_outcome_view
+from adapters.discord.interactions import build_refusal
+from adapters.slack import cards
 from adapters.slack.app import describe_error
-from adapters.terminal.card_text import render_card
-from adapters.web.card_json import build_row
+from adapters.terminal.cards import render_card
+from adapters.web.cards import build_row
+from gateway.cards.card import Card, card_of
 from gateway.domain.records import Record
 from gateway.models import AGENT_EXECUTIONS, Action, Execution, Report, Status
-from gateway.ports.cards import Card, card_of
 from gateway.stores.scripts import NotRecorded
 from tests.contract.surfaces import COPY, printed, sent
 from tests.unit.test_cards import decided
@@ -25,7 +25,7 @@ from tests.unit.test_cards import decided
 NEVER_FETCHED = "The agent never fetched the approval, and cannot use it any more"
 
 SURFACES: dict[str, Callable[[Record, Card], str]] = {
-    "Slack": lambda _, card: json.dumps(card_blocks.build_message(card, COPY)),
+    "Slack": lambda _, card: json.dumps(cards.build_message(card, COPY)),
     "Discord": lambda _, card: json.dumps(sent(build_card_view(card, COPY))),
     "Discord's notice": lambda _, card: json.dumps(sent(build_outcome_view(card))),
     "inbox": lambda record, _: json.dumps(build_row(record)),

@@ -8,22 +8,27 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view, render_about
+from adapters.discord.cards import (
+    CARD_CHARS,
+    CARD_LINES,
+    build_card_view,
+    build_group_view,
+    render_about,
+)
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.full_view_layout import build_full_view, page_fits
-from adapters.discord.group_cards import build_group_view
-from adapters.slack import card_blocks, modals
-from adapters.slack.group_cards import build_group_message
+from adapters.discord.full_view import build_full_view, page_fits
+from adapters.slack import cards, modals
+from adapters.slack.cards import build_group_message
 from adapters.slack.payloads import ModalMetadata
-from adapters.terminal.card_text import render_about as render_about_in_terminal
-from adapters.terminal.card_text import render_card
-from adapters.web.card_json import build_row
+from adapters.terminal.cards import render_about as render_about_in_terminal
+from adapters.terminal.cards import render_card
+from adapters.web.cards import build_row
 from gateway.api.messages import masked_view
-from gateway.cli.formatting import format_request
+from gateway.cards.batch_cards import posted_group_of
+from gateway.cards.card import card_of, full_view
+from gateway.cli.requests import format_request
 from gateway.domain.records import Approvers, Record
 from gateway.models import Context, Kind, Risk, RiskLevel
-from gateway.ports.cards import card_of, full_view
-from gateway.ports.group_cards import posted_group_of
 from tests.contract.surfaces import ALL, COPY, printed, sent
 from tests.discord.limits import TEXT, walk
 from tests.slack.office import words
@@ -79,8 +84,8 @@ CALLS: dict[str, Record] = {
 
 
 def _slack(record: Record) -> str:
-    card = card_of(record, lines=card_blocks.CARD_LINES, chars=card_blocks.CARD_CHARS)
-    return " ".join(words(card_blocks.build_message(card, COPY)[1]))
+    card = card_of(record, lines=cards.CARD_LINES, chars=cards.CARD_CHARS)
+    return " ".join(words(cards.build_message(card, COPY)[1]))
 
 
 def _discord(record: Record) -> str:
@@ -180,7 +185,7 @@ def _slack_details(record: Record) -> str:
 
 
 def _slack_group(record: Record) -> str:
-    card = card_of(record, lines=card_blocks.CARD_LINES, chars=card_blocks.CARD_CHARS)
+    card = card_of(record, lines=cards.CARD_LINES, chars=cards.CARD_CHARS)
     group = posted_group_of([(record, card)])
     return " ".join(words(build_group_message(group, COPY, lambda _: "")[1]))
 

@@ -12,7 +12,7 @@ from gateway.domain.policy_document import ToolRow
 from gateway.domain.records import MessageRef, Person
 from gateway.errors import Conflict, Unauthorized
 from gateway.policy.grants.grant import Effect, Grant
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from gateway.ports import Wish
 from gateway.ports.outgoing import GRANT, DeliveryUncertain, RetryLater
 from gateway.stores.retention import Retention

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from gateway.cards.batch_cards import GroupCard
 from gateway.delivery.outbox_worker import Timings
-from gateway.delivery.request_copies import RequestCopies
+from gateway.delivery.request_cards import RequestCopies
 from gateway.domain.records import MessageRef, Record
 from gateway.errors import Unauthorized
 from gateway.models import Action, Status
-from gateway.ports.group_cards import GroupCard
 from gateway.ports.outgoing import CopyGone, CopyState, shows_group
 from tests.delivery.test_outbox import Office, route
 from tests.recording import RecordingAdapter

@@ -7,12 +7,10 @@ from dataclasses import replace
 import pytest
 
 from gateway.approvals.writer import FOLLOWUPS
-from gateway.delivery.grant_copies import GrantCopies
-from gateway.delivery.new_targets import Rerouting
 from gateway.delivery.outbox_worker import TIMINGS, Timings, Worker, either
 from gateway.delivery.posting_and_editing import Copies
-from gateway.delivery.reminders_and_escalation import GRACE_SECONDS, Reminders
-from gateway.delivery.request_copies import RequestCopies
+from gateway.delivery.reminders_and_escalation import GRACE_SECONDS, Reminders, Rerouting
+from gateway.delivery.request_cards import GrantCopies, RequestCopies
 from gateway.domain.policy_document import Escalation, Route
 from gateway.domain.records import MessageRef, Record
 from gateway.domain.store import REROUTING

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.delivery.outbox_figures import measure_outbox
+from gateway.delivery.outbox_worker import measure_outbox
 from gateway.ports.outgoing import DeliveryFailed, OutboxFigures
 from tests.delivery.test_outbox import Office, route
 from tests.world import World, click

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from gateway.cards.card import Card
 from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings, Worker
 from gateway.domain.policy_document import Route
 from gateway.domain.records import AuditEvent, MessageRef
-from gateway.domain.tasks import cancel_and_wait
-from gateway.ports.cards import Card
+from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.ports.outgoing import CopyState, Task
 from gateway.stores.outbox import RedisOutbox
 from tests.delivery.test_outbox import Office, route

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from gateway.approvals.posted_copies import PostedCopies
-from gateway.approvals.writer import FOLLOWUPS
+from gateway.approvals.writer import FOLLOWUPS, PostedCopies
+from gateway.cards.card import Card
 from gateway.delivery.outbox_worker import Timings
 from gateway.delivery.reminders_and_escalation import GRACE_SECONDS
 from gateway.domain.policy_document import Escalation
 from gateway.domain.records import MessageRef
 from gateway.models import Status
-from gateway.ports.cards import Card
 from gateway.ports.outgoing import Copy, CopyState, DeliveryUncertain, RetryLater
 from gateway.stores.outbox import RedisOutbox
 from tests.delivery.test_outbox import Office, route

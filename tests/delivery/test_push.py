@@ -15,18 +15,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from gateway.delivery.notifications import Notifications, target_of
-from gateway.delivery.push_encryption import MOST_BYTES, PushKey, encrypt
-from gateway.delivery.push_queue import PushQueue
-from gateway.delivery.push_sending import Push, PushSender
-from gateway.domain.clock import Clock, SystemClock
-from gateway.domain.devices import PUSH, PushDevice, QuietHours
 from gateway.domain.records import Approvers, Identity
+from gateway.domain.time_and_tasks import Clock, SystemClock
 from gateway.errors import Unreachable
 from gateway.models import Action, Origin, Reason, Risk, RiskLevel
+from gateway.ports.devices import PUSH, PushDevice, QuietHours
 from gateway.ports.outgoing import CopyState, DeliveryFailed, RetryLater
+from gateway.push.notifications import Notifications, target_of
+from gateway.push.sending import MOST_BYTES, Push, PushKey, PushQueue, PushSender, encrypt
+from gateway.push.store import RedisDevices
 from gateway.stores.credentials import REDIS_ERRORS
-from gateway.stores.devices import RedisDevices
 from gateway.stores.outbox import RedisNotes
 from tests.clocks import StandingClock
 from tests.devices import push_device

@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.delivery.outbox_figures import measure_outbox
-from gateway.delivery.outbox_worker import TIMINGS, Timings
+from gateway.delivery.outbox_worker import TIMINGS, Timings, measure_outbox
 from gateway.domain.policy_document import Escalation
 from gateway.domain.records import MessageRef, Record
 from gateway.models import Action

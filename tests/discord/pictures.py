@@ -18,10 +18,12 @@ from typing import Any
 import discord
 import simcord
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, MessageContent, build_card_view
+from adapters.discord.cards import CARD_CHARS, CARD_LINES, MessageContent, build_card_view
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.full_view_layout import build_full_view, page_fits
-from adapters.discord.remember import build_grants_view
+from adapters.discord.full_view import build_full_view, page_fits
+from adapters.discord.grants import build_grants_view
+from gateway.cards.card import card_of
+from gateway.cards.card import full_view as pages_of
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Record, Vote
 from gateway.models import (
@@ -44,8 +46,6 @@ from gateway.models import (
 )
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.policy.guardrails import assess
-from gateway.ports.cards import card_of
-from gateway.ports.cards import full_view as pages_of
 from tests.picture_files import picture_file
 from tests.web.chromium import Page, chromium
 from tests.web.sheets import cropped, only, sheet

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import BodyPartReader, web
 
-from gateway.domain.clock import SystemClock
+from gateway.domain.time_and_tasks import SystemClock
 from tests.discord.faults import VIA, Fault, Limits, too_many
 from tests.discord.interactions import Desk
 from tests.discord.messages import Board, Upload

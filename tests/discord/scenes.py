@@ -8,38 +8,49 @@ from functools import partial
 
 from discord import ui
 
-from adapters.discord.card_views import (
+from adapters.discord.cards import (
     CARD_CHARS,
     CARD_LINES,
     MessageContent,
     build_card_view,
+    build_group_view,
     build_more_view,
     build_outcome_view,
     render_about,
 )
 from adapters.discord.commands import build_pending_view
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.edits import build_changes, build_edit_modal, build_refused_edit
-from adapters.discord.forms import build_modal, build_number_modal
-from adapters.discord.full_view_layout import build_full_view, page_fits
-from adapters.discord.grant_cards import build_grant_view, build_switch_view
-from adapters.discord.group_cards import build_group_view
-from adapters.discord.groups import GROUP_CHARS, build_group, list_drawn
-from adapters.discord.remember import (
+from adapters.discord.edits import (
+    build_changes,
+    build_edit_modal,
+    build_modal,
+    build_number_modal,
+    build_refused_edit,
+)
+from adapters.discord.full_view import (
+    GROUP_CHARS,
+    build_full_view,
+    build_group,
+    list_drawn,
+    page_fits,
+)
+from adapters.discord.grants import (
+    build_grant_view,
     build_grants_view,
     build_options_view,
     build_remember_modal,
+    build_switch_view,
     list_ways,
 )
-from adapters.discord.responses import build_private_reply, build_refusal
+from adapters.discord.interactions import build_private_reply, build_refusal
+from gateway.cards.batch_cards import GroupCard, group_card_of, posted_group_of
+from gateway.cards.card import Card, card_of, full_view
+from gateway.cards.grant_cards import grant_card_of
+from gateway.cards.remember_options import scopes_of
+from gateway.cards.words import KillSwitch
 from gateway.domain.records import Record
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import Action
-from gateway.ports.cards import Card, card_of, full_view
-from gateway.ports.grant_cards import grant_card_of
-from gateway.ports.group_cards import GroupCard, group_card_of, posted_group_of
-from gateway.ports.remember_options import scopes_of
-from gateway.ports.words import KillSwitch
 from tests.slack import states
 
 COPY = "0" * 22

@@ -17,7 +17,7 @@ from typing import Any
 import discord.gateway
 from discord.gateway import KeepAliveHandler
 
-from gateway.domain.clock import SystemClock
+from gateway.domain.time_and_tasks import SystemClock
 
 _SETTLE_SECONDS = 0.002  # of the real clock, while a thread works
 

@@ -28,8 +28,8 @@ import fakeredis
 from adapters.discord.adapter import DiscordAdapter
 from gateway.approvals.deadlines import Sweeper
 from gateway.delivery.outbox_worker import Timings
-from gateway.domain.clock import SystemClock
 from gateway.domain.records import Record
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Reason, Status
 from gateway.policy.chain import ModeDecider
 from gateway.server.app import Gateway

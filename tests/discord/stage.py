@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from gateway.approvals.agent_service import Approvals
 from gateway.approvals.core import Core
-from gateway.approvals.service import Approvals
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, Record
-from gateway.domain.risk_rules import RiskRule
+from gateway.domain.risk import RiskRule
 from gateway.server.app import Gateway, run_gateway
 from gateway.server.settings import Settings
 from gateway.stores.outbox import RedisOutbox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.domain.risk_rules import RiskRule
+from gateway.domain.risk import RiskRule
 from gateway.models import Origin, Reason, RiskLevel, Status
 from tests.discord.interactions import OPEN_MODAL
 from tests.discord.messages import shown_text

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.card import Card, card_of
 from gateway.domain.records import MessageRef, Record
 from gateway.models import Execution, Reason, Report, Status
-from gateway.ports.cards import Card, card_of
 from tests.discord.furnished import Server
 from tests.discord.ground import Ground
 from tests.discord.interactions import COMPONENT, DEFERRED_UPDATE, UPDATE, Interaction
@@ -115,7 +115,7 @@ async def test_09_a_large_card_is_drawn_beside_the_event_loop(
         drawn.append((record.id, threading.current_thread() is threading.main_thread()))
         return card_of(record, **how)
 
-    for module in ("gateway.delivery.request_copies", "adapters.discord.full_view"):
+    for module in ("gateway.delivery.request_cards", "adapters.discord.full_view"):
         monkeypatch.setattr(f"{module}.card_of", noting)
     small, card = await stage.asked()
     await stage.click(stage.server.ann, card, "Approve")

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.errors import GatewayError
 from gateway.models import Status
-from gateway.server.adapter_process import run_adapter
+from gateway.server.app import run_adapter
 from tests.discord.furnished import Server
 from tests.discord.ground import Ground
 from tests.discord.messages import buttons
@@ -179,7 +179,7 @@ async def test_40_sessions_that_end_as_they_begin_do_not_use_up_the_day(
 ) -> None:
     """discord.py would begin one every five seconds, and Discord reset the token after a thousand:
     here they are counted, it is said, and a restart of the line waits for the next one."""
-    monkeypatch.setattr("adapters.discord.leader_lock._SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr("adapters.discord.connection._SESSIONS_AT_ONCE", 1)
     gateway = stage.server.discord.gateway
     gateway.fickle = True
     await gateway.command(9, False)
@@ -280,7 +280,7 @@ async def test_42_without_the_store_no_push_is_taken(
     record, card = await pushed.asked()
     press = {"custom_id": buttons(card)["Approve"]["custom_id"], "component_type": 2, "id": 1}
     _, payload = fake.desk.start(server.app, server.ann.user, server.channel, 3, press, card)
-    monkeypatch.setattr("adapters.discord.http_endpoint._NOTE_SECONDS", 0.05)
+    monkeypatch.setattr("adapters.discord.connection._PUSH_NOTE_SECONDS", 0.05)
     redis = pushed.gateway.backend.store.redis
     await redis.execute_command("CLIENT", "PAUSE", "500", "ALL")
     assert (await fake.push(server.app, json.dumps(payload).encode())).status == 503
@@ -291,7 +291,7 @@ async def test_42_a_push_that_trickles_is_cut_off(
     pushed: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is read before its signature can be checked, so anybody may send it."""
-    monkeypatch.setattr("gateway.domain.http_body.SECONDS", 0.05)
+    monkeypatch.setattr("gateway.domain.web_limits.SECONDS", 0.05)
     url = pushed.server.app.endpoint
     assert url is not None
     assert await announced(url, Content_Type="application/json") == 408

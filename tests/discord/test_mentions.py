@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import build_card_view, build_outcome_view
+from adapters.discord.cards import build_card_view, build_outcome_view
+from gateway.cards.card import card_of
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Claim, Identity, Person, Record
 from gateway.models import Context, DecidedBy, DeciderKind, Decision, Origin, Reason, Status
-from gateway.ports.cards import card_of
 from tests.discord.stage import Stage
 from tests.grants.making import asked
 from tests.world import click

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from adapters.discord.responses import build_refusal
+from adapters.discord.interactions import build_refusal
 from gateway.domain.policy_document import Budget, Escalation, Route
 from gateway.domain.records import Identity
 from gateway.errors import Conflict, InvalidRequest, Unauthorized

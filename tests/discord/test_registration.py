@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from adapters.discord.commands import DEFINITIONS, register_missing
 from adapters.discord.connection import log_in
-from adapters.discord.forms import read_content
+from adapters.discord.edits import read_content
 from adapters.discord.library import prepare
 from adapters.discord.settings import DiscordSettings, read_settings
 from gateway.errors import InvalidRequest

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.domain.risk_rules import RiskRule
+from gateway.domain.risk import RiskRule
 from gateway.models import Reason, RiskLevel, Status
-from gateway.policy.grants.pass_offers import passes_for
+from gateway.policy.grants.offers import passes_for
 from tests.discord.interactions import OPEN_MODAL, Interaction
 from tests.discord.stage import Stage, labels, private_text
 from tests.discord.town import Json

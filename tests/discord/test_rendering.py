@@ -12,17 +12,24 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from adapters.discord.card_views import MessageContent, build_card_view
+from adapters.discord.cards import (
+    MessageContent,
+    build_card_view,
+    clip,
+    count_units,
+    escape_line,
+    fence,
+    quote,
+)
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.full_view_layout import build_full_view, page_fits
-from adapters.discord.markup import clip, count_units, escape_line, fence, quote
+from adapters.discord.full_view import build_full_view, page_fits
+from gateway.cards.card import FullView, card_of
+from gateway.cards.card import full_view as pages_of
 from gateway.domain.records import Record
-from gateway.domain.risk_rules import RiskRule
+from gateway.domain.risk import RiskRule
 from gateway.domain.safe_text import Visible
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Context, FieldKind, Kind, Option, Question, RiskLevel, Status
-from gateway.ports.cards import FullView, card_of
-from gateway.ports.cards import full_view as pages_of
 from gateway.wire.canonical_json import parse
 from tests.discord.limits import V2, check_message, walk
 from tests.discord.messages import buttons, shown_text

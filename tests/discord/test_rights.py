@@ -13,7 +13,7 @@ import pytest
 from adapters.discord.adapter import DiscordAdapter
 from adapters.discord.settings import DiscordSettings
 from gateway.errors import GatewayError
-from gateway.ports.checks import FAIL, OK, WARN
+from gateway.ports.adapters import FAIL, OK, WARN
 from tests.discord.furnished import Server
 from tests.discord.town import FORUM
 

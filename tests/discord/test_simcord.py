@@ -14,16 +14,14 @@ import discord
 import pytest
 import simcord
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES
+from adapters.discord.cards import CARD_CHARS, CARD_LINES
 from adapters.discord.clicks import InteractionHandler
-from adapters.discord.connection import Bot
-from adapters.discord.leader_lock import Lease, Sessions
-from adapters.discord.losses import Losses
+from adapters.discord.connection import Bot, Lease, Losses, Sessions
 from adapters.discord.posting import Posting
-from gateway.delivery.request_copies import RequestCopies
-from gateway.domain.clock import SystemClock
+from gateway.delivery.request_cards import RequestCopies
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person, Record
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Status
 from gateway.ports import Desk
 from gateway.server.background import desk_of

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gateway.domain.records import Record
-from gateway.domain.risk_rules import RiskRule
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.domain.risk import LevelRules, RiskRule, RulesByRisk, StepUp
 from gateway.models import RiskLevel, Status
 from tests.approvals.test_step_up import other_than
 from tests.discord.stage import Stage, private_text

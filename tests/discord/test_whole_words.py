@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import (
+from adapters.discord.cards import (
     MOST_TEXT,
     build_card_view,
     choose_group_colour,
+    count_units,
     render_findings,
 )
-from adapters.discord.full_view_layout import build_full_view, page_fits
-from adapters.discord.markup import count_units
+from adapters.discord.full_view import build_full_view, page_fits
+from gateway.cards.card import Card, card_of, full_view
+from gateway.cards.words import NO_LINK
 from gateway.domain.records import Approvers
-from gateway.domain.step_up import StepUp
+from gateway.domain.risk import StepUp
 from gateway.models import Execution, Report, RiskLevel, Status
-from gateway.ports.cards import Card, card_of, full_view
-from gateway.ports.words import NO_LINK
 from tests.discord import scenes
 from tests.discord.limits import TEXT, walk
 from tests.discord.pictures import HOSTILE

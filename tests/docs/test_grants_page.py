@@ -10,7 +10,7 @@ import pytest
 from gateway.models import Context, Kind, new_id
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, Grant, MatchResult
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from tests.unit.test_transitions import record
 from tests.world import AGENT, request
 

@@ -15,7 +15,7 @@ import pytest
 
 from gateway.domain.parsing import parse_request
 from gateway.models import new_id
-from gateway.wire import identifiers as names
+from gateway.wire import schema as names
 from gateway.wire.canonical_json import canonical, parse
 from gateway.wire.signatures import Verifier
 from tests.docs.test_tutorial import gateway

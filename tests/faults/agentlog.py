@@ -10,7 +10,7 @@ import json
 import os
 from pathlib import Path
 
-from gateway.domain.clock import SystemClock
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import ApprovalRequest, Decision, digest_of
 from gateway.wire.codec import JsonObject
 

@@ -15,12 +15,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from gateway.cards.card import Card
 from gateway.domain.records import AuditEvent, Click, Identity, MessageRef
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Conflict
 from gateway.models import Action, new_id
 from gateway.ports import Desk
-from gateway.ports.cards import Card
 from gateway.ports.outgoing import Notice
 from tests.faults.roles import Deadly
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from gateway.domain.audit import verify
 from gateway.models import Status
-from gateway.wire.identifiers import digest_process
+from gateway.wire.schema import digest_process
 
 Line = dict[str, Any]
 

@@ -18,19 +18,18 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from gateway.approvals.writer import FOLLOWUPS
-from gateway.client.http_pool import HttpPool
-from gateway.domain.clock import SystemClock
+from gateway.client.http_connection import HttpPool
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import REVIEWS, SCHEMA_VERSION, AuditEvent, Identity
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import SystemClock, cancel_and_wait
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
+from gateway.stores.archive import Archive
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.ingress import MOST_ATTEMPTS, MOST_BYTES
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
-from gateway.stores.segments import Archive
 from gateway.wire.codec import JsonObject, plain
 from tests.faults import roles
 from tests.faults.processes import Child, child

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.delivery.outbox_worker import TIMINGS
-from gateway.domain.clock import SystemClock
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.stores.credentials import RedisCredentials
 from tests.faults.board import ANN, DIES, PLACES, REPEATABLE, Board
 from tests.faults.invariants import problems

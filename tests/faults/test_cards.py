@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from gateway.cards.card import Card
 from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.records import MessageRef
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.models import Action
-from gateway.ports.cards import Card
 from gateway.ports.outgoing import CopyState, DeliveryUncertain, RetryLater
 from tests.delivery.test_outbox import Office, route
 from tests.recording import RecordingAdapter

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import cancel_and_wait
 from tests.faults.invariants import problems
 from tests.faults.roles import ANY
 from tests.faults.site import Site

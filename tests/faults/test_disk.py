@@ -19,19 +19,18 @@ from pydantic import SecretStr
 
 from gateway.doctor import FAIL, examine
 from gateway.domain.audit import verify
-from gateway.domain.health import DISK_FULL
+from gateway.domain.health_and_metrics import DISK_FULL
 from gateway.domain.records import Record
 from gateway.errors import Unreachable
 from gateway.models import Action, Status
 from gateway.server.app import run_gateway
+from gateway.server.background import HealthWatch
 from gateway.server.connections import open_backend
-from gateway.server.health import HealthWatch
 from gateway.server.settings import Settings
-from gateway.stores.archiver import Archiver, Trimming
+from gateway.stores.audit import Archiver, Trimming, export
 from gateway.stores.credentials import REDIS_ERRORS
-from gateway.stores.data_folder import DataFolder
+from gateway.stores.embedded_server import DataFolder
 from gateway.stores.scripts import NotRecorded
-from gateway.stores.seals import export
 from tests.audit.test_archive import AT_ONCE, archived, reopened, sealed
 from tests.faults.server import Server, own_server
 from tests.waiting import moment
@@ -150,7 +149,7 @@ async def test_a_full_disk_is_told_to_agents(
     engine: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent reads why nothing can be recorded, where the gateway knows it."""
-    monkeypatch.setattr("gateway.server.health._LOOK_SECONDS", 1000.0)
+    monkeypatch.setattr("gateway.server.background._HEALTH_LOOK_SECONDS", 1000.0)
     settings = Settings(
         data_dir=tmp_path / "data", port=0, adapters=(), REDIS_URL=SecretStr(engine.url)
     )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.models import new_id
+from gateway.stores.audit import Sealer, export
 from gateway.stores.connect import connect
-from gateway.stores.seals import Sealer, export
 from gateway.wire.codec import plain
 from tests.faults.invariants import problems
 from tests.faults.test_cursors import FAR_AHEAD, GREATEST

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from redis.crc import key_slot
 
-from gateway.domain.clock import SystemClock
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import ApprovalRequest, Status, digest_of, new_id
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.keys import Keys

@@ -51,7 +51,7 @@ async def site(
     engine: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Site]:
     """Yield a gateway on that server, with people who may answer. It looks at every call."""
-    monkeypatch.setattr("gateway.server.health._FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.server.background._FRESH_SECONDS", 0.0)
     settings = Settings(
         data_dir=tmp_path / "data", port=0, adapters=("web",), REDIS_URL=SecretStr(engine.url)
     )

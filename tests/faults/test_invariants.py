@@ -10,7 +10,7 @@ import pytest
 
 from gateway.domain.audit import GENESIS, event_line, seal_events, seal_line
 from gateway.domain.records import AuditEvent
-from gateway.wire.identifiers import digest_process
+from gateway.wire.schema import digest_process
 from tests.faults.invariants import ended_as, problems
 
 ID, OTHER = "1" * 32, "2" * 32

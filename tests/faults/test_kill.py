@@ -15,7 +15,7 @@ import pytest
 from gateway.client import AsyncClient
 from gateway.client.approval import Approval
 from gateway.client.config import AgentConfig, load
-from gateway.client.http_pool import HttpPool
+from gateway.client.http_connection import HttpPool
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
 from gateway.client.transport import Transport

@@ -18,7 +18,7 @@ from gateway.client.redis_transport import RedisTransport
 from gateway.errors import NotFound
 from gateway.models import Status
 from gateway.stores.connect import connect
-from gateway.wire import redis_multiplexer as multiplexer_module
+from gateway.wire import redis_connection as multiplexer_module
 from tests.api.replica import AGENT_TOKEN, POLICY, replica
 from tests.faults.invariants import problems
 from tests.faults.proxy import Open, Proxy

@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from gateway.cards.card import Card
 from gateway.domain.records import Click, Identity, MessageRef, Remember
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, new_id
 from gateway.ports import Desk
-from gateway.ports.cards import Card
 from gateway.ports.outgoing import Notice
 
 CHANNEL = "wall:a"

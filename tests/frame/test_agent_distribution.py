@@ -34,10 +34,9 @@ SERVER_LIBRARIES = {
 # Modules that need an extra, a test runner or a host; all others import on rfc8785 alone.
 WITH_EXTRAS = {
     "gateway.client.pytest_plugin", "gateway.client.redis_transport",
-    "gateway.integrations.mcp_http", "gateway.integrations.mcp_pipes",
-    "gateway.integrations.mcp_proxy",
-    "gateway.integrations.mcp_server", "gateway.integrations.udspy",
-    "gateway.wire.redis_address", "gateway.wire.redis_multiplexer",
+    "gateway.integrations.mcp.http", "gateway.integrations.mcp.proxy",
+    "gateway.integrations.mcp.server", "gateway.integrations.frameworks.udspy",
+    "gateway.wire.redis_connection",
 }  # fmt: skip
 IMPORT_EACH = """
 import importlib, json, pkgutil, sys
@@ -165,7 +164,7 @@ print("approved")
 WAYS = {
     "command": ["bin/gateway", "ask", "shell", "--agent", "agent1", "--", "ls"],
     "module": ["bin/python", "-m", "gateway.client", "ask", "shell", "--agent", "agent1"],
-    "file": ["bin/python", "-m", "gateway.client.ask", "ask", "shell", "--agent", "agent1"],
+    "file": ["bin/python", "-m", "gateway.client.commands", "ask", "shell", "--agent", "agent1"],
     "python": ["bin/python", "-c", ASK_IN_PYTHON],
 }
 

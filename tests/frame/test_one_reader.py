@@ -11,19 +11,17 @@ from tests.frame.tree import ROOT
 READ = frozenset({"arguments", "parts", "payload"})
 # They look at arguments as text or as a whole, and never at what one of them means.
 ALLOWED = {
-    "gateway/policy/allow_deny_rules.py": "`contains` searches the text; `rule.arguments` are an "
+    "gateway/policy/deciders.py": "`contains` searches the text; `rule.arguments` are an "
     "operator's words; nothing hides in the whole",
     "gateway/policy/chain.py": "a hook's changed arguments are checked and stored whole",
     "gateway/policy/guardrails.py": "the risk of edited arguments, by a search in their text",
     "gateway/policy/declared_tools.py": "`arguments` are those of a declaration, not a call's",
     "gateway/policy/grants/coverage.py": "nothing hides in the whole; whether there is a payload",
-    "gateway/policy/grants/remember_offers.py": "nothing hides in the whole",
+    "gateway/policy/grants/offers.py": "nothing hides in the whole",
     "gateway/policy/grants/session_passes.py": "names of members, as texts; whether a row fits",
     "gateway/policy/grants/variations.py": "whether there is a payload",
     "gateway/policy/grants/denials.py": "`parts` are the components of a path of the model",
-    "gateway/policy/hooks/decider.py": "hooks are handed the call as it is",
-    "gateway/policy/hooks/host.py": "hooks are handed the call as it is",
-    "gateway/policy/hooks/replies.py": "hooks hand back the call as it should be",
+    "gateway/policy/hooks.py": "hooks get the call as it is, and give it back as it should be",
     "gateway/policy/policy_file.py": "`[tools.arguments]` are an operator's words, not a call's",
 }
 

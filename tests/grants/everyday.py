@@ -14,7 +14,7 @@ from typing import Any
 
 from gateway.domain.records import Record
 from gateway.models import Kind
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from gateway.wire.codec import JsonObject
 from tests.grants.making import allowed, asked, granted
 

@@ -8,7 +8,7 @@ from gateway.domain.records import Record
 from gateway.models import Context, Kind, new_id
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, Grant, Match, MatchResult, Scope, Shape
-from gateway.policy.grants.remember_offers import Offer, offers
+from gateway.policy.grants.offers import Offer, offers
 from tests.unit.test_transitions import record
 from tests.world import AGENT, request
 

@@ -10,12 +10,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from adapters.discord.grant_cards import build_grant_view
-from adapters.slack.grant_cards import build_grant_message
+from adapters.discord.grants import build_grant_view
+from adapters.slack.posting import build_grant_message
+from gateway.cards.grant_cards import GrantCard
 from gateway.domain.records import Remember
 from gateway.models import Action, Kind
-from gateway.policy.grants.remember_offers import offers
-from gateway.ports.grant_cards import GrantCard
+from gateway.policy.grants.offers import offers
 from tests.discord import pictures as discord_pictures
 from tests.picture_files import picture_file
 from tests.slack import pictures as slack_pictures

@@ -7,12 +7,12 @@ import pytest
 from gateway.domain.policy_document import PolicyRule, RuleEffect
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
-from gateway.policy.allow_deny_rules import fits
+from gateway.policy.calls.code_effects import files_of_patch
 from gateway.policy.calls.command_table import Known, table
-from gateway.policy.calls.patches import files_of_patch
+from gateway.policy.deciders import fits
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, MatchResult, Shape
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from gateway.policy.guardrails import find_signs
 from tests.grants.making import asked, granted
 

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.models import Context, Kind
 from gateway.policy.grants.grant import CommandPattern, Match, Rule, RuleKind, Shape
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered
 
 # What was approved, and what must not follow from it, however wide the pattern is.

@@ -9,10 +9,9 @@ import pytest
 
 from gateway.domain.records import Record
 from gateway.models import Action, Context, Kind, Question, Risk, RiskLevel
-from gateway.policy.calls.command_table import Operands
+from gateway.policy.calls.command_table import Operands, read_text
 from gateway.policy.calls.paths import components, delicate, delicate_word, within
-from gateway.policy.calls.programs import read_text
-from gateway.policy.calls.values import is_at_most, is_within
+from gateway.policy.calls.touches import is_at_most, is_within
 from gateway.policy.grants.coverage import covers, runs_only, what_differs
 from gateway.policy.grants.grant import (
     ANY_TOOL,
@@ -24,8 +23,8 @@ from gateway.policy.grants.grant import (
     RuleKind,
     Shape,
 )
-from gateway.policy.grants.messages_to_people import is_message_text
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
+from gateway.policy.grants.variations import is_message_text
 from tests.grants.making import CWD, allowed, asked, command, granted, remembered
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL

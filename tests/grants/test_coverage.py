@@ -21,7 +21,7 @@ from gateway.policy.grants.grant import (
     RuleKind,
     Shape,
 )  # fmt: skip
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, command, granted, remembered
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL

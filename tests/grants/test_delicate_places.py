@@ -8,7 +8,7 @@ import string
 import pytest
 
 from gateway.models import Kind
-from gateway.policy.calls.path_spelling import names_delicate
+from gateway.policy.calls.path_uses import names_delicate
 from gateway.policy.calls.paths import delicate
 from tests.grants.making import allowed, asked, remembered
 

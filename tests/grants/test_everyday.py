@@ -5,7 +5,7 @@ import pytest
 from gateway.models import Kind
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, Shape
-from gateway.policy.grants.remember_offers import narrowest, offers
+from gateway.policy.grants.offers import narrowest, offers
 from tests.grants.everyday import count, covered, figures, pairs
 from tests.grants.everyday_report import report
 from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered

@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
 from gateway.policy.grants.grant import Answer, Shape
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, granted
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL

@@ -17,7 +17,7 @@ import pytest
 from gateway.domain.records import Record
 from gateway.models import Kind
 from gateway.policy.grants.grant import Effect, RuleKind, Shape
-from gateway.policy.grants.remember_offers import Offer, offers
+from gateway.policy.grants.offers import Offer, offers
 from gateway.wire.codec import JsonObject
 from tests.grants.making import allowed, asked, granted
 

@@ -12,7 +12,7 @@ import pytest
 from gateway.models import Context, Kind, Risk, RiskLevel, digest_of
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, MatchResult, Shape
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, command, granted, offer_of, remembered
 from tests.world import request
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Decision, Reason, Status
-from gateway.policy.grants.past_coverage import blast
+from gateway.policy.grants.coverage import blast
 from tests.grants.making import command, offer_of
 from tests.world import AGENT
 

@@ -12,7 +12,7 @@ from gateway.domain.records import Record
 from gateway.models import Context, Kind
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import ANY_TOOL, Grant, Match, Shape
-from gateway.policy.grants.remember_offers import Offer, offers
+from gateway.policy.grants.offers import Offer, offers
 from tests.grants.making import allowed, asked, command, granted, remembered
 
 

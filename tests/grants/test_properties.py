@@ -20,13 +20,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.cards.card import card_of
+from gateway.cards.remember_options import scopes_of
 from gateway.models import Action, Kind
 from gateway.policy.calls.command_table import Operands
 from gateway.policy.calls.shell_words import simple_command
 from gateway.policy.grants.grant import CommandPattern, Match, Rule, RuleKind, Shape
-from gateway.policy.grants.remember_offers import offers
-from gateway.ports.cards import card_of
-from gateway.ports.remember_options import scopes_of
+from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.policy.calls.command_table import Operands, table
 from gateway.policy.calls.shell_words import simple_command
 from gateway.policy.grants.grant import Shape
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from tests.grants.making import command
 from tests.grants.shells import BUILT_IN, PRESENT, Scratch, known_commands
 from tests.grants.test_everyday import EVERYDAY

@@ -10,7 +10,7 @@ from gateway.domain.records import Record
 from gateway.models import Context, Kind
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import ANY_TOOL, PASSES, Match, MatchResult, Shape
-from gateway.policy.grants.pass_offers import passes_for
+from gateway.policy.grants.offers import passes_for
 from gateway.policy.grants.session_passes import lets_edit
 from tests.grants.harmless import COMMANDS, NEVER
 from tests.grants.making import allowed, asked, command, granted, remembered

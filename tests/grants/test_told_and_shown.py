@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.remember_options import scopes_of
 from gateway.domain.records import Record
 from gateway.models import Action
 from gateway.policy.grants.coverage import what_differs
 from gateway.policy.grants.grant import Shape
-from gateway.policy.grants.remember_offers import offers
-from gateway.ports.remember_options import scopes_of
+from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, granted, remembered
 
 SECRET = "ghp_" + "a1B2" * 9

@@ -7,9 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gateway.policy.hooks.config import Hook
-from gateway.policy.hooks.decider import HookLink
-from gateway.policy.hooks.host import HookHost
+from gateway.policy.hooks import Hook, HookHost, HookLink
 from tests.hooks.stage import Stage, Staged, hook
 from tests.world import assembled
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Record
-from gateway.policy.hooks.config import Hook
-from gateway.policy.hooks.host import HookHost
-from gateway.stores.groups import RedisGroups
+from gateway.policy.hooks import Hook, HookHost
+from gateway.stores.requests import RedisGroups
 from tests.world import World
 
 PUPPET = Path(__file__).with_name("puppet.py")

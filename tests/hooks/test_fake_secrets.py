@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.api.messages import masked_view
-from gateway.cli.log_lines import LineFormatter
+from gateway.cli.serve import LineFormatter
 from gateway.domain.audit import event_line
 from tests.fake_secrets import fake_secrets
 from tests.hooks.stage import Staged

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.policy.hooks.config import BadHooks, read_hooks
+from gateway.policy.hooks import BadHooks, read_hooks
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,9 @@ from gateway.domain.policy_document import Budget, PolicyRule, RuleEffect
 from gateway.domain.records import REVIEWS, AuditEvent, Query, Record, Remember
 from gateway.errors import Aborted, Denied, NotFound, Unauthorized
 from gateway.models import Action, Reason, Status
-from gateway.policy.hooks.config import Hook
-from gateway.policy.hooks.decider import HookLink
-from gateway.policy.hooks.host import HookHost
+from gateway.policy.hooks import Hook, HookHost, HookLink
 from gateway.server.background import desk_of, run_reviews
-from gateway.stores.groups import RedisGroups
+from gateway.stores.requests import RedisGroups
 from tests.faults import roles
 from tests.faults.processes import child
 from tests.hooks.stage import hook, reviewed_in

@@ -16,7 +16,7 @@ from gateway.domain.records import Edit, Remember
 from gateway.domain.statistics import lines
 from gateway.errors import InvalidRequest
 from gateway.models import Action, DecidedBy, DeciderKind, Origin, Reason, Status, digest_of
-from gateway.policy.hooks.host import HookHost
+from gateway.policy.hooks import HookHost
 from tests.hooks.stage import QUICK, Staged, hook, reviewed_in
 from tests.waiting import moment
 from tests.world import click, over_http, request

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.delivery.hook_events import HookEvents
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.models import Execution, Reason, Report, new_id
 from gateway.ports import Feed
 from gateway.stores.event_feed import RedisFeed

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.policy.hooks.config import Hook
-from gateway.policy.hooks.process import HookProcess
+from gateway.policy.hooks import Hook, HookProcess
 from tests.hooks.stage import PUPPET, QUICK, hook
 from tests.waiting import moment
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.card import card_of
 from gateway.domain.records import Record
 from gateway.errors import Conflict, InvalidRequest, Unauthorized, Unconfirmed
 from gateway.models import Action, RiskLevel, Status
-from gateway.ports.cards import card_of
 from tests.hooks.stage import Staged, hook, reviewed_in
 from tests.world import click
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.integrations.gptme import Plugin
+from gateway.integrations.coding_agents.gptme import Plugin
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.delivery.protocol_receivers import ProtocolReceivers
-from gateway.domain.clock import SystemClock
+from gateway.approval_protocol.webhooks import ProtocolReceivers
 from gateway.domain.policy_document import Mode
 from gateway.domain.records import Query
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import SystemClock, cancel_and_wait
 from gateway.server.approval_protocol import notices_of
 from gateway.stores.credentials import RedisCredentials
 from tests.api.replica import POLICY, Replica, made, replica

@@ -18,8 +18,8 @@ _UNKNOWN = """
 import asyncio
 from agent_framework import Agent, AgentSession, Content
 from gateway.errors import GatewayError
-from gateway.integrations.agent_framework_paused import FunctionApprovals
-from gateway.integrations.framework_calls import PausedRun
+from gateway.integrations.frameworks.agent_framework import FunctionApprovals
+from gateway.integrations.frameworks.calls import PausedRun
 
 call = Content.from_function_call("call_1", "search", arguments={}, hosted=True)
 asked = Content.from_function_approval_request("call_1", call)
@@ -48,8 +48,8 @@ import asyncio
 from agent_framework import (
     Agent, BaseChatClient, ChatResponse, Content, FunctionInvocationLayer, Message, tool,
 )
-from gateway.integrations.agent_framework_paused import FunctionApprovals
-from gateway.integrations.framework_calls import PausedRun
+from gateway.integrations.frameworks.agent_framework import FunctionApprovals
+from gateway.integrations.frameworks.calls import PausedRun
 
 class Scripted(FunctionInvocationLayer, BaseChatClient):
     async def _inner_get_response(self, *, messages, stream, options, **kwargs):

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.records import Query, Record
-from gateway.integrations.claude_code import AFTER_CALL, AFTER_TURN
+from gateway.integrations.coding_agents.claude_code import AFTER_CALL, AFTER_TURN
 from gateway.models import FieldKind, Reason, Status
 from tests.api.replica import Replica
 from tests.frame.tree import ROOT

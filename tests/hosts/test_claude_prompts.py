@@ -9,7 +9,7 @@ import pytest
 
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
-from gateway.integrations.claude_sdk import answer_permission_prompt
+from gateway.integrations.frameworks.claude_sdk import answer_permission_prompt
 from tests.api.replica import AGENT_TOKEN, Replica
 from tests.hosts.conftest import Answer
 

@@ -20,7 +20,7 @@ import os
 os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.tools import tool
-from gateway.integrations.crewai import ask_people
+from gateway.integrations.frameworks.crewai import ask_people
 
 class Model(BaseLLM):
     def supports_function_calling(self):

@@ -22,8 +22,14 @@ from gateway.client.http_transport import HttpTransport
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Query, Record
 from gateway.errors import Misconfigured
-from gateway.integrations.dexto import PAUSES, DextoBridge, Registration
-from gateway.integrations.dexto_http import DextoApi, Listener, sign
+from gateway.integrations.bridges.dexto import (
+    PAUSES,
+    DextoApi,
+    DextoBridge,
+    Listener,
+    Registration,
+    sign,
+)
 from gateway.models import Action, Execution, Kind, Reason, Status
 from gateway.ports import remember_as, scopes_of
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica, until

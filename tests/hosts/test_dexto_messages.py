@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.client import Outcome, OutcomeKind
-from gateway.integrations.dexto_messages import BadMessage, read_request, write_answer
+from gateway.integrations.bridges.dexto import BadMessage, read_request, write_answer
 from gateway.models import Action, DecidedBy, DeciderKind, Decision, Reason, Status
 
 REQUEST: dict[str, Any] = {

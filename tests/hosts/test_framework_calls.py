@@ -14,8 +14,8 @@ from gateway.client import Client, Outcome, OutcomeKind, session
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query
 from gateway.errors import Aborted, Unauthorized
-from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate, PausedRun, tell
-from gateway.integrations.langgraph_shapes import CannotBeTold, answer, read_calls
+from gateway.integrations.frameworks.calls import FrameworkCall, FrameworkGate, PausedRun, tell
+from gateway.integrations.frameworks.langchain import CannotBeTold, answer, read_calls
 from gateway.models import Action, Kind
 from tests.api.replica import AGENT_TOKEN, Replica
 from tests.waiting import moment

@@ -13,8 +13,15 @@ from gateway.client import Client, Outcome
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
 from gateway.errors import Aborted, Unauthorized
-from gateway.integrations.framework_calls import FrameworkCall, FrameworkGate
-from gateway.integrations.framework_turns import ALONE, AT_ONCE, ThreadTurnGate, Turn, TurnGate
+from gateway.integrations.frameworks.calls import (
+    ALONE,
+    AT_ONCE,
+    FrameworkCall,
+    FrameworkGate,
+    ThreadTurnGate,
+    Turn,
+    TurnGate,
+)
 from tests.api.replica import AGENT_TOKEN, Replica
 from tests.waiting import moment
 

@@ -26,8 +26,8 @@ from google.adk.runners import InMemoryRunner
 from google.adk.tools import FunctionTool
 from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 from gateway.errors import GatewayError
-from gateway.integrations.framework_calls import PausedRun
-from gateway.integrations.google_adk_paused import ToolConfirmations
+from gateway.integrations.frameworks.calls import PausedRun
+from gateway.integrations.frameworks.google_adk import ToolConfirmations
 
 WANTED = {"read": {}, "pay": {"amount": 5}}
 

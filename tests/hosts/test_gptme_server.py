@@ -16,7 +16,7 @@ import pytest
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
-from gateway.integrations.gptme_server import GptmeApi, GptmeBridge
+from gateway.integrations.bridges.gptme_server import GptmeApi, GptmeBridge
 from gateway.models import Execution, Reason, Status
 from tests.api.replica import AGENT_TOKEN, Replica
 from tests.hosts.conftest import Answer, environment

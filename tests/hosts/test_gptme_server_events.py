@@ -18,7 +18,7 @@ from aiohttp import web
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
-from gateway.integrations.gptme_server import GptmeApi, GptmeBridge
+from gateway.integrations.bridges.gptme_server import GptmeApi, GptmeBridge
 from gateway.models import Execution, Status
 from tests.api.replica import AGENT_TOKEN, Replica
 from tests.hosts.conftest import Answer

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway.api import host_hooks
+from gateway.api import agent_hooks
 from gateway.api.call import Limits
 from gateway.domain.records import Query, Record
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
-from gateway.integrations.claude_code import ClaudeCode
+from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
+from gateway.integrations.coding_agents.claude_code import ClaudeCode
 from gateway.models import FieldKind, Reason, Status
 from tests.api.replica import ANN_TOKEN, POLICY, Replica, replica, until
 from tests.hosts.conftest import Answer
@@ -154,7 +154,7 @@ async def test_an_answer_that_fails_on_its_way_is_withdrawn(
     async def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(host_hooks, "_wait", broken)
+    monkeypatch.setattr(agent_hooks, "_wait", broken)
     assert denied(await hook(gate))
     assert (await ended(gate)).status is Status.CANCELLED
 
@@ -178,7 +178,7 @@ async def test_an_approval_that_comes_as_the_wait_ends_is_refused(
         await answer()
         raise ZeroDivisionError
 
-    monkeypatch.setattr(host_hooks, "_wait", gives_up)
+    monkeypatch.setattr(agent_hooks, "_wait", gives_up)
     assert denied(await hook(gate))
     record = await ended(gate)
     assert record.report is not None

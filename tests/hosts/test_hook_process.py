@@ -17,9 +17,10 @@ import pytest
 import gateway.cli
 import gateway.client
 import gateway.integrations.__main__
-from gateway.client import one_request
-from gateway.integrations import hook_process, occurrences
-from gateway.integrations.hook_call import BLOCKED
+from gateway.client import hook_request
+from gateway.integrations.coding_agents import hook as hook_process
+from gateway.integrations.coding_agents import hook as occurrences
+from gateway.integrations.coding_agents.hook import BLOCKED
 from gateway.models import Action, HostRule, Reason, Status
 from gateway.wire.codec import JsonObject
 from tests.client.approving import PENDING, SIGNER, deciding
@@ -98,8 +99,8 @@ def hook(
     monkeypatch.setenv("GATEWAY_PUBLIC_KEY", SIGNER.public_key)
     monkeypatch.setenv("GATEWAY_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("GATEWAY_CONNECT_TIMEOUT", "10")
-    monkeypatch.setattr(one_request, "_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(one_request, "_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(hook_request, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(hook_request, "_GRACE_SECONDS", 0.05)
     monkeypatch.setattr(hook_process, "_CLOSE_SECONDS", 0.05)
     with handlers_kept():
         yield Hook(monkeypatch, capsys.readouterr)
@@ -281,12 +282,14 @@ def test_an_error_of_our_own_blocks(hook: Hook, host: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("start", [gateway.cli.main, gateway.integrations.__main__.run])
-@pytest.mark.parametrize("lost", ["gateway.integrations.hook_process", "gateway.client.config"])
+@pytest.mark.parametrize(
+    "lost", ["gateway.integrations.coding_agents.hook", "gateway.client.config"]
+)
 def test_a_hook_that_cannot_be_loaded_blocks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], start: Any, lost: str
 ) -> None:
     """Hosts run the tool after the exit code of a traceback."""
-    monkeypatch.delitem(sys.modules, "gateway.integrations.hook_process")
+    monkeypatch.delitem(sys.modules, "gateway.integrations.coding_agents.hook")
     monkeypatch.delattr(gateway.client, "config")
     monkeypatch.setitem(sys.modules, lost, None)
     assert start(["hook", "codex"]) == BLOCKED

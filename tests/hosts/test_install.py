@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 
-from gateway.doctor.hosts import check_hosts
+from gateway.doctor.reachability import check_hosts
 from gateway.domain.records import Query
-from gateway.integrations import check_installed, install
-from gateway.integrations.host_plans import OR_BLOCK, PLANS, InstallWish
-from gateway.integrations.host_settings import SettingsFile
+from gateway.integrations.coding_agents import install
+from gateway.integrations.coding_agents.agent_settings import (
+    OR_BLOCK,
+    PLANS,
+    InstallWish,
+    SettingsFile,
+)
 from gateway.models import Reason
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, Replica
 
@@ -140,7 +144,7 @@ def test_codex_is_given_no_file_that_it_rejects(
     assert f"Codex rejects a hooks.json with {says}" in err
     plan = PLANS["codex"]
     values = {**wrong, "hooks": {**wrong.get("hooks", {}), **added()["hooks"]}}
-    assert any(says in one for one in check_installed.find_problems(plan, values))
+    assert any(says in one for one in install.find_problems(plan, values))
 
 
 def added() -> dict[str, Any]:
@@ -312,10 +316,10 @@ def test_by_http_the_settings_hold_an_address_and_no_token(
             **({"onFailure": "block"} if profile == "enforce" else {}),
         }
     ]
-    assert list(check_installed.find_problems(plan, values)) == []
+    assert list(install.find_problems(plan, values)) == []
     for hook in (one["hooks"][0] for groups in values["hooks"].values() for one in groups):
         hook.pop("onFailure", None)
-    wrong = list(check_installed.find_problems(plan, values))
+    wrong = list(install.find_problems(plan, values))
     assert any("would not block" in one for one in wrong) is (profile == "enforce")
     assert run("claude-code", "--http", "--yes")[0] == 0  # in place of what was there
     assert list(json.loads(settings("claude-code", home).read_text())["hooks"]) == ["PreToolUse"]
@@ -359,7 +363,7 @@ def test_our_deadline_is_shorter_than_the_hosts(host: str) -> None:
     values = plan.add({}, InstallWish(program=PROGRAM, wait=30))
     (entry,) = plan.entries(values)
     assert (entry.timeout, entry.blocks) == (90, True)
-    assert list(check_installed.find_problems(plan, values)) == []
+    assert list(install.find_problems(plan, values)) == []
 
 
 @pytest.mark.parametrize("host", sorted({*WITH_HOOKS} - {"copilot"}))
@@ -391,7 +395,7 @@ def test_a_line_of_before_is_written_again(run: Run, home: Path) -> None:
     new = path.read_text()
     old = "|| { echo 'the approval hook failed' >&2; exit 2; }"
     path.write_text(new.replace(OR_BLOCK, old))
-    found = list(check_installed.find_problems(PLANS["codex"], json.loads(path.read_text())))
+    found = list(install.find_problems(PLANS["codex"], json.loads(path.read_text())))
     assert any("run `gateway install codex` again" in one for one in found)
     assert run("codex", "--yes")[0] == 0
     assert path.read_text() == new
@@ -420,7 +424,7 @@ def test_the_check_says_why_a_hook_would_not_gate(
     plan = PLANS["claude-code"]
     values = plan.add({}, InstallWish(program=PROGRAM, wait=30))
     spoil(values["hooks"]["PreToolUse"][0]["hooks"][0])
-    assert any(says in one for one in check_installed.find_problems(plan, values))
+    assert any(says in one for one in install.find_problems(plan, values))
 
 
 @pytest.mark.parametrize(
@@ -435,11 +439,11 @@ def test_the_check_knows_what_passes_by_a_hook(profile: str, more: Any, says: st
     plan = PLANS["claude-code"]
     wish = InstallWish(program=PROGRAM, profile=profile)
     values = {**plan.add({}, wish), **more}
-    assert any(says in one for one in check_installed.find_problems(plan, values))
-    assert "no hook of ours" in next(check_installed.find_problems(plan, {}))
+    assert any(says in one for one in install.find_problems(plan, values))
+    assert "no hook of ours" in next(install.find_problems(plan, {}))
     twice = plan.add({}, InstallWish(program=PROGRAM))
     twice["hooks"]["PreToolUse"] *= 2
-    assert any("twice" in one for one in check_installed.find_problems(plan, twice))
+    assert any("twice" in one for one in install.find_problems(plan, twice))
 
 
 async def checked(run: Run, host: str, gate: Replica, patch: pytest.MonkeyPatch) -> tuple[int, str]:

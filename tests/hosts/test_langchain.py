@@ -20,7 +20,7 @@ from typing import Any, TypedDict
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
-from gateway.integrations.langchain import Interrupts
+from gateway.integrations.frameworks.langchain import Interrupts
 
 class State(TypedDict, total=False):
     answers: list[Any]

@@ -24,9 +24,9 @@ from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.policy_document import PolicyRule
 from gateway.domain.records import Query, Record
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
-from gateway.integrations import mcp_proxy
-from gateway.integrations.mcp_calls import CallGate
+from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
+from gateway.integrations.mcp import proxy as mcp_proxy
+from gateway.integrations.mcp.calls import CallGate
 from gateway.models import Execution, Status
 from tests.api.replica import AGENT, AGENT_TOKEN, POLICY, Replica, replica
 from tests.frame.tree import ROOT

@@ -18,8 +18,8 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from gateway.domain.records import Query, Record
-from gateway.integrations import mcp_command
-from gateway.integrations.mcp_command import options
+from gateway.integrations.mcp import command as mcp_command
+from gateway.integrations.mcp.command import options
 from gateway.models import Reason, Status
 from tests.api.replica import Replica
 from tests.frame.tree import ROOT

@@ -19,9 +19,9 @@ from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
 from gateway.errors import Misconfigured
-from gateway.integrations.mcp_calls import CallGate
-from gateway.integrations.mcp_http import Front, listen
-from gateway.integrations.mcp_proxy import Open, Server
+from gateway.integrations.mcp.calls import CallGate
+from gateway.integrations.mcp.http import Front, listen
+from gateway.integrations.mcp.proxy import Open, Server
 from tests.api.replica import AGENT, AGENT_TOKEN, Replica
 from tests.hosts.mcp_downstream import Downstream
 from tests.hosts.test_mcp import ERAS, text_of

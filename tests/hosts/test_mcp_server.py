@@ -17,7 +17,7 @@ from mcp.shared.memory import create_client_server_memory_streams
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
-from gateway.integrations.mcp_server import AskTools
+from gateway.integrations.mcp.server import AskTools
 from gateway.models import Kind, Reason, Status
 from tests.api.replica import AGENT, AGENT_TOKEN, OTHER_TOKEN, Replica
 from tests.hosts.test_mcp import ERAS

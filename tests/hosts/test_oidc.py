@@ -18,7 +18,7 @@ from gateway.domain.records import Identity
 from gateway.errors import Unauthorized, Unreachable
 from gateway.sign_in.provider import ProviderSettings
 from gateway.sign_in.ways import Ways
-from gateway.stores.attempts import RedisAttempts
+from gateway.stores.sign_in import RedisAttempts
 from tests.clocks import ShiftedClock
 from tests.ports import free_port
 from tests.sign_in.provider import CLIENT, SECRET

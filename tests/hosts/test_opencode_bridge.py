@@ -15,7 +15,7 @@ from aiohttp import web
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
-from gateway.integrations.opencode import OpenCodeApi, OpenCodeBridge
+from gateway.integrations.bridges.opencode import OpenCodeApi, OpenCodeBridge
 from gateway.models import Action, Kind, Reason
 from tests.api.replica import AGENT_TOKEN, Replica, until
 from tests.hosts.conftest import Answer

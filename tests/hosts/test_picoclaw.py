@@ -17,7 +17,7 @@ import pytest_asyncio
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
-from gateway.integrations.picoclaw import PicoClawHook, options
+from gateway.integrations.coding_agents.picoclaw import PicoClawHook, options
 from gateway.models import Execution, Kind, Reason, Status
 from tests.api.replica import AGENT, AGENT_TOKEN, POLICY, Replica, replica
 from tests.frame.tree import ROOT

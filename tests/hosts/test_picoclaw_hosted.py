@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from gateway.delivery.hook_events import HookEvents
-from gateway.domain.tasks import cancel_and_wait
+from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.models import Execution, Origin, Reason, Report, Status
-from gateway.policy.hooks.config import Hook
-from gateway.policy.hooks.decider import HookLink
-from gateway.policy.hooks.host import HookHost
+from gateway.policy.hooks import Hook, HookHost, HookLink
 from tests.hooks.stage import Stage
 from tests.waiting import moment
 from tests.world import assembled, click, over_http

@@ -20,7 +20,7 @@ from pydantic_ai import (
     TextPart, ToolCallPart, ToolReturnPart,
 )
 from pydantic_ai.models.function import FunctionModel
-from gateway.integrations.pydantic_ai import DeferredTools
+from gateway.integrations.frameworks.pydantic_ai import DeferredTools
 
 def say(messages, info):
     told = [p.content for m in messages for p in m.parts if isinstance(p, ToolReturnPart)]

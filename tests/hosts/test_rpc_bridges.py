@@ -19,8 +19,8 @@ from gateway.client import AsyncClient, CallableTransport
 from gateway.domain.policy_document import Mode
 from gateway.domain.records import Query, Record
 from gateway.errors import InvalidRequest
-from gateway.integrations.acp import Acp
-from gateway.integrations.rpc_bridge import Ending, RpcBridge
+from gateway.integrations.bridges.acp import Acp
+from gateway.integrations.bridges.rpc import Ending, RpcBridge
 from gateway.models import Reason, RiskLevel
 from tests.api.replica import POLICY, Replica
 from tests.frame.tree import ROOT

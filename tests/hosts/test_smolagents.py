@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 NAMES = '''
 import sys
 from smolagents import CodeAgent, Model, ToolCallingAgent, tool
-from gateway.integrations.smolagents import ask_people
+from gateway.integrations.frameworks.smolagents import ask_people
 
 @tool
 def delete_file(path: str) -> str:

@@ -30,7 +30,7 @@ from udspy import (
     confirm_first, get_confirmation_status, respond_to_confirmation, tool,
 )
 from udspy.confirmation import get_confirmation_context
-from gateway.integrations.udspy import Refused, call, call_blocking, confirm, forward
+from gateway.integrations.frameworks.udspy import Refused, call, call_blocking, confirm, forward
 
 ran = []
 
@@ -371,7 +371,7 @@ async def test_the_web_session_goes_on_in_another_process(script: Script, answer
 async def test_what_was_kept_elsewhere_decides_nothing(script: Script, answer: Answer) -> None:
     """What runs after a suspension is what the gateway has; a second resume runs nothing."""
     code = """
-from gateway.integrations.udspy import Suspended, begin, resume
+from gateway.integrations.frameworks.udspy import Suspended, begin, resume
 async def main():
     waiting = await begin(agent(), question="remove a.txt")
     print(waiting.request_id, flush=True)
@@ -394,7 +394,7 @@ asyncio.run(main())
 async def test_an_agent_that_asks_from_within_is_not_suspended(script: Script) -> None:
     """Its wait could not leave the process, so it is said before anybody is asked."""
     code = """
-from gateway.integrations.udspy import begin
+from gateway.integrations.frameworks.udspy import begin
 @tool(name="remove_all", description="Removes all")
 def remove_all(path: str = Field(...)) -> str:
     return delete(path)

@@ -11,8 +11,8 @@ import pytest
 from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, RuleEffect
 from gateway.domain.records import Record, Remember
 from gateway.models import Context, Kind, Risk, RiskLevel, Status
-from gateway.policy.allow_deny_rules import fits, mistakes
 from gateway.policy.decider import Verdict
+from gateway.policy.deciders import fits, mistakes
 from gateway.policy.grants.grant import MatchResult
 from gateway.policy.policy_file import BadPolicy, read_policy
 from tests.grants.making import asked, command

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.card import card_of
 from gateway.domain.records import Record
 from gateway.errors import Unauthorized
 from gateway.models import MAX_LIFE_SECONDS, Context, Kind, RiskLevel, Status
 from gateway.policy.policy_file import read_policy_file
-from gateway.ports.cards import card_of
 from tests.world import World, click, identity
 
 SAMPLES = Path(__file__).parents[2] / "deploy" / "policies"

@@ -9,8 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from adapters.saiki.access import ORIGINS, read_origins
-from adapters.saiki.live import BEAT_SECONDS, MOST_OF_SESSION
+from adapters.saiki.adapter import BEAT_SECONDS, MOST_OF_SESSION, ORIGINS, read_origins
 from gateway.errors import Misconfigured
 from gateway.models import Status
 from tests.saiki.site import LOGIN, PATH, Ui, site, token_of, ui

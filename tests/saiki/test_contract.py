@@ -10,7 +10,7 @@ import pytest
 
 from gateway.domain.policy_document import PolicyDocument, ToolRow
 from gateway.domain.records import Record, ScopeQuorum
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Kind, Question, Risk, RiskLevel, Status
 from gateway.policy.grants.grant import Answer, Grant, Shape
 from gateway.ports import scopes_of

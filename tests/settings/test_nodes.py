@@ -18,15 +18,14 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from gateway.doctor import OK, WARN, examine
-from gateway.domain.clock import SystemClock
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import NotFound, Unreachable
 from gateway.server.connections import open_backend
 from gateway.server.settings import Settings
-from gateway.stores.connect import connect, disconnect
+from gateway.stores.connect import connect, disconnect, facts
 from gateway.stores.credentials import NewCredential, RedisCredentials
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
-from gateway.stores.servers import facts
 from tests.ports import free_port
 from tests.settings.test_settings import server
 

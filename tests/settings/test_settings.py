@@ -22,14 +22,13 @@ import redis
 from dotenv import dotenv_values
 from pydantic import SecretStr, ValidationError
 
-from gateway.cli.env_file import read_env_file
+from gateway.cli.commands import read_env_file
 from gateway.cli.redis_access import connect_backend
 from gateway.domain.redaction import mask_of
 from gateway.errors import GatewayError
 from gateway.server.app import run_gateway
 from gateway.server.connections import signer_of
-from gateway.server.settings import BadSettings, Settings
-from gateway.server.unknown_settings import name_unknown, setting_names
+from gateway.server.settings import BadSettings, Settings, name_unknown, setting_names
 from gateway.stores.connect import UnusableUrl, connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.embedded_server import find_server_binary

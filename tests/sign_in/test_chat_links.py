@@ -10,8 +10,8 @@ from gateway.domain.policy_document import Route
 from gateway.domain.records import Identity, Person
 from gateway.errors import Busy, InvalidRequest, Unauthorized
 from gateway.ports import CHAT_LINK_SECONDS
-from gateway.sign_in.chat_links import ChatLinks
-from gateway.stores.browser_sessions import LINKS_AT_ONCE, RedisLogins
+from gateway.sign_in.ways import ChatLinks
+from gateway.stores.sign_in import LINKS_AT_ONCE, RedisLogins
 from tests.clocks import ShiftedClock
 from tests.stores.test_browser_sessions import told
 from tests.world import World

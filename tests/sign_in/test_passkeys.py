@@ -13,11 +13,9 @@ import pytest
 
 from gateway.errors import Busy, Conflict, InvalidRequest, Unauthorized
 from gateway.ports import MOST_PASSKEYS
-from gateway.sign_in.passkey_checks import PasskeySite, find_site
-from gateway.sign_in.passkeys import challenge_of
+from gateway.sign_in.passkeys import PasskeySite, challenge_of, find_site
 from gateway.sign_in.ways import Ways
-from gateway.stores.attempts import ATTEMPT_SECONDS
-from gateway.stores.passkeys import RedisPasskeys
+from gateway.stores.sign_in import ATTEMPT_SECONDS, RedisPasskeys
 from tests.clocks import ShiftedClock
 from tests.sign_in.authenticator import Authenticator, written
 from tests.stores.test_browser_sessions import sign_in, told
@@ -421,7 +419,7 @@ async def test_without_the_extra_the_rest_works(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Passkeys say what to install, refuse, and links still sign in."""
-    monkeypatch.setattr("gateway.sign_in.passkey_checks.find_spec", lambda name: None)
+    monkeypatch.setattr("gateway.sign_in.passkeys.find_spec", lambda name: None)
     ways = Ways(world.store, ShiftedClock(), public_url=ORIGIN)
     session = await sign_in(ways)
     assert "approval-gateway[passkeys]" in ways.passkeys.problem

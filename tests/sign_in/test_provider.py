@@ -272,7 +272,7 @@ async def test_without_a_provider_there_is_none(
 ) -> None:
     """Nor without the extra: no button, and a sentence."""
     unset = Ways(world.store, ShiftedClock())
-    monkeypatch.setattr("gateway.sign_in.provider_tokens.find_spec", lambda name: None)
+    monkeypatch.setattr("gateway.sign_in.provider.find_spec", lambda name: None)
     for ways in (unset, make_ways(world, provider)):
         assert ways.provider.name == ""
         with pytest.raises(InvalidRequest):

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Click, Record, Remember
-from gateway.domain.step_up import StepUp, StepUpDone
+from gateway.domain.risk import StepUp, StepUpDone
 from gateway.errors import Conflict, StepUpNeeded, Unauthorized
 from gateway.models import Action, Status
 from gateway.ports import Proof, Prove, card_of, subject_of

@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from adapters.slack import card_blocks as blocks
-from adapters.slack import edits, modals
-from adapters.slack.actions_and_replies import describe_state, describe_what
-from adapters.slack.admin_actions import build_switch
+from adapters.slack import cards as blocks
+from adapters.slack import modals
 from adapters.slack.app import NO_REQUEST, describe_error
-from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FullText
+from adapters.slack.batches import GROUP_CHARS, build_group
+from adapters.slack.cards import CARD_CHARS, CARD_LINES, FullText, build_group_message
+from adapters.slack.clicks import describe_state, describe_what
 from adapters.slack.commands import (
     HELP,
     build_grant_entry,
@@ -19,16 +19,21 @@ from adapters.slack.commands import (
     build_login_reply,
     build_request_entry,
 )
-from adapters.slack.grant_cards import build_grant_message
-from adapters.slack.group_cards import build_group_message
-from adapters.slack.groups import GROUP_CHARS, build_group
+from adapters.slack.grants import build_switch
 from adapters.slack.home_tab import build_home
 from adapters.slack.payloads import ModalMetadata
-from gateway.approvals.grouping import AgentGroup
-from gateway.delivery.digest_cards import digest_card
+from adapters.slack.posting import build_grant_message
+from gateway.approvals.duplicates_and_overflow import AgentGroup
+from gateway.cards.batch_cards import group_card_of, posted_group_of
+from gateway.cards.card import Card, Control, card_of, full_view, leads_to_inbox
+from gateway.cards.forms import edit_fields
+from gateway.cards.grant_cards import grant_card_of
+from gateway.cards.remember_options import scopes_of
+from gateway.cards.words import KillSwitch
+from gateway.delivery.overflow_cards import digest_card
 from gateway.domain.policy_document import Guardrails, PolicyDocument
 from gateway.domain.records import Approvers, Claim, Record, Vote
-from gateway.domain.step_up import StepUp
+from gateway.domain.risk import StepUp
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import (
     Action,
@@ -53,13 +58,6 @@ from gateway.models import (
 )
 from gateway.policy.grants.grant import Effect, End, Grant, Match, Shape
 from gateway.policy.guardrails import assess
-from gateway.ports.cards import Card, Control, card_of, full_view
-from gateway.ports.edits import edit_fields
-from gateway.ports.grant_cards import grant_card_of
-from gateway.ports.group_cards import group_card_of, posted_group_of
-from gateway.ports.leads import leads_to_inbox
-from gateway.ports.remember_options import scopes_of
-from gateway.ports.words import KillSwitch
 from tests.danger import WIDEST
 
 Json = dict[str, Any]
@@ -410,11 +408,13 @@ def views() -> dict[str, Json]:
         "abort": modals.build_abort(whole["pending"], form),
         "remember": modals.build_remember(whole["pending-git"], form, git, reach),
         "remember-nothing": modals.build_remember(whole["pending-high-risk"], form, (), {}),
-        "edit": edits.build_field_form(whole["pending"], edit_fields(RECORDS["pending"]), form, {}),
-        "edit-too-long": edits.build_json_form(
+        "edit": modals.build_field_form(
+            whole["pending"], edit_fields(RECORDS["pending"]), form, {}
+        ),
+        "edit-too-long": modals.build_json_form(
             whole["pending-long"], form, whole["pending-long"].editable
         ),
-        "edit-too-long-inbox": edits.build_json_form(
+        "edit-too-long-inbox": modals.build_json_form(
             replace(whole["pending-long"], inbox=INBOX), form, whole["pending-long"].editable
         ),
         "check-edit": modals.build_edit_check(diff, replace(form, high=True)),
@@ -444,10 +444,10 @@ def views() -> dict[str, Json]:
             whole["pending"], form, refusal="You are not an approver here.", mine=False
         ),
         "more-mine": modals.build_more(whole["pending-votes"], form, refusal="", mine=True),
-        "edit-money": edits.build_field_form(
+        "edit-money": modals.build_field_form(
             whole["pending-high-risk"], edit_fields(PAYMENT), form, {}, "amount is no number"
         ),
-        "edit-json": edits.build_json_form(whole["pending"], form, whole["pending"].editable),
+        "edit-json": modals.build_json_form(whole["pending"], form, whole["pending"].editable),
         "told-inbox": modals.build_referral("Edit", "Edit it in the inbox.", INBOX),
         "loading": modals.build_loading(),
         "home": build_home([known_as(PAYMENT, "3a"), known_as(QUESTION, "4b"), HOSTILE], [GRANT]),

@@ -13,7 +13,7 @@ from aiohttp.web import Application, Request, Response
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 
-from adapters.slack.http_mode import PATH, HttpReceiver
+from adapters.slack.app import PATH, HttpReceiver
 from adapters.slack.payloads import (
     NO_COPY,
     Actor,
@@ -151,7 +151,7 @@ async def test_15_a_delivery_that_trickles_is_cut_off(
     web: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is read before its signature can be checked, so anybody may send it."""
-    monkeypatch.setattr("gateway.domain.http_body.SECONDS", 0.05)
+    monkeypatch.setattr("gateway.domain.web_limits.SECONDS", 0.05)
     url = web.slack.deliveries.request_url
     assert url is not None
     assert await announced(url, Content_Type=FORM) == 408

@@ -15,7 +15,7 @@ import pytest
 from adapters.slack import SlackAdapter
 from adapters.slack.settings import SlackSettings
 from gateway.models import new_id
-from gateway.ports.checks import FAIL, OK, WARN
+from gateway.ports.adapters import FAIL, OK, WARN
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import at_work, environment, shown
@@ -117,7 +117,7 @@ async def test_live_takes_away_what_it_posted(slack: Slack) -> None:
 async def test_live_tries_each_channel_once(slack: Slack, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line each: threads of one channel count once, people not at all, one that fails stops no
     other, and what is too much for one command is named."""
-    monkeypatch.setattr("adapters.slack.live_check.MOST_CHANNELS", 2)
+    monkeypatch.setattr("adapters.slack.checks.MOST_CHANNELS", 2)
     for name in ("C2", "C3"):
         slack.channel(name)
     slack.channel("C2").archived = True

@@ -92,7 +92,7 @@ async def test_02_nobody_anywhere_is_told_to_the_agent_at_once(slack: Slack, wor
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have an adapter that starts from now on wait for half a second, instead of ten."""
-    monkeypatch.setattr("adapters.slack.workspaces_and_web_api.CALL_SECONDS", 0.5)
+    monkeypatch.setattr("adapters.slack.web_api.CALL_SECONDS", 0.5)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from adapters.slack.manifest import BOT_SCOPES
+from adapters.slack.installation import BOT_SCOPES
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person
 from gateway.models import Status

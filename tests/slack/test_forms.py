@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.domain.risk_rules import RiskRule
+from gateway.domain.risk import RiskRule
 from gateway.models import Action, Kind, Option, Question, Reason, RiskLevel, Status
 from gateway.models import FieldKind as Kinds
 from tests.slack.office import HIGH, ROUTE, Office, form, labels, put_in_force, shown, told

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, MOST_UNITS
-from adapters.slack.group_cards import build_group_message
+from adapters.slack.cards import CARD_CHARS, CARD_LINES, MOST_UNITS, build_group_message
+from gateway.cards.batch_cards import posted_group_of
+from gateway.cards.card import card_of
 from gateway.delivery.outbox_worker import Timings
 from gateway.domain.records import Record
 from gateway.models import Action, Execution, Kind, Report, Status
-from gateway.ports.cards import card_of
-from gateway.ports.group_cards import posted_group_of
 from gateway.ports.outgoing import Copy
 from tests.slack import states as states_of_cards
 from tests.slack.counterpart.blocks import check_message, elements_of
@@ -281,7 +280,7 @@ async def test_posted_before_a_crash_the_first_tap_adopts_the_card(
 ) -> None:
     """Slack has the card and its answer never came: whose button it is is known by the nonce, from
     the leader's and from any other's, and the card is true from then on."""
-    monkeypatch.setattr("adapters.slack.workspaces_and_web_api.CALL_SECONDS", 0.5)
+    monkeypatch.setattr("adapters.slack.web_api.CALL_SECONDS", 0.5)
     slack.faults.plan("chat.postMessage", Fault.DROPPED)
     async with at_work(slack, world) as office:
         records = await batch(office)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.records import Record
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Kind, Status
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.slack.news import LOSSES
+from adapters.slack.users_and_rights import LOSSES
 from gateway.delivery.outbox_worker import Timings
 from gateway.domain.policy_document import Escalation, Route
 from gateway.ports.outgoing import CopyState

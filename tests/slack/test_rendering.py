@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.slack import card_blocks as blocks
+from adapters.slack import cards as blocks
 from adapters.slack import modals
-from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, MOST_UNITS
+from adapters.slack.cards import CARD_CHARS, CARD_LINES, MOST_UNITS
 from adapters.slack.payloads import ModalMetadata
+from gateway.cards.card import card_of, full_view
 from gateway.domain.redaction import key_masks
 from gateway.errors import InvalidRequest
 from gateway.models import Context, Risk, RiskLevel
-from gateway.ports.cards import card_of, full_view
 from tests.conftest import MASK_KEY
 from tests.slack import render, states
 from tests.slack.counterpart.blocks import Checker, check_message, units

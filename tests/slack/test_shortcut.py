@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from adapters.slack.manifest import build_manifest
+from adapters.slack.installation import build_manifest
 from gateway.models import Status
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import Office, told

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.slack.shared_channels import EVENTS
+from adapters.slack.users_and_rights import EVENTS
 from gateway.domain.policy_document import Escalation, Route
-from gateway.ports.checks import FAIL, OK
+from gateway.ports.adapters import FAIL, OK
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import Office, at_work, shown, told

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.domain.clock import SystemClock
+from gateway.cards.words import NO_LINK
 from gateway.domain.records import Identity, Record
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Busy
 from gateway.models import Status
-from gateway.ports.words import NO_LINK
-from gateway.stores.browser_sessions import RedisLogins
+from gateway.stores.sign_in import RedisLogins
 from tests.approvals.test_step_up import other_than
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message

@@ -12,16 +12,16 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 import pytest
 
-from adapters.slack.manifest import BOT_SCOPES, build_manifest, find_problems
-from gateway.approvals.grouping import AgentGroup
+from adapters.slack.installation import BOT_SCOPES, build_manifest, find_problems
+from gateway.approvals.duplicates_and_overflow import AgentGroup
 from gateway.cli import main
-from gateway.delivery.digest_cards import digest_card
-from gateway.domain.clock import SystemClock
+from gateway.delivery.overflow_cards import digest_card
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import GatewayError
 from gateway.models import Action, Status
-from gateway.stores.browser_sessions import RedisLogins
+from gateway.stores.sign_in import RedisLogins
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import User
@@ -300,7 +300,7 @@ async def test_46_who_only_begins_to_install_makes_us_keep_nothing(
         asked = {"state": forged, "code": "code-T1"}
         async with aiohttp.ClientSession(headers=headers) as other:
             assert (await other.get(where, params=asked)).status == 400
-        monkeypatch.setattr("adapters.slack.oauth._STATE_SECONDS", -1)
+        monkeypatch.setattr("adapters.slack.installation._STATE_SECONDS", -1)
         late = {"state": await begun(), "code": "code-T1"}
         headers = {"Cookie": f"agw_slack_install={late['state']}"}
         async with aiohttp.ClientSession(headers=headers) as other:

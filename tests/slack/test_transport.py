@@ -12,14 +12,13 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.slack import SlackAdapter
-from adapters.slack.actions_and_replies import ButtonActions
+from adapters.slack.clicks import ButtonActions
 from adapters.slack.users_and_rights import UserDirectory
-from adapters.slack.workspaces_and_web_api import open_session
+from adapters.slack.web_api import open_session
 from gateway.domain.redaction import mask
 from gateway.errors import GatewayError
 from gateway.models import Status
-from gateway.server.adapter_process import run_adapter
-from gateway.server.app import run_gateway
+from gateway.server.app import run_adapter, run_gateway
 from gateway.server.settings import Settings
 from tests.ports import free_port
 from tests.slack.counterpart.faults import Fault

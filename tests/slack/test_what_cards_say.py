@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from adapters.slack import edits, modals
-from adapters.slack.admin_actions import build_switch
+from adapters.slack import modals
 from adapters.slack.app import describe_error
-from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, build_message
+from adapters.slack.cards import CARD_CHARS, CARD_LINES, build_message
 from adapters.slack.commands import build_list, build_request_entry
-from adapters.slack.grant_cards import build_grant_message
+from adapters.slack.grants import build_switch
 from adapters.slack.home_tab import build_home
 from adapters.slack.payloads import ModalMetadata
+from adapters.slack.posting import build_grant_message
+from gateway.cards.card import Card, card_of, full_view
+from gateway.cards.forms import edit_fields
+from gateway.cards.grant_cards import grant_card_of
+from gateway.cards.words import NO_LINK, KillSwitch
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Kind, Status
-from gateway.ports.cards import Card, card_of, full_view
-from gateway.ports.edits import edit_fields
-from gateway.ports.grant_cards import grant_card_of
-from gateway.ports.words import NO_LINK, KillSwitch
 from tests.slack import states
 from tests.slack.counterpart.blocks import check_message, elements_of
 from tests.slack.office import words
@@ -253,7 +253,7 @@ def test_an_argument_may_be_left_empty_where_it_was() -> None:
         arguments={"amount": 12, "note": "", "token": "s3cr3t-Token-0123456789"},
     )
     card = card_of(record, lines=10**9, chars=10**9)
-    view = edits.build_field_form(card, edit_fields(record), FORM, {})
+    view = modals.build_field_form(card, edit_fields(record), FORM, {})
     found = {
         one["label"]["text"]: one["optional"] for one in view["blocks"] if one["type"] == "input"
     }
@@ -317,7 +317,7 @@ def test_a_modal_that_sends_people_to_the_inbox_says_how_they_get_there() -> Non
     long = whole("pending-long")
     for view in (
         modals.build_answer(whole("question-secret"), FORM),
-        edits.build_json_form(long, FORM, long.editable),
+        modals.build_json_form(long, FORM, long.editable),
     ):
         assert NO_LINK in says(view["blocks"])
     for name in ("answer-secret", "edit-too-long-inbox", "told-inbox"):

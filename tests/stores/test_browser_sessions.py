@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from gateway.domain.records import AuditEvent, Identity
-from gateway.domain.step_up import LevelRules, RulesByRisk
+from gateway.domain.risk import LevelRules, RulesByRisk
 from gateway.errors import Busy, NotFound, Unauthorized
-from gateway.ports.logins import IDLE_SECONDS, LONGEST_SECONDS
-from gateway.stores.browser_sessions import CODE_SECONDS, MOST_DEVICES, RedisLogins
+from gateway.ports.sign_in import IDLE_SECONDS, LONGEST_SECONDS
+from gateway.stores.sign_in import CODE_SECONDS, MOST_DEVICES, RedisLogins
 from tests.clocks import ShiftedClock
 from tests.world import World, identity
 

@@ -14,10 +14,10 @@ from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
 import gateway.stores.credentials as stores_credentials
-from gateway.domain.clock import SystemClock
 from gateway.domain.records import Person
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict, NotFound, Unauthorized
-from gateway.stores import redis_users as users
+from gateway.stores import credentials as users
 from gateway.stores.connect import connect
 from gateway.stores.credentials import AGENT, APPROVER, NewCredential, RedisCredentials
 from gateway.stores.keys import Keys

@@ -17,9 +17,9 @@ from gateway.domain.audit import verify
 from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import SCHEMA_VERSION, Record
 from gateway.models import Action, Decision, State
+from gateway.stores.audit import export
 from gateway.stores.record_codec import dumps, ending_of
 from gateway.stores.requests import RedisStore
-from gateway.stores.seals import export
 from gateway.wire.codec import build, plain
 from gateway.wire.signatures import Verifier
 from tests.world import AGENT, PROCESS, World, click, identity, over_http, policy, request

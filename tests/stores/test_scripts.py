@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.domain.policy_document import Budget, Mode, Route
 from gateway.models import Action
-from gateway.stores.groups import RedisGroups
+from gateway.stores.requests import RedisGroups
 from gateway.stores.scripts import Script
 from gateway.wire.codec import plain
 from tests.delivery.test_outbox import Office, route

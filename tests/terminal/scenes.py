@@ -12,26 +12,32 @@ from rich.text import Text
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
-from adapters.terminal.card_text import (
+from adapters.terminal.cards import (
     HELP,
+    ReadableApp,
     render_about,
+    render_diff,
     render_edited,
     render_full,
     render_head,
     render_remembered,
     render_risk,
 )
-from adapters.terminal.code_text import render_diff
-from adapters.terminal.grants import ask_which, render_grants
-from adapters.terminal.look import ReadableApp
-from adapters.terminal.prompts import FormScreen, FullTextScreen, RememberScreen, WordsScreen
+from adapters.terminal.prompts import (
+    FormScreen,
+    FullTextScreen,
+    RememberScreen,
+    WordsScreen,
+    ask_which,
+    render_grants,
+)
 from adapters.terminal.screen import CARD_CHARS, CARD_LINES, DENY, TerminalApp, ask_edited
+from gateway.cards.blocks import changes
+from gateway.cards.card import card_of, full_view
+from gateway.cards.remember_options import scopes_of
 from gateway.domain.records import Identity, Record
 from gateway.models import Action, RiskLevel
-from gateway.ports.blocks import changes
-from gateway.ports.cards import card_of, full_view
 from gateway.ports.desk import address_of
-from gateway.ports.remember_options import scopes_of
 from tests.slack import states
 
 HEIGHT = 30

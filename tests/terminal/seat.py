@@ -12,10 +12,10 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from adapters.terminal.screen import TerminalApp
-from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Identity, Person, Record
-from gateway.domain.risk_rules import RiskRule
+from gateway.domain.risk import RiskRule
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import RiskLevel
 from gateway.server.background import desk_of
 from tests.waiting import MOMENT

@@ -17,21 +17,25 @@ from rich.syntax import ANSISyntaxTheme
 from rich.terminal_theme import TerminalTheme
 from textual.theme import BUILTIN_THEMES
 
-from adapters.terminal.card_text import (
+from adapters.terminal.cards import (
+    DARK,
+    ESCAPE,
     HELP,
+    LIGHT,
+    STYLES,
     render_about,
     render_card,
+    render_code,
+    render_diff,
     render_full,
     render_runs,
 )
-from adapters.terminal.code_text import ESCAPE, STYLES, render_code, render_diff
-from adapters.terminal.look import DARK, LIGHT
 from adapters.terminal.screen import CARD_CHARS, CARD_LINES, ask_edited
+from gateway.cards.blocks import changes
+from gateway.cards.card import Card, card_of
+from gateway.cards.words import NO_LINK
 from gateway.domain.records import Record
 from gateway.models import Action, Context, Status
-from gateway.ports.blocks import changes
-from gateway.ports.cards import Card, card_of
-from gateway.ports.words import NO_LINK
 from tests.slack import states
 from tests.terminal.scenes import ALL, THEMES, terminal_scenes
 

@@ -14,10 +14,10 @@ from textual.app import App
 
 from adapters.terminal.keys import HELP_KEY, Key, fit_keys
 from adapters.terminal.prompts import FormScreen, FullTextScreen, RememberScreen, WordsScreen
+from gateway.cards.remember_options import LIFETIME_WORDS, RememberOption
 from gateway.domain.records import Identity, Remember
 from gateway.domain.redaction import render_safe
 from gateway.models import Action, FieldKind, Kind, Question, Status
-from gateway.ports.remember_options import LIFETIME_WORDS, RememberOption
 from tests.slack import states
 from tests.terminal.scenes import HEIGHT, THEMES, Stage, main_scenes, settle, terminal_scenes
 from tests.terminal.seat import seated, staffed

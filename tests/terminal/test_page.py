@@ -7,7 +7,7 @@ from pathlib import Path
 
 from textual.binding import Binding
 
-from adapters.terminal import choices
+from adapters.terminal import prompts
 from adapters.terminal import prompts as questions
 from adapters.terminal import screen as answering
 
@@ -24,7 +24,7 @@ def test_every_key_stands_in_the_table() -> None:
     named = {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
     own = [
         one
-        for module in (answering, choices, questions)
+        for module in (answering, prompts, questions)
         for one in vars(module).values()
         if isinstance(one, type) and one.__module__ == module.__name__
     ]

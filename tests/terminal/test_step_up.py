@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Risk, RiskLevel, Status
 from tests.approvals.test_step_up import other_than
 from tests.terminal.seat import seated, staffed

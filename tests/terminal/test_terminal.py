@@ -13,7 +13,7 @@ from textual.widgets import Select
 from adapters.terminal.prompts import RememberScreen
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
-from gateway.domain.risk_rules import RiskRule
+from gateway.domain.risk import RiskRule
 from gateway.models import (
     Action,
     Context,
@@ -25,7 +25,7 @@ from gateway.models import (
     RiskLevel,
     Status,
 )
-from gateway.policy.grants.pass_offers import passes_for
+from gateway.policy.grants.offers import passes_for
 from tests.terminal.seat import by_bob, seated, staffed
 from tests.world import World
 

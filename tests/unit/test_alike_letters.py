@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from gateway.domain.alike_letters import fold
-from gateway.domain.risk_rules import RiskRule, assess_by_rules
+from gateway.domain.risk import RiskRule, assess_by_rules
+from gateway.domain.safe_text import fold
 from gateway.models import RiskLevel
 from tests.world import request
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.approvals.transitions import erase_content
+from gateway.cards import blocks
+from gateway.cards.blocks import CardSizes
+from gateway.cards.card import card_of
 from gateway.domain.records import Record
 from gateway.models import digest_of
-from gateway.ports import blocks
-from gateway.ports.blocks import CardSizes
-from gateway.ports.cards import card_of
 from tests.unit.test_transitions import decide, record
 
 LINES, CHARS = 5, 200

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from adapters.discord.card_views import MessageContent
-from adapters.slack.card_blocks import build_actions, build_message
-from adapters.terminal.card_text import render_card
+from adapters.discord.cards import MessageContent
+from adapters.slack.cards import build_actions, build_message
+from adapters.terminal.cards import render_card
+from gateway.cards.batch_cards import posted_group_of
+from gateway.cards.card import Card, Style, Tone, card_of, full_view
+from gateway.cards.grant_cards import grant_card_of
+from gateway.cards.summary import plain_head
+from gateway.cards.words import KillSwitch, say_names
 from gateway.domain.records import Approvers
-from gateway.domain.step_up import StepUp
+from gateway.domain.risk import StepUp
 from gateway.models import Action
 from gateway.policy.grants.grant import Effect, End, Shape
-from gateway.ports.cards import Card, Style, Tone, card_of, full_view
-from gateway.ports.grant_cards import grant_card_of
-from gateway.ports.group_cards import posted_group_of
-from gateway.ports.heads import plain_head
-from gateway.ports.words import KillSwitch, say_names
 from tests.discord import scenes
 from tests.slack import states
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.blocks import changes, cut
+from gateway.cards.card import Card, card_of, full_view
 from gateway.domain.records import Claim, Record, Vote
 from gateway.domain.redaction import render_safe
 from gateway.models import (
@@ -27,8 +29,6 @@ from gateway.models import (
     RiskLevel,
     Status,
 )
-from gateway.ports.blocks import changes, cut
-from gateway.ports.cards import Card, card_of, full_view
 from tests.world import request
 
 FORMS = {"kind": Kind.QUESTION, "allowed": (Action.ANSWER,), "arguments": {}}

@@ -7,15 +7,9 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.blocks import changes
+from gateway.cards.forms import EditKind, WrongField, edit_as_text, edit_fields, put_together
 from gateway.domain.records import Record
-from gateway.ports.blocks import changes
-from gateway.ports.edits import (
-    EditKind,
-    WrongField,
-    edit_as_text,
-    edit_fields,
-    put_together,
-)
 from tests.slack.states import asked
 
 SECRET = "s3cr3t-Token-0123456789"

@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
-from adapters.slack import card_blocks
-from gateway.domain.records import Record
-from gateway.models import Context, Kind, Question, Risk, RiskLevel
-from gateway.policy.calls.script import read_script
-from gateway.ports.cards import Card, card_of, discreet_summary
-from gateway.ports.heads import (
+from adapters.discord.cards import CARD_CHARS, CARD_LINES, build_card_view
+from adapters.slack import cards
+from gateway.cards.card import Card, card_of, discreet_summary
+from gateway.cards.summary import (
     MOST_WORDS,
     NOTICE_CHARS,
     count_words,
@@ -22,6 +19,9 @@ from gateway.ports.heads import (
     notice_of,
     plain_head,
 )
+from gateway.domain.records import Record
+from gateway.models import Context, Kind, Question, Risk, RiskLevel
+from gateway.policy.calls.script import read_script
 from tests.contract.hostile_requests import draw_record
 from tests.contract.surfaces import COPY, sent
 from tests.discord.limits import TEXT, walk
@@ -333,8 +333,8 @@ def test_few_words_stand_before_what_runs(made: Record) -> None:
         "arguments": made.arguments,
         "context": APP,
     }))  # fmt: skip
-    slack = card_of(kept, lines=card_blocks.CARD_LINES, chars=card_blocks.CARD_CHARS)
-    _, blocks = card_blocks.build_message(slack, COPY)
+    slack = card_of(kept, lines=cards.CARD_LINES, chars=cards.CARD_CHARS)
+    _, blocks = cards.build_message(slack, COPY)
     parts = [part for one in blocks for part in one.get("elements", ())]
     before: list[str] = []
     for part in parts:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.domain.known_secrets import hide_in, hide_known, list_known
+from gateway.cards.summary import head_of, notice_of, plain_head
+from gateway.domain.redaction import hide_in, hide_known, list_known
 from gateway.models import Kind, new_id
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from gateway.policy.guardrails import find_signs
-from gateway.ports.heads import head_of, notice_of, plain_head
 from tests.unit.test_cards import record
 
 SECRET = "hunter2secret"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.api.requests import render_records
+from gateway.cards.blocks import HEAVY_CHARS, draw, heavy, weight_of
 from gateway.models import FieldKind, Kind, Question
-from gateway.ports.blocks import HEAVY_CHARS, draw, heavy, weight_of
 from tests.unit.test_cards import record
 
 

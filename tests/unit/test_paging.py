@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from gateway.ports.cards import full_view
-from gateway.ports.paging import paginate
+from gateway.cards.blocks import paginate
+from gateway.cards.card import full_view
 from tests.unit.test_cards import record
 
 MARK = "── "

@@ -11,29 +11,22 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import build_card_view
+from adapters.discord.cards import build_card_view
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.full_view_layout import build_full_view, page_fits
-from adapters.slack import card_blocks as blocks
+from adapters.discord.full_view import build_full_view, page_fits
+from adapters.slack import cards as blocks
 from adapters.slack import modals
 from adapters.slack.payloads import ModalMetadata
-from adapters.terminal.card_text import render_card
-from adapters.web.card_json import build_row, build_whole
+from adapters.terminal.cards import render_card
+from adapters.web.cards import build_row, build_whole
+from gateway.cards.card import card_of, full_view
+from gateway.cards.masks import COULD_ACT, HIDDEN, NEEDS_ALL_SEEN, MaskProofs, hides, hides_offer
+from gateway.cards.remember_options import scopes_of
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask_of, secrets_in
 from gateway.models import Action, Context, Kind, Status, new_id
 from gateway.policy.grants.grant import Effect, Shape
-from gateway.policy.grants.remember_offers import offers
-from gateway.ports.cards import card_of, full_view
-from gateway.ports.proven_masks import (
-    COULD_ACT,
-    HIDDEN,
-    NEEDS_ALL_SEEN,
-    MaskProofs,
-    hides,
-    hides_offer,
-)
-from gateway.ports.remember_options import scopes_of
+from gateway.policy.grants.offers import offers
 from tests.unit.test_cards import actions, record
 
 TOKEN = "ghp_" + "a1B2" * 9

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
-from adapters.discord.full_view_layout import page_fits
-from adapters.slack import card_blocks, modals
+from adapters.discord.cards import CARD_CHARS, CARD_LINES, build_card_view
+from adapters.discord.full_view import page_fits
+from adapters.slack import cards, modals
 from adapters.terminal import screen
-from adapters.web.card_json import ROW_CHARS, ROW_LINES
+from adapters.web.cards import ROW_CHARS, ROW_LINES
 from gateway.api.messages import masked_view
-from gateway.cli.formatting import format_request
-from gateway.domain.reading_order import put_short_first
+from gateway.cards.card import card_of, full_view
+from gateway.cli.requests import format_request
+from gateway.domain.argument_order import put_short_first
 from gateway.domain.records import Record
 from gateway.models import Context
-from gateway.ports.cards import card_of, full_view
 from tests.contract.surfaces import sent as as_message
 from tests.discord.pictures import stored
 from tests.world import request
@@ -25,7 +25,7 @@ from tests.world import request
 LONG = "\n".join(f"line {number}" for number in range(700))
 SHORT = ("/etc/cron.d/evil", "0777", "/srv/folder", "LD_PRELOAD", "/srv/bound.py")
 SIZES = {
-    "Slack": (card_blocks.CARD_LINES, card_blocks.CARD_CHARS),
+    "Slack": (cards.CARD_LINES, cards.CARD_CHARS),
     "Discord": (CARD_LINES, CARD_CHARS),
     "inbox": (ROW_LINES, ROW_CHARS),
     "terminal": (screen.CARD_LINES, screen.CARD_CHARS),
@@ -67,9 +67,9 @@ def test_a_card_shows_what_is_short_before_it_is_cut(surface: str) -> None:
 def test_what_is_sent_shows_what_is_short() -> None:
     """In the messages themselves, and on the first page of each full view."""
     for record in RECORDS:
-        slack = card_of(record, lines=card_blocks.CARD_LINES, chars=card_blocks.CARD_CHARS)
+        slack = card_of(record, lines=cards.CARD_LINES, chars=cards.CARD_CHARS)
         discord = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
-        sent = json.dumps(card_blocks.build_message(slack, "0" * 22)[1])
+        sent = json.dumps(cards.build_message(slack, "0" * 22)[1])
         shown = json.dumps(as_message(build_card_view(discord, "0" * 22)))
         for one in SHORT:
             assert one in sent

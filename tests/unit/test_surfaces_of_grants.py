@@ -11,22 +11,21 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from adapters.discord.card_views import MessageContent, build_card_view
+from adapters.discord.cards import MessageContent, build_card_view
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.full_view_layout import build_full_view as build_discord_page
-from adapters.discord.grant_cards import build_grant_view
-from adapters.discord.remember import build_grants_view
-from adapters.slack.card_blocks import build_message
+from adapters.discord.full_view import build_full_view as build_discord_page
+from adapters.discord.grants import build_grant_view, build_grants_view
+from adapters.slack.cards import build_message
 from adapters.slack.commands import build_grant_entry
-from adapters.slack.grant_cards import build_grant_message
 from adapters.slack.modals import build_details
 from adapters.slack.payloads import ModalMetadata
-from adapters.terminal.card_text import render_card
-from adapters.terminal.grants import render_grants
-from adapters.web.card_json import build_row
+from adapters.slack.posting import build_grant_message
+from adapters.terminal.cards import render_card
+from adapters.terminal.prompts import render_grants
+from adapters.web.cards import build_row
 from gateway.api.messages import masked_view, view
 from gateway.approvals.transitions import erase_content
-from gateway.cli.formatting import format_request
+from gateway.cli.requests import format_request
 from gateway.domain.records import Record
 from gateway.models import Status
 from gateway.policy.grants.grant import Grant, GrantVoter, Match, Shape

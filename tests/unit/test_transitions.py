@@ -9,7 +9,7 @@ from gateway.approvals.transitions import Clicker, ClickResult, apply_click, non
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Identity, Person, Record, Remember, summary
 from gateway.domain.redaction import mask
-from gateway.domain.risk_rules import raise_risk
+from gateway.domain.risk import raise_risk
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import (
     Action,

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.json_schema import check_schema
+from gateway.cards.blocks import headline
+from gateway.cards.card import HEADLINE_CHARS
+from gateway.domain.parsing import check_schema
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.domain.redaction import render_safe
 from gateway.errors import InvalidRequest
 from gateway.policy.chain import Chain
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from gateway.policy.guardrails import findings
-from gateway.policy.hooks.replies import approval
-from gateway.ports.blocks import headline
-from gateway.ports.cards import HEADLINE_CHARS
+from gateway.policy.hooks import approval
 from tests.unit.test_cards import card, record
 from tests.world import request
 

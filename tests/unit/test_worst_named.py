@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.summary import NOTICE_CHARS, head_of, notice_of, plain_head
 from gateway.domain.policy_document import Guardrails, PolicyDocument
 from gateway.domain.records import Record
 from gateway.models import Kind
 from gateway.policy.guardrails import assess
-from gateway.ports.heads import NOTICE_CHARS, head_of, notice_of, plain_head
 from tests.discord.pictures import stored
 from tests.slack.states import RECORDS
 from tests.unit.compounds import HARMFUL, Harmful, draw_compounds

@@ -18,17 +18,17 @@ from typing import Any
 from aiohttp import web
 from pydantic import SecretStr
 
-from adapters.web.card_json import Viewer, add_viewer, build_row, build_whole
-from gateway.domain.records import Approvers, Claim, Record, Vote
-from gateway.domain.step_up import StepUp
-from gateway.models import Action, Reason, Status
-from gateway.ports.open_values import ROLES_ON_CARDS
-from gateway.ports.remember_options import (
+from adapters.web.cards import Viewer, add_viewer, build_row, build_whole
+from gateway.cards.remember_options import (
     LIFETIMES_BY_LENGTH,
     PASS_LIFETIME_WORDS,
+    ROLES_ON_CARDS,
     USUAL_LIFETIME,
 )
-from gateway.ports.words import ANOTHER_PLAN, DENIALS
+from gateway.cards.words import ANOTHER_PLAN, DENIALS
+from gateway.domain.records import Approvers, Claim, Record, Vote
+from gateway.domain.risk import StepUp
+from gateway.models import Action, Reason, Status
 from tests.frame.tree import ROOT
 from tests.sign_in.provider import CLIENT, SECRET, providing
 from tests.slack import states

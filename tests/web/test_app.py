@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 from PIL import Image
 
-from gateway.domain.devices import QuietHours
-from gateway.stores.devices import RedisDevices
+from gateway.ports.devices import QuietHours
+from gateway.push.store import RedisDevices
 from tests.devices import push_device
 from tests.web.chromium import PHONE, Page, at_home, running
 from tests.web.inbox import COMMAND, Inbox, see

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from gateway.approvals.canaries import Canaries
-from gateway.domain.clock import SystemClock
 from gateway.domain.records import Record
+from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Action, Reason, Status
 from gateway.ports import ANOTHER_PLAN
 from gateway.stores.outbox import RedisNotes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.step_up import StepUp
+from gateway.domain.risk import StepUp
 from gateway.models import Status
 from tests.slack import states
 from tests.web.chromium import Browser

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.domain.records import Remember
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Risk, RiskLevel, Status
 from tests.web.chromium import PHONE, Browser, Page
 from tests.web.inbox import (

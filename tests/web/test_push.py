@@ -14,7 +14,7 @@ import pytest
 from py_vapid import Vapid02
 
 from gateway.domain.records import Record
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Context, Kind, Risk, RiskLevel, Status, new_id
 from gateway.server.push import push_key_of
 from gateway.server.settings import Settings

@@ -15,8 +15,7 @@ import pytest
 from gateway.domain.records import ScopeQuorum
 from gateway.errors import Unauthorized
 from gateway.models import Action, Kind, Status, new_id
-from gateway.policy.grants.pass_offers import passes_for
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers, passes_for
 from tests.waiting import announced
 from tests.web.inbox import COMMAND, HIGH_RISK, MASKED, SECRET, Inbox, inbox
 from tests.web.visitor import Visitor, visitor
@@ -452,7 +451,7 @@ async def test_a_login_that_trickles_is_cut_off(
     box: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is asked who they are before it is read, so it must not take for ever."""
-    monkeypatch.setattr("gateway.domain.http_body.SECONDS", 0.05)
+    monkeypatch.setattr("gateway.domain.web_limits.SECONDS", 0.05)
     login, kind = f"{box.gateway.url}/inbox/api/login", "application/json"
     assert await announced(login, Origin=box.gateway.url, Content_Type=kind) == 408
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gateway.domain.risk_rules import RiskRule
+from gateway.domain.risk import RiskRule
 from gateway.domain.store import MessageContext
 from gateway.models import Action, Execution, Report, RiskLevel, Status
 from tests.web.chromium import Browser, Page

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.records import Record
-from gateway.domain.step_up import LevelRules, RulesByRisk, StepUp
+from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Risk, RiskLevel, Status
 from tests.approvals.test_step_up import other_than
 from tests.web.chromium import Browser, Page

@@ -110,7 +110,7 @@ async def test_none_begins_once_the_gateway_stops(
             super().__init__(*parts)
             made.append(self)
 
-    monkeypatch.setattr("adapters.web.routes.Streams", Kept)
+    monkeypatch.setattr("adapters.web.adapter.Streams", Kept)
     async with inbox(tmp_path) as box, visitor(box) as ann:
         made[0].end_all()
         async with asyncio.timeout(15):

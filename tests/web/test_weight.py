@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.web.routes import read_assets
+from adapters.web.adapter import read_assets
 from tests.frame.tree import ROOT
 from tests.web.inbox import COMMAND, Inbox
 from tests.web.visitor import visitor

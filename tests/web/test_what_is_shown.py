@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from adapters.web.card_json import Viewer, add_viewer, build_row, build_whole
+from adapters.web.cards import Viewer, add_viewer, build_row, build_whole
 from gateway.domain.redaction import key_masks
 from tests.conftest import MASK_KEY
 from tests.contract.hostile_requests import draw_record

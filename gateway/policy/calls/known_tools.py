@@ -15,8 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from gateway.models import Kind
-from gateway.policy.calls.roles import FREE, VARYING, plain_name, type_of
-from gateway.policy.calls.tool_names import bare_name
+from gateway.policy.calls.roles import FREE, VARYING, bare_name, plain_name, type_of
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.roles import Role
 

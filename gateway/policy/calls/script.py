@@ -18,10 +18,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache, partial
 
-from gateway.policy.calls.backticks import spell_out
-from gateway.policy.calls.environment import is_run
-from gateway.policy.calls.shell_words import ShellNode, parse_shell
-from gateway.policy.calls.wrappers import SHELLS, strip_wrapper
+from gateway.policy.calls.shell_words import ShellNode, parse_shell, spell_out
+from gateway.policy.calls.wrappers import SHELLS, is_run, strip_wrapper
 
 MOST_TEXT = 20_000
 _MOST_STEPS = 256

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from gateway.policy.calls.code_effects import CodeHarm, find_in_code, find_in_sql
-from gateway.policy.calls.programs import DELETING
+from gateway.policy.calls.command_table import DELETING
 from gateway.policy.calls.script import (
     INTERPRETERS,
     Certainty,
@@ -24,7 +24,7 @@ from gateway.policy.calls.script import (
     base_name,
     read_script,
 )
-from gateway.policy.calls.tables import rows
+from gateway.policy.calls.wrappers import rows
 
 _ROWS = tuple(row.split(" => ", 2) for row in rows("signs.txt"))
 _SIGNS = tuple((says, re.compile(pattern, re.IGNORECASE)) for says, _, pattern in _ROWS)

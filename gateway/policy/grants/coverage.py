@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask, names_secret, quote_start, start_of
-from gateway.models import Context, Kind, RiskLevel
+from gateway.models import Context, Kind, Reason, RiskLevel, Status
 from gateway.policy.calls.command_table import (
     Operands,
     ParsedCommand,
@@ -23,11 +24,19 @@ from gateway.policy.calls.command_table import (
 )
 from gateway.policy.calls.paths import below, components, delicate, is_executed, within
 from gateway.policy.calls.roles import JsonType, RoleSource
-from gateway.policy.calls.touches import Leaf, Program, Touches, touches_of
-from gateway.policy.calls.values import is_at_most, is_same, is_within
+from gateway.policy.calls.touches import (
+    Leaf,
+    Program,
+    Touches,
+    is_at_most,
+    is_same,
+    is_within,
+    touches_of,
+)
 from gateway.policy.grants.denials import denies
 from gateway.policy.grants.grant import (
     ANY_TOOL,
+    LONGEST_PASS_MS,
     PASSES,
     Answer,
     CommandPattern,
@@ -51,6 +60,7 @@ from gateway.policy.grants.variations import (
     path_of,
     why_fixed,
 )
+from gateway.wire.codec import Wire
 from gateway.wire.roles import Role
 
 _DIFFERS = "differs"
@@ -368,3 +378,59 @@ def _permits(pattern: CommandPattern, reading: ParsedCommand) -> bool:
 
 def _reachable(path: str, folder: str | None, cwd: str | None) -> bool:
     return below(path) if folder is None else within(path, folder, cwd)
+
+
+# What a grant would have done: replays a match over requests that people decided.
+
+_BY_PEOPLE = frozenset({Reason.PERSON, Reason.FEEDBACK})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blast(Wire):
+    """How many of the `looked_at` recent requests a grant covers, and what people said to those."""
+
+    looked_at: int
+    covered: int
+    approved: int
+    denied: int
+
+    def words(self) -> str:
+        """Say it in one sentence, nothing when it covers none."""
+        if not self.covered:
+            return ""
+        return (
+            f"It would have covered {self.covered} of the last {self.looked_at} requests; "
+            f"people had approved {self.approved} of these and denied {self.denied}."
+        )
+
+
+def blast(match: Match, agent: str, records: Iterable[Record], session: str | None = None) -> Blast:
+    """Return what an allow of this match would have covered among an agent's recent requests.
+
+    A pass is for one `session`.
+    """
+    grant = Grant(
+        id="0" * 32,
+        effect=Effect.ALLOW,
+        agent=agent,
+        session=session,
+        match=match,
+        made_by="",
+        made_at=0,
+        expires_at=LONGEST_PASS_MS if match.shape in PASSES else None,
+    )
+    mine = [record for record in records if record.request.agent == agent and not record.erased]
+    # What an editor made of a request is not what the agent asked for.
+    asked = [replace(record, edited=None, digest=record.request.digest) for record in mine]
+    covered = [record for record in asked if covers(grant, record) is MatchResult.YES]
+    by_people = [
+        record.status
+        for record in covered
+        if record.decision and record.decision.reason in _BY_PEOPLE
+    ]
+    return Blast(
+        looked_at=len(mine),
+        covered=len(covered),
+        approved=by_people.count(Status.APPROVED),
+        denied=by_people.count(Status.DENIED),
+    )

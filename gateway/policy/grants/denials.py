@@ -14,14 +14,19 @@ from itertools import chain
 from typing import Any
 
 from gateway.domain.records import Record
-from gateway.models import Kind
-from gateway.policy.calls.command_table import RUNNERS, ParsedCommand, paths_of, read
+from gateway.models import Action, Kind, Reason, Status
+from gateway.policy.calls.command_table import (
+    RUNNERS,
+    ParsedCommand,
+    is_list_of_texts,
+    paths_of,
+    read,
+    read_each,
+)
 from gateway.policy.calls.paths import components
-from gateway.policy.calls.programs import is_list_of_texts, read_each
-from gateway.policy.calls.roles import COMMANDS, FREE, RoleSource, plain_name
+from gateway.policy.calls.roles import COMMANDS, FREE, RoleSource, bare_name, plain_name
 from gateway.policy.calls.script import read_script
 from gateway.policy.calls.shell_words import Word, unwrap
-from gateway.policy.calls.tool_names import bare_name
 from gateway.policy.calls.touches import (
     DoubtKind,
     Leaf,
@@ -31,21 +36,27 @@ from gateway.policy.calls.touches import (
     Touches,
     UrlUse,
     calls_of,
+    is_at_most,
+    is_same,
+    is_within,
+    names_path,
     texts_of,
     touch,
     touches_of,
+    values_named,
 )
-from gateway.policy.calls.values import is_at_most, is_same, is_within, names_path, values_named
-from gateway.policy.grants.command_patterns import denial
 from gateway.policy.grants.grant import (
     ANY_TOOL,
     CommandPattern,
+    Effect,
+    Grant,
     Match,
     MatchResult,
     Rule,
     RuleKind,
     Shape,
 )
+from gateway.policy.grants.variations import denial
 from gateway.wire.roles import Role
 
 _MOST_OFFERED = 8
@@ -479,3 +490,40 @@ def _may_be(denied: str, *texts: str) -> Iterator[bool]:
     for program in map(_program, chain.from_iterable(map(_PART.findall, texts))):
         wild = _WILD.search(program) is not None and any(map(str.isalnum, program))
         yield program == denied or (wild and fnmatchcase(denied, program))
+
+
+# A person's plain denial answers the same call for a few minutes, so that asking again and again
+# wears nobody down. It is kept beside the request that was denied, by keys that expire.
+
+
+def is_plain_denial(record: Record) -> bool:
+    """Whether a request ended by a denial that answers the same call too: not feedback, which asks
+    for another plan, and not a question."""
+    decision = record.decision
+    if decision is None or record.request.questions or record.canary:
+        return False
+    how = (decision.status, decision.action, decision.reason)
+    return how == (Status.DENIED, Action.DENY, Reason.PERSON)
+
+
+def denial_of(record: Record, *, minutes: int, until: int) -> Grant | None:
+    """Return the denial of a request as it is listed and lifted: like a grant with the request's
+    id. It answers the same call in the same session until then, and has no card in chats."""
+    decision, request = record.decision, record.request
+    if decision is None:
+        return None
+    words = f"exactly this, denied for {minutes} minute{'s' if minutes > 1 else ''}"
+    return Grant(
+        id=record.id,
+        effect=Effect.DENY,
+        agent=request.agent,
+        session=request.session,
+        # What was asked, also where people edited it before they denied it.
+        match=Match(shape=Shape.EXACT, tool=request.tool, kind=request.kind, digest=request.digest),
+        made_by=decision.decided_by.name,
+        made_at=decision.decided_at,
+        expires_at=until,
+        from_request=record.id,
+        words=words,
+        told=f"{words}: {record.hide(decision.message)}" if decision.message else words,
+    )

@@ -13,8 +13,7 @@ from gateway.errors import InvalidRequest
 from gateway.models import Kind
 from gateway.policy.calls.command_table import Operands
 from gateway.wire.codec import Wire
-from gateway.wire.identifiers import AGENT_NAME, DIGEST, REQUEST_ID, SESSION_NAME, TOOL_NAME
-from gateway.wire.schema import matching
+from gateway.wire.schema import AGENT_NAME, DIGEST, REQUEST_ID, SESSION_NAME, TOOL_NAME, matching
 
 READING = 3
 """The rules that grants are made under and read by now. Those that were stored before they were

@@ -9,10 +9,18 @@ from gateway.domain.records import Record
 from gateway.models import Kind
 from gateway.policy.calls.known_steps import Extent, hides_no_name, reach_of, sure_folder
 from gateway.policy.calls.known_tools import find_known_tools
-from gateway.policy.calls.path_spelling import could_be_delicate, names_delicate
+from gateway.policy.calls.path_uses import could_be_delicate, names_delicate
 from gateway.policy.calls.paths import below, delicate, is_executed, is_root, is_systems, within
-from gateway.policy.calls.roles import COMMANDS, FREE, PATHS, looks_like, plain_name
-from gateway.policy.calls.tool_names import Family, family_of, verbs_of_file_tool
+from gateway.policy.calls.roles import (
+    COMMANDS,
+    FREE,
+    PATHS,
+    Family,
+    family_of,
+    looks_like,
+    plain_name,
+    verbs_of_file_tool,
+)
 from gateway.policy.calls.touches import (
     DoubtKind,
     Leaf,

@@ -6,28 +6,139 @@ covers. What is not understood leaves nothing open.
 
 from __future__ import annotations
 
+import html
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import Any
 
 from gateway.domain.records import Record
-from gateway.domain.redaction import quote_start
+from gateway.domain.redaction import holds_secrets, quote_start
 from gateway.domain.safe_text import make_visible
 from gateway.models import Kind
+from gateway.policy.calls.command_table import Operands, entry
 from gateway.policy.calls.path_uses import PathEffect, PathUse
 from gateway.policy.calls.paths import components, delicate, is_executed, is_root, is_systems
-from gateway.policy.calls.roles import COMMANDS, PATHS, JsonType, RoleSource, looks_like, plain_name
-from gateway.policy.calls.tool_names import (
+from gateway.policy.calls.roles import (
+    COMMANDS,
+    PATHS,
     Family,
+    JsonType,
+    RoleSource,
     bare_name,
     is_lookup,
+    looks_like,
+    plain_name,
     verbs_of_file_tool,
     words_of,
 )
+from gateway.policy.calls.shell_words import Word, simple_command
 from gateway.policy.calls.touches import Leaf, Touches
-from gateway.policy.grants.grant import Answer
-from gateway.policy.grants.messages_to_people import is_message, is_message_text
+from gateway.policy.grants.grant import Answer, CommandPattern
 from gateway.wire.roles import Role
+
+# Messages to people: the one kind of call whose text may differ though nobody declared it.
+#
+# Everything here is a list of what is permitted. A tool, an argument or an address that it does not
+# know makes the text part of the action, and then it is the same each time.
+
+# What may stand in a message beside its text: it is the same each time, and the words say it.
+_BESIDE = frozenset({Role.RECIPIENT, Role.ID, Role.DATA})
+_ADDRESSES = frozenset(
+    {"to", "channel", "channelid", "channelname", "chatid", "email", "issue", "issueid",
+     "issuekey", "issuenumber", "number", "prnumber", "pullnumber", "recipient", "recipients",
+     "repo", "repository", "room", "roomid", "ticket", "ticketid"}
+)  # fmt: skip
+# A channel, a chat's id, an e-mail address, an issue by its key or number, a repository.
+_KNOWN_FORM = re.compile(
+    r"#[\w.-]{1,80}|[CGD][A-Z0-9]{8,20}|-?[0-9]{1,20}"
+    r"|[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
+    r"|[A-Z][A-Z0-9]{1,10}-[0-9]{1,9}"
+)
+_REPOSITORY = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
+# Only a text under one of these names may have several lines; any other may end up in a header.
+_OF_MANY_LINES = frozenset(
+    {"body", "comment", "content", "contents", "description", "message", "note", "text"}
+)
+# What a header decodes to a line end, or to other text than it shows.
+_ENCODED = re.compile(r"%0[ad]|=\?", re.IGNORECASE)
+_EMAIL = re.compile(
+    r"(?<![\w.%+@-])[A-Za-z0-9](?:[\w.%+-]{0,62}[A-Za-z0-9])?"
+    r"@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}(?![\w@/])",
+    re.ASCII,
+)
+# An at sign before a blank is one of measure, and so is `<`; a link stands in `<…>`, too.
+_MENTION = re.compile(r"@(?!\s|$)|<(?![\s\d=]|$|https?://)|\[~|tg://", re.IGNORECASE)
+# What stands before the first word of a line: blanks, quotes, brackets, a sign of a list.
+_LEAD = re.compile(
+    r"(?:\[[xX]\]|\s|[\"'`\u2018-\u201f\u00ab\u00bb*_(\[{>|)\]}]"
+    r"|[-+\u2013\u2014\u2022#]+(?=\s|$)|[0-9]{1,3}[.)]\s)*"
+)
+_FIRST = re.compile(r"\w|[^\x00-\x7f]|[<,=@]|\.\.\.|:(?!\w)|-+$|$")
+# Words by which bots are told to act, as a whole line or at its beginning.
+_TOLD = re.compile(
+    r"(?:approved?|deploy(?: (?:it|this))?|lgtm|merge(?: (?:it|this))?|queue|rebase|recheck|release"
+    r"|rerun|retest|retry|run tests?|ship ?it|try)\W*$"
+    r"|(?:ok(?:ay)? to test|(?:re)?test this|add to (?:allow|white)list|r[+-]|r=|delegate[+=])"
+    r"|(?:bors|claude|codex|copilot|cursor|dependabot|devin|homu|hubot|jenkins|mergify(?:io)?"
+    r"|renovate|rultor)\b",
+    re.IGNORECASE,
+)
+_MESSAGE_IDS = frozenset({"inreplyto", "messageid", "messagets", "replyto"})
+
+
+def is_message(touches: Touches) -> bool:
+    """Whether a call is a message to people at an address that is known as one."""
+    if touches.call.kind is not Kind.TOOL or touches.family is not Family.MESSAGE:
+        return False
+    known = all(one.role in _BESIDE or _is_id(one) for one in touches.leaves)
+    return known and any(
+        plain_name(one.name) in _ADDRESSES and _is_address(one) for one in touches.leaves
+    )
+
+
+def is_message_text(name: str, value: Any) -> bool:
+    """Whether a value of this name is text for people alone: it mentions nobody, tells no bot what
+    to do, holds no secret, is no path, URL or flag, and has one line where its name does not permit
+    several."""
+    if not isinstance(value, str) or not _has_plain_lines(name, value):
+        return False
+    if holds_secrets(value) or any(map(_calls, (value, html.unescape(value)))):
+        return False
+    return looks_like(value) is None and not (value[:1] == "-" and len(value.split()) == 1)
+
+
+def _has_plain_lines(name: str, value: str) -> bool:
+    many = plain_name(name) in _OF_MANY_LINES
+    if not many and _ENCODED.search(value):
+        return False
+    rest = value.replace("\r\n", "\n").replace("\n", "").replace("\t", "") if many else value
+    return not any(unicodedata.category(one) in ("Cc", "Zl", "Zp") for one in rest)
+
+
+def _calls(text: str) -> bool:
+    """Whether a text mentions anybody or may tell a bot what to do, however it is written."""
+    text = unicodedata.normalize("NFKC", text)
+    text = "".join(one for one in text if unicodedata.category(one) != "Cf")
+    return _MENTION.search(_EMAIL.sub("", text)) is not None or any(
+        map(_tells_bot, text.splitlines())
+    )
+
+
+def _tells_bot(line: str) -> bool:
+    lead = _LEAD.match(line)
+    begin = lead.end() if lead else 0
+    return _FIRST.match(line, begin) is None or _TOLD.match(line, begin) is not None
+
+
+def _is_id(leaf: Leaf) -> bool:
+    return plain_name(leaf.name) in _MESSAGE_IDS and not isinstance(leaf.value, dict | list)
+
+
+def _is_address(leaf: Leaf) -> bool:
+    form = _REPOSITORY if plain_name(leaf.name) in ("repo", "repository") else _KNOWN_FORM
+    return type(leaf.value) in (int, str) and form.fullmatch(str(leaf.value)) is not None
+
 
 DECLARED = frozenset({RoleSource.OPERATOR, RoleSource.AUTHOR, RoleSource.TABLE})
 _LONGEST_PLACE = 60  # characters
@@ -295,3 +406,63 @@ _CONDITIONS: dict[Answer, Callable[[Record, Touches], str | None]] = {
     Answer.VALUES: _why_no_values,
     Answer.TOOL: _why_no_tool,
 }
+
+
+# Command patterns from the beginnings of commands, as operators write them in rules.
+
+
+def derive_allow_pattern(text: str, folder: str | None) -> CommandPattern | None:
+    """Return the pattern of a known command with any of its harmless flags, and those written.
+
+    Returns None when it is unknown, or has words that are no flags and not the same each time.
+    """
+    words = simple_command(text)
+    known = entry(words) if words else None
+    if words is None or known is None:
+        return None
+    rest = tuple(word.text for word in words[1 + len(known.verbs) :])
+    written = tuple(word for word in rest if word.startswith("-"))
+    fixed = tuple(word for word in rest if not word.startswith("-"))
+    if any(flag not in known.flags or known.flags[flag].value for flag in written):
+        return None
+    if fixed and known.operands is not Operands.FIXED:
+        return None
+    return CommandPattern(
+        program=known.program,
+        verbs=known.verbs,
+        flags=tuple(sorted({*known.harmless, *written})),
+        needs=known.list_restraints(written),
+        operands=known.operands,
+        words=fixed,
+        folder=folder,
+    )
+
+
+def derive_deny_pattern(text: str) -> CommandPattern | None:
+    """Return the pattern of a command that begins so, whatever follows; None when not plain."""
+    words = simple_command(text)
+    if words is None:
+        return None
+    verbs = tuple(word.text for word in words[1:] if not word.text.startswith("-"))
+    return CommandPattern(program=words[0].text, verbs=verbs, flags=_flags(words))
+
+
+def denial(words: tuple[Word, ...], *, flags: bool) -> CommandPattern:
+    """Return a pattern for the program and its verbs, and with `flags` for those that it has."""
+    known = entry(words)
+    return CommandPattern(
+        program=words[0].text,
+        verbs=known.verbs if known is not None else (),
+        flags=_flags(words) if flags else (),
+    )
+
+
+def _flags(words: tuple[Word, ...]) -> tuple[str, ...]:
+    flags = (word.text for word in words[1:] if word.text.startswith("-"))
+    return tuple(sorted({one for text in flags for one in _single(text)}))
+
+
+def _single(flag: str) -> list[str]:
+    """Return `-rf` as its letters; longer names as they are."""
+    name = flag.partition("=")[0]
+    return [name] if name.startswith("--") else [f"-{letter}" for letter in name[1:]]

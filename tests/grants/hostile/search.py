@@ -20,8 +20,7 @@ from gateway.policy.grants.grant import (
     Match,
     MatchResult,
 )
-from gateway.policy.grants.pass_offers import pass_words
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers, pass_words
 from gateway.policy.guardrails import findings
 from tests.grants.hostile.base_calls import FOLDER, BaseCall
 from tests.grants.hostile.cell import Cell

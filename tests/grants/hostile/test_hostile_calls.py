@@ -13,7 +13,7 @@ import pytest
 
 import gateway.policy.calls
 from gateway.policy.grants.grant import Answer, RuleKind
-from gateway.policy.grants.remember_offers import offers
+from gateway.policy.grants.offers import offers
 from tests.grants.hostile.base_calls import BASE_CALLS, from_table
 from tests.grants.hostile.cell import Cell
 from tests.grants.hostile.hostile_calls import hostile_calls

@@ -10,7 +10,7 @@ from pathlib import Path
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage
 
 from gateway.client import AsyncClient
-from gateway.integrations.claude_sdk import can_use_tool
+from gateway.integrations.frameworks.claude_sdk import can_use_tool
 
 
 async def main() -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from gateway.domain.clock import SystemClock
+from gateway.domain.time_and_tasks import SystemClock
 from tests.slack.counterpart.sockets import Sockets
 from tests.slack.counterpart.state import Json, State, Workspace
 

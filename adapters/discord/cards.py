@@ -1,0 +1,918 @@
+"""The card layout: cards as Discord messages (Components V2). Pure: no I/O.
+
+Every view is new and stopped at once: clicks are read from the raw interaction, so discord.py
+needs no record of what was sent.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import discord
+from discord import ui
+
+from adapters.discord.custom_ids import DiscordButton
+from gateway.models import Action, RiskLevel
+from gateway.ports import BECAUSE as DENY_BECAUSE
+from gateway.ports import (
+    DENIALS,
+    LABEL_CHARS,
+    NO_LINK,
+    SECRET_ASKED,
+    Card,
+    Control,
+    FoundAbove,
+    GroupCard,
+    Style,
+    Tone,
+    Visible,
+    choose_found_above,
+    is_simple,
+    named_facts,
+    say_names,
+    say_no_link,
+)
+
+# Escaping of text for Discord, and cutting to its limits.
+#
+# The core has replaced invisible characters already; this escapes markup, mentions, links and
+# fences. Lengths are counted in UTF-16 units: Discord never counts more.
+
+_LANGUAGES = {"shell": "bash", "diff": "diff", "json": "json"}
+# Discord hides a backslash before any punctuation, so escaping too much does no harm.
+_PUNCTUATION = frozenset("\\*_~|`>#-[]()<@:+=.!{}^&")
+_MARKUP = re.compile(r"[\\*_~|`>#\-\[\]()<@:+=.!{}^&]")
+_FENCE = re.compile(r"`{3,}")
+_PERSON = re.compile(r"discord\\:(\d{15,20})(?!\d)")
+_ELLIPSIS = "…"
+
+
+def count_units(text: str) -> int:
+    """Return the length of a text in UTF-16 units."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def escape_line(text: str, budget: int) -> str:
+    """Return text escaped, on one line, within `budget` units."""
+    return _escape(text.replace("\n", " ⏎ "), budget)
+
+
+def escape_with_mentions(text: str, budget: int, people: Collection[str]) -> str:
+    """Return a sentence of ours, escaped. Those of `people` who are users become mentions: they are
+    whom the gateway names. Whoever else a text names stays text."""
+    users = {f"discord\\:{one.removeprefix('discord:')}" for one in people}
+
+    def mention(found: re.Match[str]) -> str:
+        return f"<@{found[1]}>" if found[0] in users else found[0]
+
+    return _PERSON.sub(mention, escape_line(text, budget))
+
+
+def mention_others(users: Sequence[str], said: str) -> str:
+    """Return mentions of those users whom what is said does not mention already."""
+    told = (f"<@{one}>" for one in users if one.isdecimal())
+    return " ".join(one for one in told if one not in said)
+
+
+def inline_code(text: str) -> str:
+    """Return a name in code style, on one line; a backtick in it is spelled out."""
+    line = text.replace("\n", " ⏎ ").replace("`", "⟨U+0060⟩")
+    return f"`{line or ' '}`"
+
+
+def quote(text: str, budget: int) -> str:
+    """Return text as a block quote."""
+    lines = text.split("\n")
+    kept: list[str] = []
+    for line in lines:
+        left = budget - sum(count_units(one) + 1 for one in kept) - 2
+        if left < 2:  # noqa: PLR2004 (room for a letter and the ellipsis)
+            kept[-1] = f"> {_ELLIPSIS}"
+            break
+        kept.append(f"> {_escape(line, left)}")
+    return "\n".join(kept)
+
+
+def fence(text: str, kind: str, budget: int) -> tuple[str, bool]:
+    """Return text in a code block, within `budget` units, and whether all of it fits.
+
+    A fence in the text would end the block, so it is replaced: ⟨3 x U+0060⟩.
+    """
+    opening = f"```{_LANGUAGES.get(kind, '')}\n"
+    closing = "\n```"
+    safe = _FENCE.sub(_spell_fence, text)
+    room = budget - count_units(opening) - count_units(closing)
+    if count_units(safe) <= room:
+        return f"{opening}{safe}{closing}", True
+    cut = _cut(safe, max(0, room - 2))
+    # Never cut within an escape: half of one reads as plain text.
+    if cut.rfind("⟨") > cut.rfind("⟩"):
+        cut = cut[: cut.rfind("⟨")]
+    return f"{opening}{cut}\n{_ELLIPSIS}{closing}", False
+
+
+def clip(text: str, budget: int) -> str:
+    """Return the text, or its start and an ellipsis."""
+    return text if count_units(text) <= budget else f"{_cut(text, budget - 1)}{_ELLIPSIS}"
+
+
+def keep_whole_lines(lines: Sequence[str], budget: int) -> list[str]:
+    """Return the first lines that fit as a whole."""
+    kept: list[str] = []
+    for line in lines:
+        budget -= count_units(line) + 1
+        if budget < 0:
+            break
+        kept.append(line)
+    return kept
+
+
+def _spell_fence(found: re.Match[str]) -> str:
+    return f"⟨{len(found.group())} × U+0060⟩"  # noqa: RUF001 (as the core writes runs)
+
+
+def _escape(text: str, budget: int) -> str:
+    if 2 * len(text) <= budget and text.isascii():
+        return _MARKUP.sub(r"\\\g<0>", text)
+    kept: list[str] = []
+    left = budget
+    for at, char in enumerate(text):
+        piece = f"\\{char}" if char in _PUNCTUATION else char
+        cost = count_units(piece)
+        if cost > left - (at + 1 < len(text)):
+            kept.append(_ELLIPSIS)
+            break
+        kept.append(piece)
+        left -= cost
+    return "".join(kept)
+
+
+def _cut(text: str, budget: int) -> str:
+    if count_units(text) <= budget:
+        return text
+    cut = text[:budget]
+    while count_units(cut) > budget:
+        cut = cut[: len(cut) - max(1, (count_units(cut) - budget) // 2)]
+    return cut
+
+
+NOBODY = discord.AllowedMentions.none()
+"""Whom an edit may notify. discord.py leaves that out of edits, whatever the client's default."""
+MOST_TEXT = 4000
+CARD_LINES = 25
+CARD_CHARS = 1500
+FILE_NAME = "request.txt"
+READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
+MORE, BECAUSE, GROUP = "more", "because", "group"
+CONFIRMED, AS_JSON, NUMBER = "sure", "json", "number"
+ROW = 5  # buttons in one row
+_ON_CARD = (Action.APPROVE, Action.ANSWER, Action.DENY)
+_HEAD = 400
+_FACT, _FACTS = 160, 600
+BECAUSE_UNITS = 300
+CHANGED_BY_UNITS = 300
+LEAST = 60  # characters; a part with less room is left out
+_ABOUT = 300  # of what was found, in a modal
+_LEAST_SHARE = 40  # of one of several findings or notices
+_MORE_FOUND = 40  # for how many more there are
+SIGN_UNITS = 5  # the sign of a line, with its blank and the line's end
+_SPACE = 120  # for separators, and differences in Discord's counting
+
+_COLOURS = {
+    Tone.GOOD: 0x2EA043,
+    Tone.REFUSED: 0xDA3633,
+    Tone.TROUBLED: 0xF0A020,
+    Tone.QUIET: 0x8B949E,
+}
+_FOUND, _FOUND_HIGH = 0xF0A020, 0xDA3633
+LEADS: dict[Action, str] = {
+    Action.ANSWER: "Answer in the inbox",
+    Action.APPROVE: "Approve in the inbox",
+}
+_RISKS = {RiskLevel.LOW: "🟢 Low", RiskLevel.MEDIUM: "🟡 Medium", RiskLevel.HIGH: "🔴 High"}
+STYLES = {
+    Style.PRIMARY: discord.ButtonStyle.success,
+    Style.PLAIN: discord.ButtonStyle.secondary,
+    Style.DANGER: discord.ButtonStyle.danger,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MessageContent:
+    """A message: its view and an optional file."""
+
+    view: ui.LayoutView
+    attached: bytes | None = None
+
+    @property
+    def files(self) -> list[discord.File]:
+        """The file, new on each access: sending consumes it."""
+        if self.attached is None:
+            return []
+        return [discord.File(io.BytesIO(self.attached), filename=FILE_NAME)]
+
+
+class CardBudget:
+    """The room for text in a message. Parts take from it by importance, not by order on screen."""
+
+    def __init__(self) -> None:
+        self.left = MOST_TEXT - _SPACE
+
+    def take(self, text: str) -> str:
+        """Subtract a text, and return it."""
+        self.left -= count_units(text) + 2
+        return text
+
+    def room(self, most: int) -> int:
+        """Return how much of `most` is left."""
+        return max(0, min(most, self.left))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawn:
+    """The parts of a card as text, and whether they are all of what would run."""
+
+    ended: str
+    runs: tuple[str, ...]
+    about: tuple[str, ...]
+    foot: str
+    complete: bool
+
+
+def build_card_view(
+    card: Card, copy: str, *, called: str = "", silent: bool = False
+) -> MessageContent:
+    """Return the message of a card, with the mentions `called` below it. With `silent`, it contains
+    no text of the agent.
+
+    A card that is shown incompletely offers approval only in the full view.
+    """
+    if card.final and card.asks:
+        return _build_ended(card, copy, called, silent=silent)
+    drawn = _draw(card, called, silent=silent)
+    ended, runs, about, foot = drawn.ended, drawn.runs, drawn.about, drawn.foot
+    complete = drawn.complete
+    rows = _build_final_rows(card) if card.final else _build_rows(card, copy, complete=complete)
+    shown = ((ended,), runs, about, (foot,)) if card.final else (runs, about, (ended, foot))
+    view = _build_layout(card, shown, rows)
+    return MessageContent(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
+
+
+def _build_ended(card: Card, copy: str, called: str, *, silent: bool = False) -> MessageContent:
+    """Return a card that ended: how, and the head. The rest is behind Details."""
+    read = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
+    details: ui.Button[Any] = ui.Button(label="Details", custom_id=read.custom_id)
+    parts = (tuple(render_ended(card, silent=silent)),)
+    view = _build_layout(card, parts, [ui.ActionRow(details)])
+    return MessageContent(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
+
+
+def render_ended(card: Card, *, silent: bool = False, changes: bool = True) -> Iterator[str]:
+    """Yield how it ended, the head, and what else must be told, each in a line: who made the
+    `changes`, and the note."""
+    budget = CardBudget()
+    yield budget.take(_render_outcome(card, budget))
+    if silent:
+        return
+    yield budget.take(render_head(card).removeprefix("### "))
+    if changes and card.changed_aside is not None:
+        changed = escape_with_mentions(card.changed_aside.text, CHANGED_BY_UNITS, card.people)
+        yield budget.take(f"-# {changed}")
+    if card.note is not None:
+        yield f"-# For the record: {escape_line(card.note.text, budget.room(300))}"
+
+
+def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
+    """Return the parts of a card, as far as each finds room."""
+    budget = CardBudget()
+    budget.take(called)
+    head = budget.take(render_head(card, silent=silent))
+    foot = budget.take(_render_footer(card, stated=silent))
+    notices = budget.take("\n".join(f"⚠️ {notice}" for notice in list_notices(card)))
+    chosen = choose_above(card)
+    above = budget.take(render_above(card, chosen, budget.room(500)))
+    risk = budget.take(render_risk(card, chosen, budget.room(350)))
+    found = budget.take(render_findings(card, budget.room(500), chosen))
+    ended = budget.take(_render_outcome(card, budget))
+    who, named = ("", False) if silent else render_facts(card, budget.room(_FACTS))
+    budget.take(who)
+    because = "" if silent else budget.take(render_because(card, budget.room(BECAUSE_UNITS)))
+    blocks, whole = ("", False) if silent else render_blocks(card, budget.room(3000))
+    budget.take(blocks)
+    fields = "" if silent else budget.take(_render_fields(card, budget))
+    says = "" if silent else budget.take(render_statement(card, budget))
+    changed = "" if silent else budget.take(render_changes(card, budget))
+    preview = "" if silent else budget.take(_render_preview(card, budget))
+    complete = card.complete and named and whole
+    size = budget.take(_render_size_notice(card, complete=complete, silent=silent))
+    return _Drawn(
+        ended=ended,
+        runs=(head if card.asks else "", above if card.asks else "", blocks, size, changed, fields),
+        about=(risk, found, notices, because, who, says, preview),
+        foot=foot,
+        complete=complete,
+    )
+
+
+def build_outcome_view(card: Card) -> MessageContent:
+    """Return a short message with a request's state or outcome, without what would run."""
+    if card.final and card.asks:
+        return MessageContent(_build_layout(card, (tuple(render_ended(card)),), []))
+    above = (_render_outcome(card, CardBudget()), render_head(card))
+    return MessageContent(_build_layout(card, (above, (_render_footer(card),)), []))
+
+
+def build_text_view(text: str, inbox: str | None = None) -> MessageContent:
+    """Return a message with a text of our own. One that sends people to the `inbox` has a button,
+    or says how they get there where that has no address."""
+    said = f"{text}\n{NO_LINK}" if inbox == "" else text
+    view = build_view(ui.TextDisplay(said[:MOST_TEXT]))
+    if inbox:
+        view.add_item(ui.ActionRow(ui.Button(label="Open in the inbox", url=inbox)))
+    return MessageContent(view)
+
+
+def _build_layout(
+    card: Card,
+    parts: Sequence[Sequence[str]],
+    rows: Sequence[ui.ActionRow[Any]],
+) -> ui.LayoutView:
+    container: ui.Container[Any] = ui.Container(accent_colour=choose_colour(card))
+    groups = [[part for part in group if part] for group in parts]
+    for number, group in enumerate(one for one in groups if one):
+        if number:
+            container.add_item(ui.Separator())
+        for part in group:
+            container.add_item(ui.TextDisplay(part))
+    for row in rows:
+        container.add_item(row)
+    return build_view(container)
+
+
+def build_view(item: ui.Item[Any]) -> ui.LayoutView:
+    """Return a view of one item, which waits for no click."""
+    view = ui.LayoutView(timeout=None)
+    view.add_item(item)
+    view.stop()
+    return view
+
+
+def choose_group_colour(cards: Sequence[Card]) -> int | None:
+    """Return the colour of the edge of several: the loudest of those that wait; when all ended,
+    theirs where it is the same, else grey."""
+    waiting = [card for card in cards if not card.final]
+    colours = [choose_colour(card) for card in waiting or cards]
+    if waiting:
+        return next((one for one in (_FOUND_HIGH, _FOUND) if one in colours), None)
+    return colours[0] if len(set(colours)) == 1 else _COLOURS[Tone.QUIET]
+
+
+def choose_colour(card: Card) -> int | None:
+    """Return the colour of the edge: how it ended, or that something was found; else none."""
+    if card.final:
+        return _COLOURS[card.state.tone]
+    if card.risk is RiskLevel.HIGH:
+        return _FOUND_HIGH
+    return _FOUND if card.reasons or card.findings else None
+
+
+# --- parts ------------------------------------------------------------------------------------
+
+
+def render_head(card: Card, *, silent: bool = False) -> str:
+    """Return what happens, in one sentence, with its names in code style; where it is `silent`,
+    only the state."""
+    if silent or not card.head:
+        return f"### {card.icon} {card.word}"
+    said = (
+        inline_code(part.text.text) if part.named else escape_line(part.text.text, _HEAD)
+        for part in card.head
+    )
+    return f"### {''.join(said)}"
+
+
+def render_facts(card: Card, room: int) -> tuple[str, bool]:
+    """Return who asks and where it would run, and whether all of it fits."""
+    parts: list[str] = []
+    for fact in card.facts:
+        part = f"**{fact.label}** {escape_line(fact.text.text, _FACT)}"
+        if count_units(part) + 3 > room:
+            return " · ".join(parts), False
+        room -= count_units(part) + 3
+        parts.append(part)
+    return " · ".join(parts), True
+
+
+def render_because(card: Card, room: int) -> str:
+    """Return what kept a remembered approval from covering it."""
+    if card.asks_because is None or room < LEAST:
+        return ""
+    return f"-# {escape_line(card.asks_because.text, room - 3)}"
+
+
+def choose_above(card: Card) -> FoundAbove:
+    """Return what was found that stands between the head of a card and what runs."""
+    return choose_found_above(card, card.blocks[0].label if card.blocks else "")
+
+
+def render_above(card: Card, above: FoundAbove, room: int) -> str:
+    """Return what of it was chosen: that the risk is high, why, and findings, each in a line."""
+    reasons = "; ".join(one.text for one in above.reasons)
+    mark = above.mark or (f"{card.risk.value} risk".capitalize() if reasons else "")
+    said = escape_line(": ".join(filter(None, (mark, reasons))), room)
+    told = [f"{'🔴' if card.risk is RiskLevel.HIGH else card.sign} {said}"] if said else []
+    told += [f"{card.sign} {escape_line(one.text, room)}" for one in above.findings]
+    return "\n".join(told)
+
+
+def render_risk(card: Card, above: FoundAbove, room: int) -> str:
+    """Return why the risk of what waits is not low, as far as that does not stand above."""
+    reasons = "; ".join(reason.text for reason in above.reasons_below(card))
+    return f"{_RISKS[card.risk]} risk: {escape_line(reasons, room)}" if reasons else ""
+
+
+_NOTHING_ABOVE = FoundAbove("", (), ())
+
+
+def render_findings(
+    card: Card,
+    room: int,
+    above: FoundAbove = _NOTHING_ABOVE,
+    rest: str = "Details has them",
+) -> str:
+    """Return the guardrail findings that do not stand above, one line each, equal ones once. What
+    is long yields to the others: an agent chooses how long the names in them are. Those without
+    room are counted, and `rest` says where they are."""
+    counted = Counter(one.text for one in above.findings_below(card))
+    texts = [f"{count} times: {text}" if count > 1 else text for text, count in counted.items()]
+    most = max(1, (room - _MORE_FOUND) // _LEAST_SHARE)
+    shown = texts if len(texts) * _LEAST_SHARE <= room else texts[:most]
+    missing = len(texts) - len(shown)
+    lines: list[str] = []
+    shares = share_room(shown, room - (_MORE_FOUND if missing else 0), SIGN_UNITS)
+    for one, share in zip(shown, shares, strict=True):
+        lines.append(f"{card.sign} {_cut_finding(one, share)}")
+    if missing:
+        lines += [f"{card.sign} {missing} more: {rest}."]
+    return "\n".join(lines)
+
+
+def _cut_finding(text: str, share: int) -> str:
+    """Return a finding within its share. Where the name in it is cut, what is said of it stays."""
+    said, end, after = text.rpartition('"')
+    tail = escape_line(f"{end}{after}", share)
+    if len(after) > LEAST or count_units(tail) > share // 2 or not after:
+        return escape_line(text, share)
+    return f"{escape_line(said, share - count_units(tail))}{tail}"
+
+
+def share_room(texts: Sequence[str], room: int, around: int) -> list[int]:
+    """Return how much of the room each text gets when escaped, with so much `around` each: short
+    ones what they need, the others equal shares of the rest."""
+    left, shares = room - around * len(texts), [0] * len(texts)
+    needs = [count_units(escape_line(text, MOST_TEXT)) for text in texts]
+    order = sorted(range(len(texts)), key=needs.__getitem__)
+    for done, at in enumerate(order):
+        shares[at] = max(0, min(needs[at], left // (len(order) - done)))
+        left -= shares[at]
+    return shares
+
+
+def list_notices(card: Card) -> list[str]:
+    """Return the card's warnings, that a secret is answered elsewhere, and how people get to the
+    inbox where no link leads there."""
+    secret = not card.final and any(field.secret for field in card.fields)
+    told = (*card.notices, SECRET_ASKED if secret else "", say_no_link(card))
+    return [one for one in told if one]
+
+
+def render_statement(card: Card, budget: CardBudget) -> str:
+    """Return the agent's own words, marked as such."""
+    room = budget.room(500) - 40
+    if card.says is None or room < LEAST:
+        return ""
+    return f"**The agent says** ({card.unverified})\n{quote(card.says.text, room)}"
+
+
+def render_blocks(card: Card, room: int) -> tuple[str, bool]:
+    """Return what would run, as far as it fits, and whether all of it does."""
+    parts: list[str] = []
+    whole = True
+    for block in card.blocks:
+        label = f"{_render_label(block.label)}\n"
+        left = room - count_units(label) - 1
+        if left < 40:  # noqa: PLR2004 (no room for a fence and a word)
+            return "\n".join(parts), False
+        text, fits = fence(block.text.text, block.format, left)
+        whole = whole and fits
+        parts.append(label + text)
+        room -= count_units(label) + count_units(text) + 1
+    return "\n".join(parts), whole
+
+
+def _render_label(label: str) -> str:
+    """Return our words bold, and an agent's name in them as it is. Escaped, it is never cut."""
+    said, space, name = label.partition(' "')
+    return f"**{said}**{space}{escape_line(name, 2 * LABEL_CHARS)}"
+
+
+def _render_size_notice(card: Card, *, complete: bool, silent: bool) -> str:
+    if silent:
+        return "⚠️ Discord's moderation refuses the text here. Read it all before you approve."
+    if complete:
+        return ""
+    shown = card.size if not card.complete else "Only a part fits here"
+    rest = "" if card.final else ": read it all before you approve"
+    return f"✂️ {shown}{rest}."
+
+
+def render_changes(card: Card, budget: CardBudget) -> str:
+    """Return who changed what runs, and what, as far as that finds room."""
+    if card.changed_by is None:
+        return ""
+    # Who changed it stands there also where the changes themselves find no room.
+    said = f"**{escape_with_mentions(card.changed_by.text, CHANGED_BY_UNITS, card.people)}**"
+    room = budget.room(600) - count_units(said)
+    if room < LEAST:
+        return said
+    text = "\n".join(f"{change.sign} {change.text.text}" for change in card.changed)
+    return f"{said}\n{fence(text, 'diff', room)[0]}"
+
+
+def _render_preview(card: Card, budget: CardBudget) -> str:
+    room = budget.room(400) - 50
+    if card.preview is None or room < LEAST:
+        return ""
+    text, _ = fence(card.preview.text.text, card.preview.format, room)
+    return f"**The agent's own picture of it** ({card.unverified})\n{text}"
+
+
+def _render_fields(card: Card, budget: CardBudget) -> str:
+    """Return what is asked, with its choices: of what the head asks, these alone."""
+    room = budget.room(900)
+    lines: list[str] = []
+    unsaid = card.unsaid
+    for number, field in enumerate(card.fields, 1):
+        needed = "" if field.required else "(optional)"
+        asks = f"**{number}.** {escape_line(field.text.text, 300)}" if field in unsaid else ""
+        choices = escape_line(", ".join(one.label.text for one in field.choices), 300)
+        first = " ".join(filter(None, (asks, needed)))
+        line = "\n".join(filter(None, (first, f"-# {choices}" if choices else "")))
+        if not line:
+            continue
+        if count_units(line) + 1 > room:
+            lines.append("…")
+            break
+        room -= count_units(line) + 1
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _render_outcome(card: Card, budget: CardBudget) -> str:
+    """Return how it ended, when, and what came of it; of what waits, who approved and who looks."""
+    lines: list[str] = []
+    if card.final:
+        ending = card.ending or card.outcome
+        said = f"{card.icon} **{_say_ending(card, ending, budget)}**" if ending else ""
+        told = [said or f"**{card.icon} {card.word}**"]
+        if card.decided_at:
+            told[0] += f", <t:{card.decided_at // 1000}:t>"
+        if card.result is not None:
+            told.append(escape_line(card.result.text, budget.room(300)))
+        if others := mention_others(card.deciders, said):
+            told.append(others)
+        lines.append(" · ".join(told))
+    if card.paused is not None:
+        lines.append(f"⏸️ Until <t:{card.paused // 1000}:f> (<t:{card.paused // 1000}:R>)")
+    if card.progress and not card.final:
+        lines.append(f"👥 {escape_with_mentions(card.progress, budget.room(300), card.people)}")
+    if card.claimed and not card.final:
+        lines.append(f"👀 {escape_with_mentions(card.claimed, budget.room(200), card.people)}")
+    return "\n".join(lines)
+
+
+def _say_ending(card: Card, ending: Visible, budget: CardBudget) -> str:
+    said = ending.text if card.ending else f"{card.word} · {ending.text}"
+    said = say_names(said, card.people)
+    return escape_with_mentions(said, budget.room(500), card.people)
+
+
+def _render_footer(card: Card, *, stated: bool = False) -> str:
+    """Return how it stands, unless that is `stated` above or a notice says it, until when, and what
+    identifies it."""
+    at = card.deadline // 1000
+    state = "Expires" if stated or card.idle else f"{card.icon} {card.word} · expires"
+    ends = "" if card.final else f"{state} <t:{at}:R> (<t:{at}:f>) · "
+    if not card.digest:
+        return ""
+    return f"-# {ends}id {card.short_id} · sha256 {card.digest[:16]}…"
+
+
+# --- controls ---------------------------------------------------------------------------------
+
+
+def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[Any]]:
+    """Return the two answers and "More…"; where something else comes first, that."""
+    base = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
+    led = leads_of(card)
+    offered = {one.action: one for one in card.controls if is_offered(one, complete)}
+    buttons = [
+        _build_button(offered[one], base) for one in _ON_CARD if one in offered and one not in led
+    ]
+    if not complete:
+        whole: ui.Button[Any] = ui.Button(
+            label="Read it all", style=discord.ButtonStyle.primary, custom_id=base.custom_id
+        )
+        buttons.insert(0, whole)
+    if card.inbox:
+        label = label_inbox(led)
+        buttons.insert(-1, ui.Button(label=label, url=card.inbox))
+    buttons.append(ui.Button(label="More…", custom_id=base.with_verb(MORE).custom_id))
+    return arrange_in_rows(buttons)
+
+
+def build_more_view(card: Card, button: DiscordButton, *, group: int = 1) -> MessageContent:
+    """Return the private message behind "More…": everything else that may be done. `card` is the
+    one posted, as this person sees it; `group` counts the requests of its group that wait."""
+    complete = _draw(card).complete
+    rest = [one for one in card.controls if one.action not in _ON_CARD]
+    looks = button.with_verb(UNCLAIM if card.claimed else CLAIM)
+    label = "Not looking" if card.claimed else "I'm looking"
+    buttons: list[ui.Button[Any]] = [
+        ui.Button(label="Details", custom_id=button.with_verb(READ).custom_id),
+        *_build_rest(card, rest, button, complete=complete),
+        *(build_remember_buttons(card, button) if complete else ()),
+        ui.Button(label=label, custom_id=looks.custom_id),
+    ]
+    if group > 1:
+        every = button.with_verb(GROUP)
+        buttons.insert(1, ui.Button(label=f"All {group}…", custom_id=every.custom_id))
+    if card.inbox:
+        buttons.append(ui.Button(label="Open in the inbox", url=card.inbox))
+    because: list[ui.Button[Any]] = [
+        ui.Button(
+            label=why,
+            custom_id=button.with_verb(BECAUSE, more=str(number)).custom_id,
+        )
+        for number, why in enumerate(DENIALS)
+    ]
+    container: ui.Container[Any] = ui.Container(accent_colour=choose_colour(card))
+    container.add_item(ui.TextDisplay(render_head(card)))
+    if no_link := say_no_link(card):
+        container.add_item(ui.TextDisplay(f"⚠️ {no_link}"))
+    for row in arrange_in_rows(buttons):
+        container.add_item(row)
+    container.add_item(ui.TextDisplay(f"-# {DENY_BECAUSE} …"))
+    for row in arrange_in_rows(because):
+        container.add_item(row)
+    return MessageContent(build_view(container))
+
+
+def _build_rest(
+    card: Card, rest: list[Control], base: DiscordButton, *, complete: bool
+) -> list[ui.Button[Any]]:
+    """Return the buttons of the rarer answers; an edit also as raw JSON."""
+    buttons: list[ui.Button[Any]] = []
+    for control in rest:
+        if not is_offered(control, complete):
+            continue
+        buttons.append(_build_button(control, base))
+        if control.action is Action.EDIT and card.editable is not None and not control.confirm:
+            wanted = base.with_verb(Action.EDIT.value, more=AS_JSON)
+            buttons.append(ui.Button(label="Edit as JSON", custom_id=wanted.custom_id))
+    return buttons
+
+
+def render_about(card: Card) -> str:
+    """Return what a modal is about: the head, what was found, and exactly what runs, as far as the
+    card has it."""
+    above = choose_above(card)
+    found = (render_above(card, above, _ABOUT), render_risk(card, above, _ABOUT),
+             render_findings(card, _ABOUT, above))  # fmt: skip
+    left = MOST_TEXT - _SPACE - sum(map(count_units, found))
+    blocks, whole = render_blocks(card, left)
+    cut = "" if card.complete and whole else f"-# ✂️ {card.size}. Details has all of it."
+    return "\n".join(filter(None, (render_head(card), *found, blocks, cut)))
+
+
+def _build_final_rows(card: Card) -> list[ui.ActionRow[Any]]:
+    """Return the row of a card on which nothing can be decided any more."""
+    return arrange_in_rows(
+        [ui.Button(label="Open the inbox", url=card.inbox)] if card.inbox else []
+    )
+
+
+def build_remember_buttons(card: Card, base: DiscordButton) -> list[ui.Button[Any]]:
+    """Return the button to remember it, where something may be remembered."""
+    if not card.remembers:
+        return []
+    return [ui.Button(label="Remember…", custom_id=base.with_verb(REMEMBER).custom_id)]
+
+
+def leads_of(card: Card) -> frozenset[Action]:
+    """Return the answers that Discord cannot take, so that the inbox must: a secret would stand in
+    its logs, and a passkey has no place here."""
+    return frozenset(
+        one.action
+        for one in card.controls
+        if (one.action is Action.ANSWER and any(field.secret for field in card.fields))
+        or one.by_passkey_alone
+    )
+
+
+def label_inbox(led: Collection[Action]) -> str:
+    """Return the words of the link to the inbox: what must be done there, where that is so."""
+    return next((said for action, said in LEADS.items() if action in led), "Open in the inbox")
+
+
+def is_offered(control: Control, complete: bool) -> bool:
+    """Whether a control is offered where what runs is shown, or only a part of it."""
+    return complete or control.action in (Action.DENY, Action.ABORT, Action.ANSWER)
+
+
+def _build_button(control: Control, base: DiscordButton) -> ui.Button[Any]:
+    """Return the button of a control; one that needs confirmation opens the full view."""
+    if control.confirm:
+        label = "Review…" if control.action is Action.APPROVE else f"{control.label}…"
+        wanted = base.with_verb(READ, more=control.action.value)
+    else:
+        wanted, label = base.with_verb(control.action.value), control.label
+    return ui.Button(label=label, style=STYLES[control.style], custom_id=wanted.custom_id)
+
+
+def arrange_in_rows(buttons: list[ui.Button[Any]]) -> list[ui.ActionRow[Any]]:
+    """Return buttons in rows, as many in each as Discord takes."""
+    return [ui.ActionRow(*buttons[at : at + ROW]) for at in range(0, len(buttons), ROW)]
+
+
+# The layout of several requests of one group: in one posted message, and each in a private one.
+#
+# Pure. In a posted message each keeps its place. One that ended is two lines; one that finds no
+# room any more, since it was changed, is read in its full view. All may be approved at once where
+# all that wait are whole here, and always be denied at once.
+
+ALL, NONE = "all", "none"
+MOST_COMPONENTS = 40
+PER_ITEM = 6  # a separator, the text, a row, three buttons
+_AROUND = 8  # the box, the title, a separator, a row, two buttons, until when, who is called
+_AROUND_UNITS = 900  # for these, and differences in Discord's counting
+_SHORT_UNITS = 250  # of one that finds no room, or ended
+_GROUP_CARDS_FACT = 160
+_TOLD_IN_TITLE = 300
+_SAYS = 200
+_REST = "-# ✂️ What runs is not shown here: Review… has all of it."
+
+
+def list_fitting(group: GroupCard) -> tuple[str, ...]:
+    """Return the ids of the requests that find room in one message, each whole."""
+    most = (MOST_COMPONENTS - _AROUND) // PER_ITEM
+    return tuple(card.request_id for card, _, whole in _draw_all(group) if whole)[:most]
+
+
+def shows_all(group: GroupCard) -> bool:
+    """Whether all that wait may be answered at once: each is whole in the message, and simple."""
+    return all(whole and is_simple(card) for card, _, whole in _draw_all(group) if not card.final)
+
+
+def build_group_view(
+    group: GroupCard, copy: str, *, called: str = "", silent: bool = False
+) -> MessageContent:
+    """Return the message of a group's posted card, with the mentions `called` below it. With
+    `silent`, it contains no text of the agent, and nothing is approved on it."""
+    container: ui.Container[Any] = ui.Container(accent_colour=choose_group_colour(group.items))
+    container.add_item(ui.TextDisplay(f"### {escape_line(group.title.text, _TOLD_IN_TITLE)}"))
+    for card, text, whole in _draw_all(group):
+        container.add_item(ui.Separator())
+        container.add_item(ui.TextDisplay(text if whole and not silent else _shorten(card, silent)))
+        base = DiscordButton(
+            verb=READ, request_id=card.request_id, revision=card.revision, copy=copy
+        )
+        if card.final:
+            details = _button("Details", base, discord.ButtonStyle.secondary)
+            container.add_item(ui.ActionRow(details))
+            continue
+        container.add_item(build_item_row(card, base, whole=whole and not silent))
+    waiting = group.waiting
+    if group.deniable and group.revisions:
+        first = group.items[0]
+        base = DiscordButton(
+            verb=ALL, request_id=first.request_id, revision=first.revision, copy=copy
+        )
+        container.add_item(ui.Separator())
+        approves = group.together and shows_all(group) and not silent
+        count = len(waiting)
+        container.add_item(build_all_row(count, base, group.revisions, approves=approves))
+    if waiting:
+        at = min(card.deadline for card in waiting) // 1000
+        container.add_item(ui.TextDisplay(f"-# ⏳ The first expires <t:{at}:R> (<t:{at}:f>)"))
+    view = ui.LayoutView(timeout=None)
+    view.add_item(container)
+    if called and waiting:
+        view.add_item(ui.TextDisplay(f"-# {called}"))
+    view.stop()
+    return MessageContent(view)
+
+
+def draw_item(card: Card, *, says: bool = False) -> tuple[str, bool]:
+    """Return a request's head, what was found and exactly what runs, and whether it is whole; with
+    `says` also the agent's own words."""
+    blocks, whole = render_blocks(card, MOST_TEXT)
+    facts = " · ".join(
+        f"**{fact.label}** {escape_line(fact.text.text, _GROUP_CARDS_FACT)}"
+        for fact in named_facts(card)
+    )
+    above = choose_above(card)
+    said = ""
+    if says and card.says is not None:
+        said = f"**The agent says** ({card.unverified})\n{quote(card.says.text, _SAYS)}"
+    parts = (
+        render_head(card),
+        render_above(card, above, _TOLD_IN_TITLE),
+        blocks,
+        facts,
+        render_risk(card, above, _TOLD_IN_TITLE),
+        render_findings(card, _TOLD_IN_TITLE, above),
+        "\n".join(f"⚠️ {notice}" for notice in list_notices(card)),
+        said,
+        f"👥 {escape_with_mentions(card.progress, _TOLD_IN_TITLE, card.people)}"
+        if card.progress
+        else "",
+        f"👀 {escape_with_mentions(card.claimed, _TOLD_IN_TITLE, card.people)}"
+        if card.claimed
+        else "",
+    )
+    return "\n".join(filter(None, parts)), whole and card.complete
+
+
+def build_item_row(card: Card, base: DiscordButton, *, whole: bool) -> ui.ActionRow[Any]:
+    """Return the answers to one request: its approval where it is `whole`, and takes one tap. On a
+    posted card the rest is behind More…, in a private message behind Details."""
+    posted = bool(base.copy)
+    row: ui.ActionRow[Any] = ui.ActionRow()
+    simple = whole and is_simple(card)
+    if simple:
+        approve = base.with_verb(Action.APPROVE.value, more=base.more)
+        row.add_item(_button("Approve", approve, discord.ButtonStyle.success))
+    elif posted:
+        read = base.with_verb(READ)
+        row.add_item(_button("Review…", read, discord.ButtonStyle.primary))
+    deny = base.with_verb(Action.DENY.value, more=base.more)
+    row.add_item(_button("Deny", deny, discord.ButtonStyle.danger))
+    label = "More…" if posted else "Details" if simple else "Review…"
+    rest = base.with_verb(MORE if posted else READ)
+    row.add_item(_button(label, rest, discord.ButtonStyle.secondary))
+    return row
+
+
+def build_all_row(
+    count: int, base: DiscordButton, more: str, *, approves: bool, hidden: bool = False
+) -> ui.ActionRow[Any]:
+    """Return the buttons that answer all of a group at once; not all may be approved so. With
+    `hidden` there are others that are not shown."""
+    row: ui.ActionRow[Any] = ui.ActionRow()
+    every, none = base.with_verb(ALL, more=more), base.with_verb(NONE, more=more)
+    if approves:
+        row.add_item(_button(f"Approve all {count}", every, discord.ButtonStyle.success))
+    label = f"Deny {'these' if hidden else 'all'} {count}"
+    row.add_item(_button(label, none, discord.ButtonStyle.danger))
+    return row
+
+
+def _draw_all(group: GroupCard) -> Iterator[tuple[Card, str, bool]]:
+    """Yield the cards of a group, each with its text and whether it finds room whole, the first
+    ones first. All find room in short."""
+    drawn = [
+        (card, *((_draw_ended(card), True) if card.final else draw_item(card, says=True)))
+        for card in group.items
+    ]
+    sizes = [count_units(text) + 2 for _, text, _ in drawn]
+    left = MOST_TEXT - _AROUND_UNITS - sum(min(one, _SHORT_UNITS) for one in sizes)
+    for (card, text, whole), size in zip(drawn, sizes, strict=True):
+        more = size - min(size, _SHORT_UNITS)
+        fits = whole and more <= left
+        if fits:
+            left -= more
+        yield card, text, fits
+
+
+def _draw_ended(card: Card) -> str:
+    """Return how a request ended, and below that its head: two facts, each in a line."""
+    return "\n".join(islice(render_ended(card), 2))
+
+
+def _shorten(card: Card, silent: bool) -> str:
+    """Return a text for a request that finds no room: the head if that does, else its state."""
+    head = render_head(card, silent=silent)
+    if count_units(head) > _SHORT_UNITS - len(_REST):
+        head = render_head(card, silent=True)
+    return head if card.final else f"{head}\n{_REST}"
+
+
+def _button(label: str, wanted: DiscordButton, style: discord.ButtonStyle) -> ui.Button[Any]:
+    return ui.Button(label=label, style=style, custom_id=wanted.custom_id)

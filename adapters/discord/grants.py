@@ -1,0 +1,431 @@
+"""Cards of remembered decisions (grants), and the kill switch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import discord
+from discord import ui
+
+from adapters.discord.cards import (
+    MessageContent,
+    build_outcome_view,
+    build_text_view,
+    clip,
+    escape_line,
+    escape_with_mentions,
+    keep_whole_lines,
+)
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.edits import REASON, build_text_field, read_values
+from adapters.discord.full_view import FullViewPages
+from adapters.discord.interactions import (
+    InteractionReply,
+    build_private_reply,
+    read_identity,
+    refuse_unfit,
+)
+from adapters.discord.posting import Posting
+from gateway.errors import Conflict, InvalidRequest, Unauthorized
+from gateway.models import Action
+from gateway.ports import (
+    LIFETIME_WORDS,
+    LIFT,
+    PASS_LIFETIME_WORDS,
+    Desk,
+    Grant,
+    GrantCard,
+    KillSwitch,
+    MessageRef,
+    Notice,
+    Record,
+    Remember,
+    RememberOption,
+    Urgency,
+    Worklist,
+    backing_of,
+    people_of,
+    remember_as,
+    render_safe,
+    scopes_of,
+    uses_of,
+)
+
+REVOKE, STOP, ALLOW = "revoke", "stop", "allow"
+SWITCHES = (STOP, ALLOW)
+NO_REQUEST = "0" * 32  # the kill switch belongs to no request
+_LIVE, _ENDED = 0x5865F2, 0x8B949E
+_NONCE = 22
+
+
+class DiscordGrantPosting:
+    """Posts and edits grant cards. Raises only errors that `gateway.ports.outgoing` names."""
+
+    def __init__(self, posting: Posting) -> None:
+        self._posting = posting
+
+    async def deliver(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
+        """Post a card. Repeated with the same nonce within minutes, it posts nothing new."""
+        return await self._posting.post(
+            target, lambda silent: _build_view(card, nonce, silent), nonce
+        )
+
+    async def update(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
+        """Edit a posted card."""
+        rank = (Urgency.ENDED if card.ended else Urgency.OTHER).rank(card.ended_at or 0)
+        await self._posting.edit(
+            ref, lambda silent: _build_view(card, nonce, silent), nonce, rank=rank
+        )
+
+    async def announce(self, notice: Notice, card: GrantCard) -> None:
+        """Reply to the card with its news, because edits notify nobody."""
+        if notice.ref is None:
+            return
+        said = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
+        news = card.outcome or " ".join(card.notices)
+        title = f"⏰ {card.icon} **{card.word}** · {escape_line(card.tool.text, 250)}"
+        text = f"{title}: {escape_with_mentions(news, 600, card.people)}"
+        await self._posting.answer(notice.target, notice.ref, text, said)
+
+
+def build_grant_view(card: GrantCard, copy: str) -> MessageContent:
+    """Return the message of a card."""
+    return _build_view(card, copy, False)
+
+
+def _build_view(card: GrantCard, copy: str, silent: bool) -> MessageContent:
+    facts = " · ".join(f"**{one.label}** {escape_line(one.text.text, 160)}" for one in card.facts)
+    ends = f"until <t:{card.until // 1000}:f>" if card.until else "until revoked"
+    head = [f"### {card.icon} {card.word} · {escape_line(card.tool.text, 120)}"]
+    if card.outcome:
+        at = f", <t:{card.ended_at // 1000}:f>" if card.ended_at else ""
+        said = card.outcome[:1].upper() + card.outcome[1:]
+        head.append(f"{escape_with_mentions(said, 300, card.people)}{at}")
+    covers = [] if silent else [f"**What it covers**\n> {escape_line(card.words.text, 900)}"]
+    if card.asked is not None and not silent:
+        covers.append(f"**Made from**\n> {escape_line(card.asked.text, 500)}")
+    notices = [f"⚠️ {escape_line(notice, 300)}" for notice in card.notices]
+    reach = [f"-# {escape_line(card.reach, 300)}"] if card.reach else []
+    foot = f"-# {'over' if card.ended else ends} · {card.uses} · `{card.short_id}`"
+    container: ui.Container[Any] = ui.Container(accent_colour=_ENDED if card.ended else _LIVE)
+    for text in (*head, facts, *covers, *notices, *reach, foot):
+        container.add_item(ui.TextDisplay(text))
+    if card.confirm:
+        press = DiscordButton(
+            verb=REVOKE, request_id=card.grant_id, revision=card.revision, copy=copy
+        ).custom_id
+        style = discord.ButtonStyle.danger
+        container.add_item(ui.ActionRow(ui.Button(label="Revoke", style=style, custom_id=press)))
+    view = ui.LayoutView(timeout=None)
+    view.add_item(container)
+    view.stop()
+    return MessageContent(view)
+
+
+class KillSwitchActions:
+    """The kill switch; the core checks who may use it."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def show_state(self, interaction: discord.Interaction) -> InteractionReply:
+        """Show an admin the state of the kill switch, with a button to change it."""
+        person = await self._desk.requests.person(read_identity(interaction))
+        if person is None or not person.admin:
+            raise Unauthorized("only an admin may use the kill switch")
+        return InteractionReply(build_switch_view(await self._desk.operator.kill_switch()))
+
+    async def turn(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Turn the kill switch on or off."""
+        await refuse_unfit(self._desk, interaction, button.request_id)
+        on = button.verb == STOP
+        await self._desk.operator.stop_all(read_identity(interaction), on=on)
+        switch = await self._desk.operator.kill_switch()
+        return InteractionReply(build_switch_view(switch), replaces=True)
+
+
+def build_switch_view(switch: KillSwitch) -> MessageContent:
+    """Return the state of the kill switch, with the button to change it."""
+    on = switch.on
+    verb, label = (ALLOW, "Let agents ask again") if on else (STOP, "Stop everything")
+    style = discord.ButtonStyle.secondary if on else discord.ButtonStyle.danger
+    said = (
+        f"🛑 {escape_line(switch.state, 300)}\n*Let agents ask again*: {LIFT}"
+        if on
+        else f"**The kill switch is off.** *Stop everything*: {switch.stopping}"
+    )
+    press = DiscordButton(verb=verb, request_id=NO_REQUEST, revision=0).custom_id
+    view = ui.LayoutView(timeout=None)
+    view.add_item(ui.TextDisplay(said))
+    view.add_item(ui.ActionRow(ui.Button(label=label, style=style, custom_id=press)))
+    view.stop()
+    return MessageContent(view)
+
+
+# Remembered decisions: the dialog to create one, and lists to revoke them.
+
+KEEP = "keep"
+_SCOPE, _WHERE, _LIFE = "scope", "where", "life"
+_EVERYWHERE, _SESSION = "everywhere", "session"
+_ALL, _OF_SESSION = "all", "session "
+_CHOICE = 100  # Discord's limit for a command's choice, in characters
+_OFFERED = 8  # each is checked against the history, and must be readable on a phone
+_LISTED = 20
+_COVERS = 900  # characters of what a grant covers
+_REACH = 200
+_DIALOG = 3900
+_LIST_UNITS = 3800
+_LABEL = 60
+_PASS = "pass"
+_VERBS = {
+    Action.APPROVE.value: ("Approve and remember", discord.ButtonStyle.success),
+    _PASS: ("Approve and give a pass", discord.ButtonStyle.success),
+    Action.DENY.value: ("Deny and remember", discord.ButtonStyle.danger),
+}
+_DENIALS = "-# What a denial can cover is listed where it is chosen."
+
+
+class RememberDialog:
+    """The dialog behind "Remember…", and revoking."""
+
+    def __init__(self, desk: Desk, reading: FullViewPages) -> None:
+        self._desk = desk
+        self._worklist = Worklist(desk)
+        self._reading = reading
+
+    async def show_options(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Show the scopes that could be remembered, with the recent reach of each."""
+        record = await self._reading.get_permitted(interaction, button.request_id)
+        button = self._reading.name_card(interaction, button)
+        offered = await self._list_scopes(interaction, record, Action.APPROVE)
+        ways = list_ways(offered, denies=bool(scopes_of(record, Action.DENY)))
+        if not ways:
+            raise Conflict("there is nothing that could be remembered about this request")
+        reach = {one.id: await self._desk.requests.reach(record.id, one.id) for one in offered}
+        return InteractionReply(build_options_view(offered, reach, ways, button))
+
+    async def build_modal(
+        self, interaction: discord.Interaction, record: Record, button: DiscordButton
+    ) -> ui.Modal:
+        """Return the modal that asks for scope, place and lifetime. Raises Conflict."""
+        scopes = await self._list_scopes(interaction, record, read_way(button))
+        modal = build_remember_modal(button.more, scopes, record.request.session, button)
+        if modal is None:
+            raise Conflict("there is nothing that could be remembered about this request")
+        return modal
+
+    async def _list_scopes(
+        self, interaction: discord.Interaction, record: Record, action: Action
+    ) -> list[RememberOption]:
+        """Return what this person may have remembered: the narrowest, and the passes last."""
+        may = await self._desk.requests.may_pass(read_identity(interaction), record)
+        scopes = scopes_of(record, action, passes=may)
+        passes = [one for one in scopes if one.session_pass]
+        others = [one for one in scopes if not one.session_pass]
+        return _take_readable([*others[: _OFFERED - len(passes)], *passes])
+
+    async def build_outcome(self, record: Record) -> MessageContent:
+        """Return the outcome with a button that revokes the new grant."""
+        shown = build_outcome_view(await self._reading.build_card(record))
+        made = next(
+            (one for one in await self._desk.grants.newest() if one.from_request == record.id), None
+        )
+        if made is None:
+            return shown
+        back = DiscordButton(verb=REVOKE, request_id=made.id, revision=0)
+        text = (
+            f"🧠 Remembered: {_render_words(made.words, _COVERS)}. You can revoke it at any time."
+        )
+        shown.view.add_item(ui.TextDisplay(text))
+        button: ui.Button[Any] = ui.Button(label="Revoke", custom_id=back.custom_id)
+        shown.view.add_item(ui.ActionRow(button))
+        return shown
+
+    async def revoke(self, interaction: discord.Interaction, what: str) -> InteractionReply:
+        """Revoke one grant by its id or the beginning of it, `all`, or a session's.
+
+        The core checks the rights.
+        """
+        grants, identity = self._desk.grants, read_identity(interaction)
+        if what != _ALL and not what.startswith(_OF_SESSION):
+            grant_id = await self._worklist.grant_id(identity, what)
+            await refuse_unfit(self._desk, interaction, grant_id)
+            one = await grants.revoke(grant_id, identity)
+            return build_private_reply(
+                f"↩️ Revoked: {_render_words(one.words, _COVERS)}. It no longer decides anything."
+            )
+        await refuse_unfit(self._desk, interaction, NO_REQUEST)
+        agent, _, session = what.removeprefix(_OF_SESSION).partition(" ")
+        whose = {} if what == _ALL else {"agent": agent, "session": session}
+        gone = await grants.revoke_all(identity, **whose)
+        if not gone:
+            raise Conflict("there is nothing that you may revoke")
+        return build_private_reply(f"↩️ Revoked: {len(gone)}. They no longer decide anything.")
+
+    async def list_grants(self, interaction: discord.Interaction) -> InteractionReply:
+        """List the grants that the person may revoke."""
+        grants = await self._worklist.grants(read_identity(interaction))
+        if not grants:
+            return build_private_reply("There are no remembered decisions that you may revoke.")
+        return InteractionReply(build_grants_view(grants))
+
+    async def find_choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
+        """Return (value, label) of each choice of `/revoke`: a grant, all, or a session's."""
+        grants = await self._worklist.grants(read_identity(interaction))
+        found = [
+            (one.id, f"{one.id[:8]} · {one.effect} · {one.agent} · {render_safe(one.words).text}")
+            for one in grants
+        ]
+        found += [(_ALL, "all that you may revoke")] if grants else []
+        sessions = dict.fromkeys((one.agent, one.session) for one in grants if one.session)
+        found += [
+            (f"{_OF_SESSION}{agent} {name}", f"all of the session {name} of {agent}")
+            for agent, name in sessions
+            if len(f"{_OF_SESSION}{agent} {name}") <= _CHOICE
+        ]
+        return [(value, clip(words, _CHOICE)) for value, words in found]
+
+
+def read_way(button: DiscordButton) -> Action:
+    """Return the answer that a button of the dialog gives. Raises InvalidRequest."""
+    if button.more not in _VERBS:
+        raise InvalidRequest("this is nothing that can be remembered; open it again")
+    return Action.APPROVE if button.more == _PASS else Action(button.more)
+
+
+def list_ways(offered: Sequence[RememberOption], *, denies: bool) -> list[str]:
+    """Return what may be done with what is offered, for a button each: approve and remember, give a
+    pass, whose lifetimes are its own, deny and remember."""
+    approves = any(not one.session_pass for one in offered)
+    there = (approves, any(one.session_pass for one in offered), denies)
+    return [way for way, may in zip(_VERBS, there, strict=True) if may]
+
+
+def build_options_view(
+    offered: Sequence[RememberOption],
+    reach: Mapping[str, str],
+    ways: Sequence[str],
+    button: DiscordButton,
+) -> MessageContent:
+    """Return what could be remembered, each with its recent `reach`, and a button for each of these
+    answers."""
+    lines = ["### 🧠 What should be remembered?"]
+    for number, scope in enumerate(offered, 1):
+        lines.append(f"**{number}.** {escape_line(scope.words.text, _COVERS)}")
+        if reach[scope.id]:
+            lines.append(f"-# {escape_line(reach[scope.id], _REACH)}")
+    if offered and Action.DENY.value in ways:
+        lines.append(_DENIALS)
+    row: ui.ActionRow[Any] = ui.ActionRow()
+    for way in ways:
+        label, style = _VERBS[way]
+        wanted = button.with_verb(KEEP, more=way)
+        row.add_item(ui.Button(label=f"{label}…", style=style, custom_id=wanted.custom_id))
+    view = ui.LayoutView(timeout=None)
+    view.add_item(ui.TextDisplay("\n".join(lines)[:_DIALOG])).add_item(row)
+    view.stop()
+    return MessageContent(view)
+
+
+def build_remember_modal(
+    way: str, scopes: Sequence[RememberOption], session: str, button: DiscordButton
+) -> ui.Modal | None:
+    """Return the modal that asks for scope, place and lifetime; a pass is for the session, and has
+    lifetimes of its own. The scopes have the numbers that they have in the message before; those of
+    a denial, which it does not list, are whole above the menu. None where none is offered."""
+    passes, denies = way == _PASS, way == Action.DENY.value
+    numbered = [one for one in enumerate(scopes, 1) if one[1].session_pass is passes]
+    if not numbered:
+        return None
+    modal = ui.Modal(title=_VERBS[way][0], custom_id=button.custom_id)
+    if denies:
+        lines = (f"**{at}.** {escape_line(one.words.text, _COVERS)}" for at, one in numbered)
+        modal.add_item(ui.TextDisplay("\n".join(lines)[:_DIALOG]))
+    options = [(one.id, *_label_scope(at, one.words.text)) for at, one in numbered]
+    modal.add_item(_build_menu("What", _SCOPE, options))
+    if not passes:
+        here = clip(f"only in the session {session}", 100)
+        places = [(_SESSION, here, ""), (_EVERYWHERE, "in all sessions of this agent", "")]
+        modal.add_item(_build_menu("Where", _WHERE, places))
+    lives = PASS_LIFETIME_WORDS if passes else LIFETIME_WORDS
+    modal.add_item(_build_menu("How long", _LIFE, [(*one, "") for one in lives.items()]))
+    if denies:
+        modal.add_item(build_text_field("Reason", REASON, "The agent is told. May be empty."))
+    modal.stop()
+    return modal
+
+
+def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
+    """Return a list of grants, newest first, as far as it fits."""
+    lines = ["### 🧠 What is remembered"]
+    for grant in grants[:_LISTED]:
+        ends = f"until <t:{grant.expires_at // 1000}:f>" if grant.expires_at else "until revoked"
+        where = f"session {grant.session}" if grant.session else "all sessions"
+        state = "suspended: " if grant.suspended or grant.rests else ""
+        lines.append(
+            f"- `{grant.id[:8]}` **{state}{grant.effect}** {_render_words(grant.words, _COVERS)}\n"
+            f"-# {escape_line(f'{grant.agent}, {where}', 120)} · {ends} · {uses_of(grant)} · "
+            f"{escape_with_mentions(backing_of(grant), 160, people_of(grant))}"
+        )
+    kept = keep_whole_lines(lines, _LIST_UNITS)
+    more = len(grants) + 1 - len(kept)
+    rest = f" {more} older ones are in the inbox." if more else ""
+    return build_text_view("\n".join([*kept, f"Revoke one with `/revoke`.{rest}"]))
+
+
+def read_remember(data: Any) -> Remember:
+    """Return what to remember from a submitted modal."""
+    given = read_values(data)
+    return remember_as(
+        _read_choice(given, _SCOPE),
+        _read_choice(given, _LIFE),
+        everywhere=_read_choice(given, _WHERE) == _EVERYWHERE,
+    )
+
+
+def _take_readable(scopes: list[RememberOption]) -> list[RememberOption]:
+    """Return the first offers: as many as stand in the dialog with all their words."""
+    kept: list[RememberOption] = []
+    room = _DIALOG - _REACH
+    for scope in scopes:
+        room -= len(escape_line(scope.words.text, _COVERS)) + _REACH + 20
+        if room < 0:
+            break
+        kept.append(scope)
+    return kept
+
+
+def _render_words(text: str, budget: int) -> str:
+    """Return what a grant covers, escaped: it contains names from the agent's arguments."""
+    return escape_line(render_safe(text).text, budget)
+
+
+def _read_choice(given: dict[str, Any], name: str) -> str:
+    return str((given.get(name) or [""])[0])
+
+
+def _label_scope(number: int, words: str) -> tuple[str, str]:
+    """Return a short label for a scope, which ends where its words pause, and the rest of them."""
+    pause = min((at for sign in (": ", ", ") if 0 < (at := words.find(sign)) <= _LABEL), default=0)
+    if pause:
+        return f"{number}. {words[:pause]}…", clip(words[pause + 2 :], _CHOICE)
+    return f"{number}. {clip(words, _LABEL)}", clip(words, _CHOICE) if len(words) > _LABEL else ""
+
+
+def _build_menu(label: str, name: str, options: list[tuple[str, str, str]]) -> ui.Label[Any]:
+    """Return a menu of values, labels and descriptions, with its first option, the narrowest, as
+    the default."""
+    menu: ui.Select[Any] = ui.Select(
+        custom_id=name,
+        options=[
+            discord.SelectOption(label=words, value=value, description=more or None, default=not at)
+            for at, (value, words, more) in enumerate(options)
+        ],
+    )
+    return ui.Label(text=label, component=menu)

@@ -1,0 +1,195 @@
+"""Replies to interactions: exactly one, within Discord's three seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import discord
+
+from adapters.discord import library
+from adapters.discord.cards import NOBODY, MessageContent, build_text_view, escape_line
+from adapters.discord.custom_ids import PLATFORM
+from gateway.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
+from gateway.ports import Desk, Identity, Record, render_safe
+
+log = logging.getLogger("adapters.discord")
+
+ACK_SECONDS = 1.5  # Discord gives up after 3; the rest is for the network
+WORK_SECONDS = 30.0
+_LONGEST_SENTENCE = 1500
+_NOT_SHOWN = "⚠️ Discord refuses to show the answer. The card tells how the request stands."
+# The response came too late or twice, or the message is gone: the card is updated later.
+_TOO_LATE = {10008, 10015, 10062, 40060, 50027}
+
+
+@dataclass(frozen=True, slots=True)
+class InteractionReply:
+    """A reply: the clicked message changed, or a private message.
+
+    `word` is said privately, beside the message that changed.
+    """
+
+    shown: MessageContent
+    replaces: bool = False
+    word: MessageContent | None = None
+
+
+def build_private_reply(text: str, inbox: str | None = None) -> InteractionReply:
+    """Return a private message with this text. One that sends people to the `inbox` says how they
+    get there."""
+    return InteractionReply(build_text_view(text, inbox))
+
+
+def build_refusal(error: Exception) -> InteractionReply:
+    """Return a private message that explains an error, without claiming more than is known."""
+    if isinstance(error, NotFound):
+        return build_private_reply("🗑️ This no longer exists.")
+    if isinstance(error, Unauthorized):
+        return build_private_reply(f"⛔ {_render_sentence(f'not you: {error}')}")
+    if isinstance(error, Conflict):
+        return build_private_reply(f"ℹ️ {_render_sentence(str(error))}")  # noqa: RUF001 (the sign is for people)
+    if isinstance(error, InvalidRequest):
+        return build_private_reply(f"✏️ {_render_sentence(str(error))} Nothing was decided.")
+    if isinstance(error, Unreachable):
+        away = "nothing was recorded: the gateway could not be reached"
+        why = away if error.code == Unreachable.code else str(error)
+        return build_private_reply(f"⚠️ {_render_sentence(why)} Try again.")
+    if not isinstance(error, TimeoutError):
+        log.error("click not handled", exc_info=error, extra={"event": "click_failed"})
+    return build_private_reply(
+        "⚠️ The gateway did not answer; whether this was recorded is not certain. "
+        "Look at the card again."
+    )
+
+
+def _render_sentence(text: str) -> str:
+    """Return an error's text as a sentence, escaped: it may quote anybody."""
+    said = render_safe(text).text
+    return escape_line(f"{said[:1].upper()}{said[1:].rstrip('.')}.", _LONGEST_SENTENCE)
+
+
+async def respond(
+    interaction: discord.Interaction, work: Coroutine[Any, Any, InteractionReply]
+) -> None:
+    """Do the work and send its reply; if it is slow, acknowledge first."""
+    task = asyncio.create_task(_run_bounded(work))
+    try:
+        await asyncio.wait({task}, timeout=ACK_SECONDS)
+        if not task.done():
+            await _acknowledge(interaction)
+        answer = await task
+    finally:
+        task.cancel()
+    if not await _try_send(interaction, answer):
+        word = answer.word and InteractionReply(answer.word)
+        await _try_send(interaction, word or build_private_reply(_NOT_SHOWN))
+
+
+async def _try_send(interaction: discord.Interaction, answer: InteractionReply) -> bool:
+    """Send a reply; return False when Discord refuses its content."""
+    try:
+        await _send(interaction, answer)
+    except discord.HTTPException as error:
+        if error.code not in _TOO_LATE:
+            log.error("answer refused: %s", error, extra={"event": "answer_refused"})
+            return False
+        log.info("answer not taken: %s", error, extra={"event": "answer_late"})
+    except discord.InteractionResponded:
+        log.info("answered already", extra={"event": "answer_late"})
+    except (OSError, aiohttp.ClientError, TimeoutError) as error:
+        log.warning("answer lost: %s", error, extra={"event": "answer_lost"})
+    return True
+
+
+async def _run_bounded(work: Coroutine[Any, Any, InteractionReply]) -> InteractionReply:
+    try:
+        async with asyncio.timeout(WORK_SECONDS):
+            return await work
+    except Exception as error:
+        # Whatever it was, the person must learn that it failed.
+        return build_refusal(error)
+
+
+async def _acknowledge(interaction: discord.Interaction) -> None:
+    """Acknowledge, which allows fifteen minutes. If it fails, the work goes on."""
+    command = interaction.type is discord.InteractionType.application_command
+    try:
+        await interaction.response.defer(ephemeral=command, thinking=command)
+    except (discord.DiscordException, OSError, aiohttp.ClientError) as error:
+        log.info("not acknowledged: %s", error, extra={"event": "answer_late"})
+
+
+async def _send(interaction: discord.Interaction, answer: InteractionReply) -> None:
+    shown = answer.shown
+    response = interaction.response
+    if answer.replaces and interaction.message is not None:
+        # Keep the file attached while the pages of a full view are turned.
+        kept = interaction.message.attachments if shown.attached is not None else []
+        if response.is_done():
+            await interaction.edit_original_response(
+                view=shown.view, attachments=kept, allowed_mentions=NOBODY
+            )
+        else:
+            await response.edit_message(view=shown.view, attachments=kept, allowed_mentions=NOBODY)
+        if answer.word is not None:
+            await interaction.followup.send(view=answer.word.view, ephemeral=True)
+    elif not response.is_done():
+        await response.send_message(view=shown.view, files=shown.files, ephemeral=True)
+    elif response.type is discord.InteractionResponseType.deferred_channel_message:
+        await interaction.edit_original_response(view=shown.view, attachments=shown.files)
+    else:
+        await interaction.followup.send(view=shown.view, files=shown.files, ephemeral=True)
+
+
+# Who clicked, from the interaction itself, and whether they may decide.
+
+
+def read_identity(interaction: discord.Interaction) -> Identity:
+    """Return the person with their current roles in this server.
+
+    Roles are qualified by their server; in direct messages there are none.
+    """
+    user, guild = interaction.user, interaction.guild_id
+    roles: tuple[str, ...] = ()
+    if guild is not None and isinstance(user, discord.Member):
+        roles = tuple(f"{PLATFORM}:{guild}/{role}" for role in library.role_ids(user))
+    return Identity(platform=PLATFORM, id=str(user.id), groups=roles)
+
+
+def find_objection(interaction: discord.Interaction) -> str | None:
+    """Return why this person may decide nothing in Discord, None when they may."""
+    user = interaction.user
+    if user.bot:
+        return "bots decide nothing"
+    if isinstance(user, discord.Member) and user.is_timed_out():
+        return "you are timed out in this server"
+    return None
+
+
+async def refuse_unfit(desk: Desk, interaction: discord.Interaction, request_id: str) -> None:
+    """Refuse bots and people who are timed out, and record it. Raises Unauthorized."""
+    why = find_objection(interaction)
+    if why is not None:
+        await desk.requests.refuse(request_id, read_identity(interaction), why)
+        raise Unauthorized(why)
+
+
+async def refuse_stranger(desk: Desk, interaction: discord.Interaction, record: Record) -> None:
+    """Refuse people who may not decide this request, and record it. Raises Unauthorized."""
+    await refuse_unfit(desk, interaction, record.id)
+    identity = read_identity(interaction)
+    why = await desk.requests.may_decide(identity, record)
+    if why is not None:
+        await desk.requests.refuse(record.id, identity, why)
+        raise Unauthorized(why)

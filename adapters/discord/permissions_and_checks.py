@@ -1,0 +1,276 @@
+"""The bot's permissions: the invite link with the fewest possible, and a check per target."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import discord
+
+from adapters.discord import library
+from adapters.discord.connection import log_in
+from adapters.discord.custom_ids import DiscordPlace, read_target
+from adapters.discord.settings import DiscordSettings, read_settings
+from gateway.errors import GatewayError
+from gateway.ports import FAIL, Finding, report_doubt, report_failure, report_ok
+
+NEEDED = discord.Permissions(
+    view_channel=True,
+    send_messages=True,
+    send_messages_in_threads=True,
+    embed_links=True,
+    attach_files=True,
+    read_message_history=True,
+)
+_SCOPES = ("bot", "applications.commands")
+_NAMES = {"read_messages": "view channel"}  # as Discord's own settings call it
+_OF_THREADS = {"send_messages_in_threads"}
+
+
+def add_commands(verbs: Any) -> None:
+    """Add `gateway invite discord` and `gateway check discord`."""
+    invite = verbs.add_parser("invite", help="print the link that adds the bot to a server")
+    invite.set_defaults(run=_invite)
+    check = verbs.add_parser("check", help="check the bot's permissions in channels")
+    check.add_argument(
+        "targets", nargs="+", metavar="TARGET", help="discord:SERVER/CHANNEL, as routes write it"
+    )
+    check.set_defaults(run=_check)
+
+
+async def _invite(options: argparse.Namespace) -> int:
+    async with _log_in() as client:
+        if client.application_id is None:
+            raise GatewayError("Discord did not say which application this is")
+        print(build_invite_link(client.application_id))
+    return 0
+
+
+async def _check(options: argparse.Namespace) -> int:
+    wrong = False
+    async with _log_in() as client:
+        for target in options.targets:
+            found = await check_target(client, target)
+            wrong = wrong or found.result == FAIL
+            remedy = f"; {found.remedy}" if found.remedy else ""
+            print(f"{found.result:<4} {target}: {found.says}{remedy}")
+    return 1 if wrong else 0
+
+
+def build_invite_link(application: int) -> str:
+    """Return the link that adds the bot to a server, with only the needed permissions."""
+    return discord.utils.oauth_url(application, permissions=NEEDED, scopes=_SCOPES)
+
+
+async def check_target(client: discord.Client, target: str) -> Finding:
+    """Check whether cards can be posted to a target."""
+    place = read_target(target)
+    if place is None:
+        return report_failure(
+            "this is not a target in Discord", "write discord:SERVER/CHANNEL or discord:@USER"
+        )
+    try:
+        return await (_check_person(client, place) if place.user else _check_channel(client, place))
+    except discord.NotFound:
+        said = "it does not exist, or the bot is not in the server"
+        return report_failure(said, "invite it with the link of `gateway invite discord`")
+    except discord.Forbidden:
+        return report_failure("the bot cannot see it", "let its role view the channel")
+    except discord.HTTPException as error:
+        return report_failure(
+            f"Discord refuses to tell ({error.status}, {error.code})", "try again later"
+        )
+    except (aiohttp.ClientError, OSError) as error:
+        return report_failure(f"no answer from Discord ({type(error).__name__})", "try again later")
+
+
+async def _check_person(client: discord.Client, place: DiscordPlace) -> Finding:
+    await client.create_dm(discord.Object(int(place.user or 0)))
+    return report_ok("whether they take direct messages shows when one is sent")
+
+
+async def _check_channel(client: discord.Client, place: DiscordPlace) -> Finding:
+    guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
+    channel = await guild.fetch_channel(int(place.channel or 0))
+    if isinstance(channel, discord.ForumChannel | discord.CategoryChannel):
+        said = "cards cannot be posted in a channel of this kind"
+        return report_failure(said, "use a text channel or a thread")
+    if client.user is None:
+        return report_failure("not logged in", "see GATEWAY_DISCORD_TOKEN")
+    member = await guild.fetch_member(client.user.id)
+    parent: Any = channel
+    skipped = _OF_THREADS
+    if isinstance(channel, discord.Thread):
+        # A thread inherits its channel's permissions and has one of its own.
+        parent = await guild.fetch_channel(channel.parent_id)
+        skipped = {"send_messages"}
+    held = dict(parent.permissions_for(member))
+    missing = [name for name, value in NEEDED if value and name not in skipped and not held[name]]
+    if missing:
+        words = ", ".join(_NAMES.get(name, name.replace("_", " ")) for name in missing)
+        return report_failure(f"the bot lacks: {words}", "allow it in the channel's permissions")
+    if isinstance(channel, discord.Thread) and channel.locked and not held["manage_threads"]:
+        return report_failure("the thread is locked", "unlock it, or name another in the route")
+    return report_ok("the bot may post here")
+
+
+async def read_permissions(client: discord.Client, place: DiscordPlace) -> discord.Permissions:
+    """Return what the bot may do in a channel or a thread. Raises discord's errors."""
+    guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
+    channel: Any = await guild.fetch_channel(int(place.channel or 0))
+    if isinstance(channel, discord.Thread):
+        channel = await guild.fetch_channel(channel.parent_id)
+    member = await guild.fetch_member(client.user.id if client.user else 0)
+    held: discord.Permissions = channel.permissions_for(member)
+    return held
+
+
+@asynccontextmanager
+async def _log_in() -> AsyncIterator[discord.Client]:
+    settings = read_settings()
+    library.prepare(settings)
+    client = await log_in(settings)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+# Checks of `gateway doctor` for Discord.
+
+Found = tuple[str, Finding]
+_PAGE = "see docs/discord.md"
+_MOST_CHANNELS = 20
+_WORDS = "This is `gateway doctor --live`; the message goes away again."
+
+
+async def run_checks(targets: Sequence[str], *, live: bool) -> list[Found]:
+    """Run all checks, except those that depend on a failed one."""
+    try:
+        settings = read_settings()
+    except GatewayError as error:
+        return [("discord settings", report_failure(str(error), _PAGE))]
+    over = "over HTTP" if settings.public_key else "over the gateway connection"
+    found: list[Found] = [("discord settings", report_ok(f"clicks come {over}"))]
+    try:
+        library.prepare(settings)
+    except GatewayError as error:
+        return [*found, ("discord library", report_failure(str(error), _PAGE))]
+    try:
+        client = await log_in(settings)
+    except GatewayError as error:
+        remedy = "set GATEWAY_DISCORD_TOKEN to the token of the portal's page Bot"
+        return [*found, ("discord token", report_failure(str(error), remedy))]
+    try:
+        found.append(("discord token", report_ok(f"this is {client.user}")))
+        found.append(("discord endpoint", _check_endpoint(client, settings)))
+        for target in targets:
+            place = await check_target(client, target)
+            found.append(("discord channel", replace(place, says=f"{target}: {place.says}")))
+        if not targets:
+            remedy = "name discord:SERVER/CHANNEL in the targets of a route"
+            found.append(("discord channel", report_doubt("no route leads to Discord", remedy)))
+        if live:
+            found += [("discord live", one) for one in await _try_channels(client, targets)]
+    finally:
+        await client.close()
+    return found
+
+
+def _check_endpoint(client: discord.Client, settings: DiscordSettings) -> Finding:
+    application = client.application
+    url = application.interactions_endpoint_url if application else None
+    if url is not None and settings.public_key is None:
+        says = f"Discord sends clicks to {url}, so that none comes over the gateway connection"
+        return report_failure(
+            says, "remove the Interactions Endpoint URL, or set GATEWAY_DISCORD_PUBLIC_KEY"
+        )
+    if url is None and settings.public_key is not None:
+        says = "no Interactions Endpoint URL is set in the portal, so that no click comes"
+        return report_failure(
+            says, "set it to https://YOUR-HOST/discord/interactions, or unset the key"
+        )
+    return report_ok(
+        f"clicks come to {url}" if url else "no Interactions Endpoint URL, as it must be"
+    )
+
+
+async def _try_channels(client: discord.Client, targets: Sequence[str]) -> list[Finding]:
+    """Post and delete a message in each channel of the routes, one after the other."""
+    read = [place for one in targets if (place := read_target(one))]
+    channels = list(dict.fromkeys(place.channel for place in read if place.channel))
+    if not channels:
+        return [
+            report_doubt("no route names a channel to try it in", "name discord:SERVER/CHANNEL")
+        ]
+    found = [await _try_channel(client, channel) for channel in channels[:_MOST_CHANNELS]]
+    if rest := channels[_MOST_CHANNELS:]:
+        says = f"after {_MOST_CHANNELS} channels, not tried: {', '.join(rest)}"
+        found.append(report_doubt(says, "`discord channel` looked at each"))
+    return found
+
+
+async def _try_channel(client: discord.Client, name: str) -> Finding:
+    channel = client.get_partial_messageable(int(name))
+    try:
+        message = await channel.send(_WORDS)
+        await message.delete()
+    except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
+        return report_failure(f"{name}: posting failed: {error}", _PAGE)
+    return report_ok(f"{name}: a message was posted and deleted")
+
+
+# The check of `gateway doctor` whether roles that routes call are notified in Discord at all.
+
+_NAME = "discord mentions"
+_REMEDY = (
+    "make the role mentionable (Server Settings › Roles), or let the bot mention everyone in the "  # noqa: RUF001 (as Discord writes it)
+    "channel"
+)
+
+
+async def check_mentions(called: Mapping[str, Sequence[str]]) -> list[tuple[str, Finding]]:
+    """Check the roles that are called in each target; see `gateway.ports.HasMentionChecks`.
+
+    What the other checks fail at (settings, the token) is left to them.
+    """
+    roles = [
+        (place, target, one.removeprefix(f"{place.guild}/"))
+        for target, names in called.items()
+        if (place := read_target(target)) is not None and place.channel
+        for one in names
+        if one.startswith(f"{place.guild}/")
+    ]
+    if not roles:
+        return []
+    try:
+        settings = read_settings()
+        library.prepare(settings)
+        client = await log_in(settings)
+    except GatewayError:
+        return []
+    try:
+        return [(_NAME, await _check_role(client, *one)) for one in roles]
+    finally:
+        await client.close()
+
+
+async def _check_role(
+    client: discord.Client, place: DiscordPlace, target: str, role: str
+) -> Finding:
+    named = f"the role {place.guild}/{role}, which {target} calls,"
+    try:
+        guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
+        found = next((one for one in await guild.fetch_roles() if str(one.id) == role), None)
+        if found is None:
+            return report_failure(f"{named} does not exist", "name another in the approvers")
+        if found.mentionable or (await read_permissions(client, place)).mention_everyone:
+            return report_ok(f"{named} is notified")
+    except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
+        said = f"whether {named} is notified cannot be seen: {type(error).__name__}"
+        return report_doubt(said, "see `discord channel`")
+    return report_doubt(f"{named} is shown by name, and nobody is notified", _REMEDY)

@@ -1,0 +1,778 @@
+"""The card layout: a card as a Slack message, well within Slack's limits. Pure.
+
+Agents' text goes only where Slack does not parse it. `mrkdwn` is used only for our own text and
+Slack's date tokens; everything else is plain text without emoji codes, or rich text, where no
+mention, link or markup is acted on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from adapters.slack.payloads import NO_COPY, Act, Json, SlackButton
+from gateway.models import Action, RiskLevel
+from gateway.ports import (
+    NO_LINK,
+    SECRET_ASKED,
+    Block,
+    Card,
+    Control,
+    FoundAbove,
+    GroupCard,
+    Style,
+    choose_found_above,
+    is_simple,
+    named_facts,
+    plain_head,
+    say_no_link,
+)
+
+HEADER_UNITS = 150
+LABEL_UNITS = 75
+TITLE_UNITS = 24
+CONTEXT_UNITS = 3000
+INPUT_UNITS = 3000
+_ELLIPSIS = "…"
+
+
+def count_units(text: str) -> int:
+    """Return the length in UTF-16 units; Slack never counts more."""
+    return len(text) + sum(char > "\uffff" for char in text)
+
+
+def fit(text: str, most: int) -> str:
+    """Return the text, or its start and an ellipsis."""
+    if count_units(text) <= most:
+        return text
+    kept, left = [], most - 1
+    for char in text:
+        left -= count_units(char)
+        if left < 0:
+            break
+        kept.append(char)
+    return "".join(kept) + _ELLIPSIS
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line, so that it cannot start a line of its own."""
+    return " ⏎ ".join(text.splitlines()) if "\n" in text or "\r" in text else text
+
+
+def plain(text: str, most: int = CONTEXT_UNITS) -> Json:
+    """Return a plain_text object; Slack refuses empty ones, so those become a dash."""
+    return {"type": "plain_text", "text": fit(text, most).strip() or "-", "emoji": False}
+
+
+def ours(text: str) -> Json:
+    """Return a mrkdwn object. Only for our own text."""
+    return {"type": "mrkdwn", "text": text}
+
+
+def escape(text: str) -> str:
+    """Return text for the top-level `text` of a message, which Slack parses for mentions."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def moment(at_ms: int) -> str:
+    """Return a time that clients show in the reader's time zone; for `ours` only."""
+    seconds = at_ms // 1000
+    written = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"<!date^{seconds}^{{date_short_pretty}} at {{time}}|{written}>"
+
+
+def words(text: str, *, bold: bool = False) -> Json:
+    """Return a rich text element: shown as it is."""
+    element: Json = {"type": "text", "text": text or "-"}
+    if bold:
+        element["style"] = {"bold": True}
+    return element
+
+
+def line(*elements: Json) -> Json:
+    """Return a rich text section."""
+    return {"type": "rich_text_section", "elements": list(elements)}
+
+
+def rich(block_id: str, parts: Iterable[Json]) -> Json:
+    """Return a rich text block."""
+    return {"type": "rich_text", "block_id": block_id, "elements": list(parts)}
+
+
+def label_pairs(pairs: Iterable[tuple[str, str]]) -> Json:
+    """Return a rich text section of short texts, each with a label."""
+    elements: list[Json] = []
+    for label, text in pairs:
+        gap = "  ·  " if elements else ""
+        elements += [words(f"{gap}{label} "), words(one_line(text), bold=True)]
+    return line(*elements)
+
+
+def label(text: str) -> Json:
+    """Return a rich text section with one line: our words bold, an agent's name in it as code."""
+    said, quote_mark, name = text.partition('"')
+    if not name:
+        return line(words(text, bold=True))
+    named: Json = {"type": "text", "text": f"{quote_mark}{name}", "style": {"code": True}}
+    return line(words(said, bold=True), named)
+
+
+def exact(text: str) -> Json:
+    """Return text in a fixed-width box, every character as it is."""
+    return {"type": "rich_text_preformatted", "elements": [words(text)]}
+
+
+def quote(text: str) -> Json:
+    """Return text as a quotation, on one line."""
+    return {"type": "rich_text_quote", "elements": [words(f"“{one_line(text)}”")]}
+
+
+def header(text: str) -> Json:
+    """Return a header block."""
+    return {"type": "header", "text": plain(one_line(text), HEADER_UNITS)}
+
+
+def context(*elements: Json) -> Json:
+    """Return a context block."""
+    return {"type": "context", "elements": list(elements)}
+
+
+def lines(told: Iterable[str]) -> Json:
+    """Return a context block with a line for each sentence, which it makes plain text. Slack shows
+    the elements of a context block beside each other."""
+    texts = [""]
+    for one in map(one_line, told):
+        longer = f"{texts[-1]}\n{one}" if texts[-1] else one
+        if count_units(longer) <= CONTEXT_UNITS:
+            texts[-1] = longer
+        else:
+            texts.append(one)
+    return context(*map(plain, texts))
+
+
+def as_sentence(text: str) -> str:
+    """Return words of ours with a capital first and a stop behind."""
+    stop = "" if text.endswith((".", "!", "?", "…")) else "."
+    return f"{text[:1].upper()}{text[1:]}{stop}"
+
+
+def section(text: Json) -> Json:
+    """Return a section block."""
+    return {"type": "section", "text": text}
+
+
+def button(
+    text: str,
+    action_id: str,
+    value: str,
+    *,
+    style: str | None = None,
+    confirm: tuple[str, str] | None = None,
+) -> Json:
+    """Return a button. `confirm` is a sentence to confirm and the label that confirms it."""
+    made: Json = {
+        "type": "button",
+        "text": plain(text, LABEL_UNITS),
+        "action_id": action_id,
+        "value": value,
+    }
+    if style:
+        made["style"] = style
+    if confirm:
+        sentence, yes = confirm
+        made["confirm"] = {
+            "title": plain("Are you sure?", 100),
+            "text": plain(sentence, 300),
+            "confirm": plain(yes, 30),
+            "deny": plain("Go back", 30),
+        }
+    return made
+
+
+def link(text: str, action_id: str, url: str, *, style: str | None = None) -> Json:
+    """Return a button that opens a page."""
+    made = {"type": "button", "text": plain(text, LABEL_UNITS), "action_id": action_id, "url": url}
+    return {**made, "style": style} if style else made
+
+
+def option(text: str, value: str, description: str = "") -> Json:
+    """Return one choice of a menu or a list of choices."""
+    made: Json = {"text": plain(text, LABEL_UNITS), "value": value}
+    if description:
+        made["description"] = plain(description, LABEL_UNITS)
+    return made
+
+
+def join_entries(entries: Sequence[list[Json]], most: int) -> tuple[list[Json], int]:
+    """Return these entries of a list with a line between them, as far as so many blocks go, and how
+    many they are."""
+    blocks: list[Json] = []
+    for number, entry in enumerate(entries):
+        more = [{"type": "divider"}, *entry] if number else entry
+        if len(blocks) + len(more) > most:
+            return blocks, number
+        blocks += more
+    return blocks, len(entries)
+
+
+def row(block_id: str, *elements: Json) -> Json:
+    """Return an actions block."""
+    return {"type": "actions", "block_id": block_id, "elements": list(elements)}
+
+
+class TextBudget:
+    """The room for text that is left in a message."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def take(self, text: str, most: int) -> str:
+        """Return as much of the text as fits, and subtract it."""
+        kept = fit(text, max(1, min(most, self.left)))
+        self.left -= count_units(kept)
+        return kept
+
+
+# Slack refused messages with 11,341 counted characters; it documents no number. What would run is
+# never cut here, so the rest shares the remaining room.
+MOST_UNITS = 8000
+CARD_CHARS = 2800
+CARD_LINES = 30
+MOST_PARTS = CARD_LINES  # each has at least one line
+_LEAST_FOR_REST = 1700
+_FACT_UNITS = 120
+_WORDS_UNITS = 500
+_OUTCOME_UNITS = 600
+_DIFF_UNITS = 900
+_DIGEST_CHARS = 12
+_MENTION = re.compile(r"<@([A-Z0-9]+)>")
+_USER = re.compile(r"\bslack:[A-Z0-9]+/([UW][A-Z0-9]+)")
+_STYLES = {Style.PRIMARY: "primary", Style.DANGER: "danger", Style.PLAIN: None}
+_RISKS = {RiskLevel.LOW: "Low risk", RiskLevel.MEDIUM: "Medium risk", RiskLevel.HIGH: "High risk"}
+
+
+# The button of each action. All but Approve open a modal.
+FORMS = {
+    Action.DENY: Act.DENY,
+    Action.EDIT: Act.EDIT,
+    Action.RESPOND: Act.RESPOND,
+    Action.ANSWER: Act.ANSWER,
+    Action.ABORT: Act.ABORT,
+    Action.APPROVE: Act.APPROVE,
+}
+_ON_CARD = (Action.APPROVE, Action.ANSWER, Action.DENY)
+READ_ALL = "Read it all…"
+
+
+class FullText(StrEnum):
+    """Where the full text of a card is, if the card does not show all of it."""
+
+    FITS = ""
+    ATTACHED = "The full text is attached in the thread."
+    MISSING = (
+        "The full text could not be attached, so this cannot be approved in Slack: "
+        "approve it in the inbox."
+    )
+
+
+def build_message(
+    card: Card, copy: str, full: FullText = FullText.FITS, called: str = ""
+) -> tuple[str, list[Json]]:
+    """Return the top-level text and the blocks of a card. `called` are mentions: of the approvers
+    while it waits, then of who decided."""
+    if card.final and card.asks:
+        return render_notification(card.summary), _build_ended(card, copy, called)
+    shown = sum(
+        count_units(block.text.text) + count_units(block.label)
+        for block in card.blocks[:MOST_PARTS]
+    )
+    budget = TextBudget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
+    blocks = [*_render_ending(card, budget, called)]
+    above = choose_above(card)
+    if card.asks:  # else it says the same
+        blocks += [render_head(card, budget), *render_above(card, above, budget)]
+    if card.asks or card.blocks:
+        blocks += _render_calls(card, budget)
+    blocks += [*render_risk(card, above, budget), *render_because(card, budget)]
+    blocks += [*render_findings(card, above, budget), *_render_warnings(card, full)]
+    blocks.append(_render_words(card, budget))
+    blocks.append(context(plain(_render_fingerprint(card))))
+    if not card.final:
+        blocks += [section(ours(called))] if called else []
+        blocks += _render_deadline(card)
+        blocks.append(build_actions(card, copy, readable=full is not FullText.MISSING))
+    elif card.inbox:
+        press = link("Open the inbox", Act.OPEN, card.inbox)
+        blocks.append({"type": "actions", "block_id": "inbox", "elements": [press]})
+    return render_notification(card.summary), blocks
+
+
+def _build_ended(card: Card, copy: str, named: str) -> list[Json]:
+    """Return a card that ended: how, and the head. The rest is behind Details."""
+    budget = TextBudget(MOST_UNITS)
+    blocks = [rich("ended", [line(*render_end(card, budget, named))]), render_head(card, budget)]
+    if card.changed_aside is not None:
+        changed = budget.take(one_line(card.changed_aside.text), _WORDS_UNITS)
+        blocks.append(context(plain(changed)))
+    if card.note is not None:
+        note = budget.take(one_line(card.note.text), _OUTCOME_UNITS)
+        blocks.append(context(plain(f"Note for the record: “{note}”")))
+    value = SlackButton(card.request_id, card.revision, copy).encode()
+    return [*blocks, row("actions", button("Details", Act.DETAILS, value))]
+
+
+def render_end(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:
+    """Return how a card ended, when, what the agent says of it, and who decided."""
+    said = card.ending.text if card.ending is not None else card.word
+    shown = one_line(budget.take(said, _OUTCOME_UNITS))
+    yield from _name_users(f"{card.icon} {shown}", card.people)
+    if card.decided_at is not None:
+        yield from (words(", "), clock(card.decided_at))
+    if card.result is not None:
+        yield words(f" · {budget.take(one_line(card.result.text), _OUTCOME_UNITS)}")
+    others = [user for user in _MENTION.findall(named) if f"/{user}" not in shown]
+    for number, user in enumerate(others):
+        yield from (words(" " if number else " · "), {"type": "user", "user_id": user})
+
+
+def _name_users(text: str, people: Collection[str]) -> Iterator[Json]:
+    """Return a sentence of ours in bold, in which users whom the gateway names are mentions: those
+    that no list of people gives a name."""
+    at = 0
+    for found in _USER.finditer(text):
+        if found[0] in people:
+            yield words(text[at : found.start()], bold=True)
+            yield {"type": "user", "user_id": found[1]}
+            at = found.end()
+    if text[at:]:
+        yield words(text[at:], bold=True)
+
+
+def clock(at_ms: int) -> Json:
+    """Return a time as an element of rich text, which clients show in the reader's time zone."""
+    return _date(at_ms, "{time}", "%H:%M UTC")
+
+
+def day(at_ms: int) -> Json:
+    """Return a day and its time, as `clock` returns a time."""
+    return _date(at_ms, "{date_short_pretty} at {time}", "%Y-%m-%d %H:%M UTC")
+
+
+def _date(at_ms: int, form: str, otherwise: str) -> Json:
+    written = datetime.fromtimestamp(at_ms // 1000, UTC).strftime(otherwise)
+    return {"type": "date", "timestamp": at_ms // 1000, "format": form, "fallback": written}
+
+
+def render_notification(summary: str) -> str:
+    """Return the text for lock screens and screen readers: who asks, and the head."""
+    return escape(fit(one_line(summary), 300))
+
+
+def render_head(card: Card, budget: TextBudget) -> Json:
+    """Return what happens, in one sentence, with its names in code style."""
+    return rich("head", [line(*render_head_elements(card, budget))])
+
+
+def render_head_elements(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Return the elements of the head."""
+    for part in card.head:
+        said = one_line(budget.take(part.text.text, _FACT_UNITS))
+        element = words(said, bold=True)
+        yield {**element, "style": {"bold": True, "code": True}} if part.named else element
+
+
+def choose_above(card: Card) -> FoundAbove:
+    """Return what was found that stands between the head of a card and what runs."""
+    return choose_found_above(card, card.blocks[0].label if card.blocks else "")
+
+
+def render_above(card: Card, above: FoundAbove, budget: TextBudget) -> Iterator[Json]:
+    """Return what of it was chosen: that the risk is high, why, and findings, each in a line."""
+    reasons = "; ".join(one_line(one.text) for one in above.reasons)
+    said = ": ".join(filter(None, (above.mark or (_RISKS[card.risk] if reasons else ""), reasons)))
+    told = [f"{'🔴' if card.risk is RiskLevel.HIGH else card.sign} {said}"] if said else []
+    told += [f"{card.sign} {one_line(one.text)}" for one in above.findings]
+    if told:
+        yield lines(budget.take(one, _FACT_UNITS * 2) for one in told)
+
+
+def render_risk(card: Card, above: FoundAbove, budget: TextBudget) -> Iterator[Json]:
+    """Return why the risk of what waits is not low, as far as that does not stand above."""
+    if left := above.reasons_below(card):
+        reasons = "; ".join(one_line(reason.text) for reason in left)
+        sign = "🔴 " if card.risk is RiskLevel.HIGH else ""
+        yield context(plain(sign + budget.take(f"{_RISKS[card.risk]}: {reasons}", _OUTCOME_UNITS)))
+
+
+def _render_ending(card: Card, budget: TextBudget, named: str) -> Iterator[Json]:
+    """Return the outcome with mentions of who decided; nothing while it waits."""
+    if not card.final:
+        return
+    yield header(f"{card.icon} {card.word}")
+    if card.outcome is not None:
+        said = budget.take(one_line(card.outcome.text), _OUTCOME_UNITS)
+        yield section(plain(as_sentence(said)))
+    if card.paused is not None:
+        yield context(ours(f"Until {moment(card.paused)}"))
+    if card.decided_at is not None:
+        yield context(ours(" · ".join(filter(None, (moment(card.decided_at), named)))))
+    if card.result is not None:
+        yield context(plain(budget.take(one_line(card.result.text), _OUTCOME_UNITS)))
+
+
+def render_blocks(card: Card) -> list[Json]:
+    """Return the parts of what would run, as far as the card shows them."""
+    parts: list[Json] = []
+    for block in card.blocks[:MOST_PARTS]:
+        if block.text.text:
+            parts += [label(block.label), exact(f"{block.text.text}{_mark_cut(block)}")]
+        else:
+            parts.append(label(f"Not shown here: {block.label}"))
+    if (more := len(card.blocks) - MOST_PARTS) > 0:
+        parts.append(label(f"{more} more: not shown here"))
+    return parts
+
+
+def _mark_cut(block: Block) -> str:
+    """Return what stands at the end of a box that goes on elsewhere."""
+    if len(block.text.text) >= block.chars:
+        return ""
+    return _ELLIPSIS if block.text.text.endswith("\n") else f"\n{_ELLIPSIS}"
+
+
+def _render_calls(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Yield what would run, unless the head has all of it; the same before and after."""
+    parts = render_blocks(card)
+    for field in card.unsaid:
+        parts.append(quote(budget.take(field.text.text, _WORDS_UNITS)))
+    if card.changed_by is not None:
+        parts.append(label(budget.take(one_line(card.changed_by.text), _WORDS_UNITS)))
+        parts.append(exact(budget.take(render_diff(card), _DIFF_UNITS)))
+    if parts:
+        yield rich("body", parts)
+
+
+def _render_words(card: Card, budget: TextBudget) -> Json:
+    """Return who asks, and what the agent and the decider say."""
+    facts = [
+        (fact.label, budget.take(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts
+    ]
+    parts = [label_pairs(facts)] if facts else []
+    parts += _render_unverified(card, budget)
+    if card.note is not None:
+        note = budget.take(card.note.text, _OUTCOME_UNITS)
+        parts += [label("Note for the record"), quote(note)]
+    return rich("words", parts or [label("Nobody says more")])
+
+
+def _render_unverified(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Return the agent's preview and statement, marked as unverified."""
+    if card.preview is not None and card.preview.text.text.strip():
+        picture = budget.take(card.preview.text.text, _DIFF_UNITS)
+        shown = exact(f"{picture}{_mark_cut(card.preview)}")
+        yield from (label(f"The agent's preview, {card.unverified}"), shown)
+    if card.says is not None:
+        said = budget.take(card.says.text, _WORDS_UNITS)
+        yield from (label(f"The agent's own words, {card.unverified}"), quote(said))
+
+
+def render_diff(card: Card) -> str:
+    """Return an edit as a diff."""
+    return "\n".join(f"{row.sign} {one_line(row.text.text)}" for row in card.changed)
+
+
+def render_because(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Return what kept a remembered approval from covering it."""
+    if card.asks_because is not None:
+        yield context(plain(budget.take(one_line(card.asks_because.text), _WORDS_UNITS)))
+
+
+def render_findings(card: Card, above: FoundAbove, budget: TextBudget) -> Iterator[Json]:
+    """Return the guardrail findings that do not stand above, one line each."""
+    if left := above.findings_below(card):
+        found = (f"{card.sign} {one_line(one.text)}" for one in left)
+        yield lines(budget.take(one, _FACT_UNITS * 2) for one in found)
+
+
+def render_all_found(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Return all that was found, where there is room for it: the risk, then the findings."""
+    nothing = FoundAbove("", (), ())
+    high = card.risk is RiskLevel.HIGH and not card.final
+    if high and not card.reasons:
+        yield context(plain(f"🔴 {_RISKS[card.risk]}"))
+    yield from render_risk(card, nothing, budget)
+    yield from render_findings(card, nothing, budget)
+
+
+def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
+    notices = list_notices(card)
+    if not card.complete:
+        read = "" if full is FullText.MISSING else " Read it all before you approve."
+        notices.append(f"Only {card.size}.{read}")
+        if full:
+            notices.append(full)
+    if full is FullText.MISSING and not card.inbox:
+        notices.append(NO_LINK)
+    yield from render_notices(dict.fromkeys(notices))
+
+
+def list_notices(card: Card) -> list[str]:
+    """Return the card's warnings, and what cannot be done in Slack."""
+    told = list(card.notices)
+    if any(field.secret for field in card.fields) and not card.final:
+        told.append(SECRET_ASKED)
+    if no_link := say_no_link(card):
+        told.append(no_link)
+    return told
+
+
+def render_notices(told: Collection[str]) -> Iterator[Json]:
+    """Return warnings, each in a line."""
+    if told:
+        yield lines(f"⚠️ {one}" for one in told)
+
+
+def _render_deadline(card: Card) -> Iterator[Json]:
+    until = say_until(card, "waits until")
+    said = [fit(one_line(text), 200) for text in (card.progress, card.claimed) if text]
+    if not said:
+        yield context(ours(until))
+        return
+    yield context(ours(f"{until} ·"), plain(" · ".join(said)))
+
+
+def say_until(card: Card, waits: str) -> str:
+    """Return how a waiting card stands, and until when; how an idle one does, a notice says."""
+    stands = "Ends at" if card.idle else f"{card.word} · {waits}"
+    return f"{card.icon} {stands} {moment(card.deadline)}"
+
+
+def _render_fingerprint(card: Card) -> str:
+    if not card.digest:
+        return "Nothing is decided on this card"
+    size = f" · {card.size}" if card.blocks and card.complete else ""
+    return f"{card.short_id} · sha256 {card.digest[:_DIGEST_CHARS]}{size}"
+
+
+def build_actions(
+    card: Card,
+    copy: str,
+    *,
+    whole: bool = False,
+    readable: bool = True,
+    block_id: str = "actions",
+) -> Json:
+    """Return the buttons of a waiting card: the two answers and "More…". Where the `whole` was
+    read, high risk can be confirmed; elsewhere it is reviewed first. What is not `readable` whole
+    in Slack may be looked at, and is approved elsewhere."""
+    value = SlackButton(card.request_id, card.revision, copy).encode()
+    offered = {one.action: one for one in card.controls if is_offered(card, one)}
+    elements = [
+        _build_button(offered[action], value, whole=whole)
+        for action in _ON_CARD
+        if action in offered
+    ]
+    if card.inbox:
+        first, said = _say_lead(card)
+        leads = link(said, Act.OPEN, card.inbox, style="primary" if first else None)
+        elements.insert(0 if first else len(elements), leads)
+    if not whole:
+        if not card.complete and not card.hides:
+            style = "primary" if readable else None
+            elements.insert(0, button(READ_ALL, Act.DETAILS, value, style=style))
+        elements.append(button("More…", Act.MORE, value))
+    return row(block_id, *elements)
+
+
+def _say_lead(card: Card) -> tuple[bool, str]:
+    """Return whether the link to the inbox is the main button, and what it says."""
+    if _is_elsewhere(card, Action.APPROVE):
+        return True, "Approve in the inbox"
+    if _is_elsewhere(card, Action.ANSWER):
+        return True, "Answer in the inbox"
+    return False, "Open in the inbox"
+
+
+def _is_elsewhere(card: Card, action: Action) -> bool:
+    """Whether this may be done, but not in Slack."""
+    return any(one.action is action and not is_offered(card, one) for one in card.controls)
+
+
+def _build_button(control: Control, value: str, *, whole: bool) -> Json:
+    style = _STYLES[control.style]
+    if control.action is not Action.APPROVE:
+        return button(f"{control.label}…", FORMS[control.action], value, style=style)
+    if control.confirm is None:
+        return button(control.label, Act.APPROVE, value, style=style)
+    if not whole:
+        return button("Review…", Act.DETAILS, value, style=style)
+    if control.number:
+        return button(f"{control.label}…", Act.NUMBER, value, style=style)
+    confirm = (control.confirm, control.yes)
+    return button(control.label, Act.APPROVE_SURE, value, style=style, confirm=confirm)
+
+
+def is_offered(card: Card, control: Control) -> bool:
+    """Whether a control can be used in Slack at all: it takes secrets nowhere, and no passkey."""
+    if control.action is Action.ANSWER:
+        return not any(field.secret and field.required for field in card.fields)
+    if control.action is Action.APPROVE:
+        return not control.by_passkey_alone
+    return True
+
+
+def build_thread_note(text: str) -> list[Json]:
+    """Return the blocks of a short reply in a card's thread."""
+    return [rich("note", [line(words(text))])]
+
+
+# The layout of several requests of one group: in one posted message, and each in a modal. Pure.
+#
+# In a message each keeps its place. One that ended is two lines; one that finds no room any more,
+# since it was changed, is read in its full view. All may be approved at once where all that wait
+# are whole here, and always be denied at once.
+
+MOST_BLOCKS = 50
+# The title, the buttons for all with their line, why only one is there, until when, who is called.
+_AROUND_BLOCKS = 6
+_AROUND_UNITS = 1200
+_ITEM_UNITS = 900
+_SAYS_UNITS = 300
+_SHORT_UNITS = 500  # of one that finds no room
+_SHORT_BLOCKS = 5  # a divider, the head, its facts, what is said of it, its buttons
+_ENDED_BLOCKS = 3  # a divider, its line, its button
+_NOT_SHOWN = "What runs finds no room here, and is not shown"
+EACH_ALONE = "Not all may be approved at once: decide each by itself."
+
+Name = Callable[[Card], str]
+"""Returns the mentions of those who decided a card."""
+
+
+def list_fitting(group: GroupCard) -> tuple[str, ...]:
+    """Return the ids of the requests that find room in one message, each whole."""
+    return tuple(card.request_id for card, whole in _measure(group) if whole)
+
+
+def shows_all(group: GroupCard) -> bool:
+    """Whether all that wait may be answered at once: each is whole in the message, and simple."""
+    return all(whole and is_simple(card) for card, whole in _measure(group) if not card.final)
+
+
+def build_group_message(
+    group: GroupCard, copy: str, name: Name, called: str = ""
+) -> tuple[str, list[Json]]:
+    """Return the top-level text and the blocks of a group's posted card. `called` are mentions of
+    the approvers."""
+    blocks: list[Json] = [rich("title", [line(words(one_line(group.title.text), bold=True))])]
+    for number, (card, whole) in enumerate(_measure(group)):
+        if card.final:
+            blocks += _render_ended_item(card, number, copy, name(card))
+        else:
+            shown = card if whole else _shorten(card)
+            blocks += render_item(shown, number, copy=copy, says=True)
+    waiting = group.waiting
+    if group.deniable and group.revisions:
+        first = group.items[0]
+        value = SlackButton(first.request_id, first.revision, copy, group.revisions).encode()
+        approves = group.together and shows_all(group)
+        blocks += [{"type": "divider"}, build_all_row(waiting, value, approves=approves)]
+        blocks += [] if approves else [context(plain(EACH_ALONE))]
+    if waiting:
+        soonest = min(card.deadline for card in waiting)
+        blocks.append(context(ours(f"⏳ The first of them waits until {moment(soonest)}")))
+        blocks += [section(ours(called))] if called else []
+    return render_notification(group.summary), blocks
+
+
+def build_all_row(cards: Sequence[Card], value: str, *, approves: bool, more: bool = False) -> Json:
+    """Return the buttons that answer all of these at once; not all may be approved so. With `more`
+    there are others that are not shown."""
+    count, heads = len(cards), "; ".join(plain_head(card.head) for card in cards)
+    confirm = (heads, "Approve all")
+    approve = button(
+        f"Approve all {count}", Act.GROUP_APPROVE, value, style="primary", confirm=confirm
+    )
+    every = f"Deny {'these' if more else 'all'} {count}"
+    deny = button(every, Act.GROUP_DENY, value, style="danger")
+    return row("all", *((approve,) if approves else ()), deny)
+
+
+def render_item(
+    card: Card, number: int, *, copy: str = NO_COPY, says: bool = False
+) -> Iterator[Json]:
+    """Yield one request that waits: its head, what was found, exactly what runs, its answers; with
+    `says` also the agent's own words."""
+    budget = TextBudget(_ITEM_UNITS)
+    yield {"type": "divider"}
+    above = choose_above(card)
+    yield {**render_head(card, budget), "block_id": f"head {number}"}
+    yield from render_above(card, above, budget)
+    facts = [(fact.label, one_line(fact.text.text)) for fact in named_facts(card)]
+    parts = [*render_blocks(card), label_pairs(facts)]
+    if not card.complete and not card.blocks:
+        parts.insert(0, label(_NOT_SHOWN))
+    if says and card.says is not None:
+        parts += [line(words(f"The agent says, {card.unverified}:", bold=True))]
+        parts += [quote(budget.take(card.says.text, _SAYS_UNITS))]
+    yield rich(f"body {number}", parts)
+    yield from render_findings(card, above, budget)
+    yield from render_risk(card, above, budget)
+    told = [f"⚠️ {one}" for one in list_notices(card)]
+    told += [text for text in (card.progress, card.claimed) if text]
+    if told:
+        yield lines(budget.take(one_line(one), _ITEM_UNITS) for one in told)
+    yield build_actions(card, copy, block_id=f"actions {number}")
+
+
+def _render_ended_item(card: Card, number: int, copy: str, named: str) -> Iterator[Json]:
+    """Yield one request that ended: how, below that its head, and the rest behind Details."""
+    budget = TextBudget(_SHORT_UNITS)
+    how = line(*render_end(card, budget, named))
+    yield {"type": "divider"}
+    yield rich(f"ended {number}", [how, line(*render_head_elements(card, budget))])
+    value = SlackButton(card.request_id, card.revision, copy).encode()
+    yield row(f"actions {number}", button("Details", Act.DETAILS, value))
+
+
+def _shorten(card: Card) -> Card:
+    """Return a card of which only the head finds room: the full view has it, and its Approve."""
+    controls = tuple(one for one in card.controls if one.action is not Action.APPROVE)
+    return replace(card, blocks=(), complete=False, says=None, controls=controls)
+
+
+def _measure(group: GroupCard) -> Iterator[tuple[Card, bool]]:
+    """Yield the cards of a group, each with whether it finds room whole, the first ones first. All
+    find room in short."""
+    sizes = [_size_of(card) for card in group.items]
+    blocks = MOST_BLOCKS - _AROUND_BLOCKS - sum(min(one, _SHORT_BLOCKS) for one, _ in sizes)
+    units = MOST_UNITS - _AROUND_UNITS - sum(min(one, _SHORT_UNITS) for _, one in sizes)
+    for card, (own_blocks, own_units) in zip(group.items, sizes, strict=True):
+        more_blocks = own_blocks - min(own_blocks, _SHORT_BLOCKS)
+        more_units = own_units - min(own_units, _SHORT_UNITS)
+        whole = card.final or (card.complete and more_blocks <= blocks and more_units <= units)
+        if whole:
+            blocks, units = blocks - more_blocks, units - more_units
+        yield card, whole
+
+
+def _size_of(card: Card) -> tuple[int, int]:
+    """Return how many blocks and characters a card takes, whole."""
+    if card.final:
+        return _ENDED_BLOCKS, _SHORT_UNITS
+    made = list(render_item(card, 0, says=True))
+    return len(made), sum(map(_count_text, made))
+
+
+def _count_text(value: Any) -> int:
+    """Return how long all texts in a block are."""
+    if isinstance(value, list):
+        return sum(map(_count_text, value))
+    if not isinstance(value, dict):
+        return 0
+    text = value.get("text")
+    own = count_units(text) if isinstance(text, str) else 0
+    return own + sum(map(_count_text, value.values()))

@@ -1,0 +1,555 @@
+"""Cards as coloured text. Markup in the agents' text is never interpreted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.style import Style
+from rich.syntax import ANSISyntaxTheme, Syntax
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+from textual.app import App
+from textual.reactive import Reactive
+
+from gateway.models import RiskLevel
+from gateway.ports import (
+    ANOTHER_PLAN,
+    NO_LINK,
+    Block,
+    Card,
+    Change,
+    Field,
+    Tone,
+    Visible,
+    names_inbox,
+    say_names,
+)
+
+# Margins that tell our rows from the agent's: ours begin at the edge or behind two blanks, a row
+# of the agent's text behind four, also where it was folded.
+
+_OURS, _AGENTS = 2, 4  # blanks
+_GAP = 3  # blanks between two facts of one row
+_SIGN = 2  # columns of a sign, and of what is folded
+_LINE_END = 2  # columns of a line that follow its title at least
+_BEGINS = re.compile(r'(?P<blanks> *)(?:"(?:[^"\\]|\\.)*": )?"?')
+GOES_ON = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
+
+
+class Hanging:
+    """A text with words of ours first: whatever is folded begins where the agent's text does."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the rows."""
+        rows = self._text.wrap(console, max(1, options.max_width - _AGENTS))
+        for number, row in enumerate(rows):
+            yield Padding(row, (0, 0, 0, _AGENTS if number else _OURS))
+
+
+class Heading:
+    """A title, of several rows where it is long, and a line behind it."""
+
+    def __init__(self, title: Text) -> None:
+        self._title = title
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the rows."""
+        most = options.max_width - _LINE_END
+        fits = self._title.cell_len <= most
+        *rows, last = self._title.wrap(console, most if fits else max(1, most - _AGENTS))
+        yield from rows[:1]
+        yield from map(set_in, rows[1:])
+        line = Rule(last, align="left", style="dim")
+        yield set_in(line) if rows else line
+
+
+class FoldedRows:
+    """A text of several rows: whatever is folded begins where the value of its row does, or its
+    first word, behind a mark. Without one it would pass for a row of its own: in a shell, for
+    another command."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the rows."""
+        width = max(1, options.max_width)
+        for row in self._text.split(allow_blank=True):
+            if cell_len(row.plain.expandtabs()) <= width:
+                yield row
+                continue
+            begin = _find_begin(row.plain, width // 2)
+            lead, value = row[:begin], row[begin:]
+            behind = max(begin, _SIGN)
+            folded = Text().append(f"{GOES_ON} ".rjust(behind), "dim")
+            for number, part in enumerate(value.wrap(console, max(1, width - behind)) or [Text()]):
+                yield (folded.copy() if number else lead).append_text(part)
+
+
+def _find_begin(row: str, most: int) -> int:
+    """Return where the value in a row of JSON begins, or the first word of any other; 0 where that
+    is further than `most`."""
+    found = _BEGINS.match(row)
+    ends = (found.end(), found.end("blanks")) if found else ()
+    return next((end for end in ends if cell_len(row[:end]) == end <= most), 0)
+
+
+class FactRows:
+    """Labelled short texts, as many in a row as fit: none is torn from its label."""
+
+    def __init__(self, facts: Sequence[Text]) -> None:
+        self._facts = facts
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the rows."""
+        row = Text()
+        for fact in self._facts:
+            together = row.cell_len + _GAP + fact.cell_len + _AGENTS
+            if row and together > options.max_width:
+                yield Hanging(row)
+                row = Text()
+            if row:
+                row.append(" " * _GAP)
+            row.append_text(fact)
+        if row:
+            yield Hanging(row)
+
+
+class SignedRows:
+    """The rows of a diff, each a sign and its text: whatever is folded has that sign again, and a
+    mark beside it. Without a sign it would pass for a row that stays."""
+
+    def __init__(self, rows: Sequence[tuple[Text, Text]]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the rows."""
+        for sign, text in self._rows:
+            folded = Text(f"{sign.plain[:1] or ' '}{GOES_ON}", sign.style)
+            for number, row in enumerate(text.wrap(console, max(1, options.max_width - _SIGN))):
+                yield (folded if number else sign).copy().append_text(row)
+
+
+def set_in(text: RenderableType) -> Padding:
+    """Return a text of the agent behind its margin."""
+    return Padding(text, (0, 0, 0, _AGENTS))
+
+
+# What would run, in colours that can be read on a dark and on a light terminal.
+
+ESCAPE = "bold black on bright_yellow"  # escapes stand out from the agent's own characters
+# The plain eight colours, and not dim.
+STYLES: dict[tuple[str, ...], Style] = {
+    ("Comment",): Style(italic=True),
+    ("Keyword",): Style(color="blue", bold=True),
+    ("Literal",): Style(color="green"),
+    ("Literal", "Number"): Style(color="blue"),
+    ("Name", "Builtin"): Style(bold=True),
+    ("Name", "Tag"): Style(color="blue"),
+    ("Name", "Variable"): Style(color="blue"),
+    ("Operator",): Style(bold=True),
+}
+_THEME = ANSISyntaxTheme(STYLES)
+_SIGNS = {"+": "green", "-": "red", "@": "blue"}
+_LEXERS = {"shell": "bash", "json": "json"}
+
+
+def render_text(visible: Visible, style: str = "") -> Text:
+    """Return text with its escapes highlighted."""
+    text = Text(style=style)
+    for part, escape in visible.segments:
+        text.append(part, style=ESCAPE if escape else None)
+    return text
+
+
+def render_diff(changes: Iterable[Change]) -> SignedRows:
+    """Return a diff with coloured signs."""
+    return SignedRows(
+        [
+            (Text(f"{one.sign} ", style=_SIGNS.get(one.sign, "")), render_text(one.text))
+            for one in changes
+        ]
+    )
+
+
+def render_signed(text: Visible) -> SignedRows:
+    """Return a diff that the agent wrote: each of its lines with what it begins with."""
+    rows = []
+    for line in text.lines():
+        row = render_text(Visible(line))
+        style = _SIGNS.get(row.plain[:1])
+        signed = style is not None or row.plain.startswith(" ")
+        row.stylize_before(style or "")
+        rows.append((row[:1], row[1:]) if signed else (Text(), row))
+    return SignedRows(rows)
+
+
+def render_code(block: Block) -> RenderableType:
+    """Return a block's text in the colours of its language."""
+    if block.format == "diff":
+        return render_signed(block.text)
+    lexer = _LEXERS.get(block.format)
+    if lexer is None:
+        return FoldedRows(render_text(block.text))
+    coloured = Syntax("", lexer, theme=_THEME, word_wrap=True).highlight(block.text.text)
+    coloured.rstrip()
+    at = 0
+    for part, escape in block.text.segments:
+        if escape:
+            coloured.stylize(ESCAPE, at, at + len(part))
+        at += len(part)
+    return FoldedRows(coloured)
+
+
+_RISK = {RiskLevel.LOW: "green", RiskLevel.MEDIUM: "yellow", RiskLevel.HIGH: "bold red"}
+_EDGES = {
+    Tone.GOOD: "green",
+    Tone.REFUSED: "red",
+    Tone.TROUBLED: "yellow",
+    Tone.QUIET: "bright_black",
+}
+_WAITING = "blue"
+_WARNING = "bold yellow"
+_ALARM = "bold red"
+_NAME = "cyan"
+_MINUTE, _HOUR = 60, 3600
+_MOST_FOUND = 3  # findings on a card
+_FOUND_BEGIN, _FOUND_END = 90, 46  # characters of one; its end says what it is about
+_PLACE = ("Agent", "Host", "Folder")
+
+HELP = f"""\
+y  approve, or answer a question
+n  deny, with a reason if you like
+p  {ANOTHER_PLAN.lower()}
+f  read all of it
+e  edit the arguments in $EDITOR
+r  approve and remember
+g  list what is remembered, and revoke it
+a  approve several
+c  copy what would run
+k  say that you are looking at it
+←  the one before, → the next
+↑  ↓  scroll
+q  leave; requests stay where they are
+?  this help
+Esc  back, and nothing is decided
+
+In a form: Tab goes to the next field, Space chooses, ^s sends.
+
+High risk needs a confirmation. A shortened request is approved from its full text only."""
+
+
+def render_card(card: Card, *, now_ms: int) -> RenderableType:
+    """Return a card as a panel."""
+    return Panel(
+        Group(
+            *_render_outcome(card),
+            Hanging(render_head(card)),
+            *_render_found(card),  # a screen ends below
+            *_render_calls(card),
+            *_render_facts(card),
+            *_render_unverified(card),
+        ),
+        title=_say_state(card),
+        title_align="left",
+        subtitle=_say_time(card, now_ms),
+        subtitle_align="left",
+        border_style=_EDGES[card.state.tone] if card.final else _WAITING,
+        padding=(0, 1),
+    )
+
+
+def render_head(card: Card) -> Text:
+    """Return what happens, in one sentence, with its names coloured and in quotes."""
+    head = Text(style="bold")
+    for part in card.head:
+        if part.named:
+            head.append('"').append_text(render_text(part.text, _NAME)).append('"')
+        else:
+            head.append(part.text.text)
+    return head
+
+
+def render_about(card: Card) -> RenderableType:
+    """Return what a prompt is about: the head, the risk and what was found, exactly what runs as
+    far as the card has it, for whom and where."""
+    return Group(
+        Hanging(render_head(card)),
+        *_render_risk(card),
+        *render_findings(card),
+        *_render_notices(card),
+        *_render_calls(card),
+        Rule(style="dim"),
+        _facts(card, _PLACE),
+    )
+
+
+def render_edited(now: Card, changed: SignedRows, before: Card) -> RenderableType:
+    """Return what an edit is about: the head of what will run, what was changed, and all of it; and
+    what was found in it `before`."""
+    found = list(render_findings(before))
+    return Group(
+        Hanging(render_head(now)),
+        *_render_risk(before),
+        *((Text("Found before these changes:", "bold"), *found) if found else ()),
+        Heading(Text("what you change", style="bold")),
+        set_in(changed),
+        *_render_blocks(now),
+        Rule(style="dim"),
+        _facts(now, _PLACE),
+    )
+
+
+def render_remembered(card: Card) -> RenderableType:
+    """Return what is approved before it is remembered: the head, for whom and where."""
+    return Group(Hanging(render_head(card)), _facts(card, _PLACE))
+
+
+def render_full(whole: Card, undeclared: Visible | None) -> RenderableType:
+    """Return for whom and where all of it would run, all of it below the warnings, and in the end
+    each finding that was cut."""
+    told = tuple(render_findings(whole))
+    cut = [one for one in dict.fromkeys(whole.findings) if _shorten(one) is not None]
+    if cut or len(set(whole.findings)) > _MOST_FOUND:
+        cut = list(dict.fromkeys(whole.findings))
+    found: list[RenderableType] = [Hanging(Text("• ").append_text(render_text(one))) for one in cut]
+    return Group(
+        _facts(whole, _PLACE),
+        *(Hanging(render_text(reason)) for reason in whole.reasons),
+        *told,
+        *_render_notices(whole),
+        *([render_text(undeclared)] if undeclared else []),
+        *render_runs(whole.blocks),
+        *([Text("\n── ⟨what was found, whole⟩ ──")] if found else []),
+        *found,
+    )
+
+
+def render_runs(blocks: Sequence[Block]) -> Iterator[RenderableType]:
+    """Return all that would run, as the full view has it: plain, below headings whose brackets are
+    escaped in every text; a diff's rows keep their signs."""
+    for number, one in enumerate(blocks):
+        gap = "\n" if number else ""
+        yield Text(f"{gap}── ⟨{one.label}⟩ ──")
+        diff = one.format == "diff"
+        yield render_signed(one.text) if diff else FoldedRows(render_text(one.text))
+
+
+def render_risk(card: Card) -> Text:
+    """Return one line of how dangerous it is, "" where nothing says so."""
+    if not card.reasons and card.risk is not RiskLevel.HIGH and not card.findings:
+        return Text()
+    found = f" · findings: {len(card.findings)}" if card.findings else ""
+    return Text(f"{card.risk.value} risk{found}", style=_RISK[card.risk])
+
+
+def render_time_left(deadline: int, now_ms: int) -> str:
+    """Return the time left until the deadline."""
+    left = max(0, deadline - now_ms) // 1000
+    if left >= _HOUR:
+        return f"{left // _HOUR} h {left % _HOUR // _MINUTE:02d} min left"
+    return f"{left // _MINUTE}:{left % _MINUTE:02d} left"
+
+
+def render_findings(card: Card) -> Iterator[RenderableType]:
+    """Return the guardrail findings, each once and in short, and how many more there are."""
+    sign, style = ("🔴 ", _ALARM) if card.alarms else ("⚠ ", _WARNING)
+    found = Counter(card.findings)
+    for one, times in list(found.items())[:_MOST_FOUND]:
+        text = Text(sign, style=style).append_text(_shorten(one, style) or render_text(one, style))
+        yield Hanging(text.append(f" ({times} times)" if times > 1 else ""))
+    if (more := len(found) - _MOST_FOUND) > 0:
+        yield Hanging(Text(f"{sign}… {more} more found, whole in the full text", style=style))
+
+
+def say_secret(card: Card) -> str:
+    """Say who gets a secret that is typed here."""
+    agent = next((one.text.text for one in card.facts if one.label == "Agent"), "")
+    who = f"agent {agent}" if agent else "the agent"
+    return (
+        "A secret: it is not shown while you type. It goes through the gateway to "
+        f"{who} alone, and stands in no card, log or audit."
+    )
+
+
+def _say_state(card: Card) -> Text | None:
+    """Return how it stands, unless the first row says it."""
+    ended = card.ending is not None
+    return None if ended else Text(f" {card.icon} {card.word} ", style="bold default")
+
+
+def _say_time(card: Card, now_ms: int) -> Text | None:
+    """Return the time left; nobody can use that of what nobody waits for, or may approve."""
+    if card.final or card.idle:
+        return None
+    return Text(f" {render_time_left(card.deadline, now_ms)} ", style="default")
+
+
+def _render_outcome(card: Card) -> Iterator[RenderableType]:
+    if (ending := card.ending) is not None:
+        named = tuple((say_names(text, card.people), escape) for text, escape in ending.segments)
+        said = Text(f"{card.icon} ", "bold default")  # in no colour of the edge
+        yield Hanging(said.append_text(render_text(replace(ending, segments=named))))
+    if card.result is not None:
+        yield Hanging(render_text(card.result))
+    if card.note is not None:
+        yield Hanging(Text("Note for the record: ").append_text(render_text(card.note)))
+
+
+def _render_found(card: Card) -> Iterator[RenderableType]:
+    """Yield what was found, in its colour, and what keeps it from being approved here."""
+    yield from _render_risk(card)
+    yield from render_findings(card)
+    if not card.complete:
+        rest = "" if card.final else "; it can be approved only there"
+        yield Hanging(Text(f"✂ {card.size}: press f to read all of it{rest}", "bold"))
+    yield from _render_notices(card)
+
+
+def _render_risk(card: Card) -> Iterator[RenderableType]:
+    if card.reasons or card.risk is RiskLevel.HIGH:
+        yield Text(f"{card.risk.value} risk", style=_RISK[card.risk])
+    yield from (Hanging(render_text(reason)) for reason in card.reasons)
+
+
+def _render_notices(card: Card) -> Iterator[RenderableType]:
+    for notice in card.notices:
+        yield Hanging(Text(f"⚠ {notice}", style=_WARNING))
+    if names_inbox(card):
+        way = f"In the inbox: {card.inbox}" if card.inbox else NO_LINK
+        yield Hanging(Text(f"⚠ {way}", style=_WARNING))
+
+
+def _facts(card: Card, labels: Sequence[str] = ()) -> FactRows:
+    found = [(fact.label, render_text(fact.text)) for fact in card.facts]
+    found += [("Request", Text(card.short_id)), ("Digest", Text(card.digest[:12]))]
+    return FactRows(
+        [
+            Text().append(f"{label} ", style="bold").append_text(text)
+            for label, text in found
+            if not labels or label in labels
+        ]
+    )
+
+
+def _render_facts(card: Card) -> Iterator[RenderableType]:
+    yield Rule(style="dim")
+    if card.asks_because is not None:
+        yield Hanging(render_text(card.asks_because))
+    yield _facts(card)
+    if card.progress:
+        yield Hanging(Text(f"👥 {card.progress}", style="bold"))
+    if card.claimed:
+        yield Hanging(Text(f"👀 {card.claimed}", style="bold"))
+
+
+def _shorten(found: Visible, style: str = "") -> Text | None:
+    """Return the beginning and the end of a finding, None where it is short: between them stands
+    what the agent named."""
+    if len(found.text) <= _FOUND_BEGIN + _FOUND_END:
+        return None
+    return render_text(found.shortened(_FOUND_BEGIN, _FOUND_END), style)
+
+
+def _render_calls(card: Card) -> Iterator[RenderableType]:
+    unsaid = card.unsaid
+    for field in card.fields:
+        yield from _render_field(card, field, said=field not in unsaid)
+    yield from _render_blocks(card)
+    if card.changed_by is not None:
+        yield Rule(style="dim")
+        told = card.changed_aside  # else the first line says who
+        yield Hanging(
+            Text("What was changed", "bold") if told is None else render_text(told, "bold")
+        )
+        yield set_in(render_diff(card.changed))
+
+
+def _render_field(card: Card, field: Field, *, said: bool) -> Iterator[RenderableType]:
+    """Yield what is asked, unless the head said it, and where a secret is answered."""
+    if not said:
+        yield set_in(Text('• "').append_text(render_text(field.text, _NAME)).append('"'))
+    if field.secret and not card.final:
+        yield Hanging(Text(f"🔒 {say_secret(card)}", style="bold"))
+
+
+def _render_blocks(card: Card) -> Iterator[RenderableType]:
+    for block in card.blocks:
+        yield Heading(Text(block.label, style="bold"))
+        yield set_in(render_code(block))
+        if left := _say_left(block):
+            yield Text(f"… {left}" + ("" if card.final else ": press f"), style="bold")
+
+
+def _say_left(block: Block) -> str:
+    """Say how much of a block was cut off, "" where it is whole."""
+    chars = block.chars - len(block.text.text)
+    lines = block.lines - (len(block.text.lines()) if block.text.text else 0)
+    if chars <= 0:
+        return ""
+    return _count(lines, "more line") if lines > 0 else _count(chars, "more character")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _render_unverified(card: Card) -> Iterator[RenderableType]:
+    if card.says is not None:
+        yield Heading(Text(f"the agent's own words, {card.unverified}"))
+        yield set_in(render_text(card.says, "italic"))
+    if card.preview is not None:
+        yield Heading(Text(f"the agent's preview, {card.unverified}"))
+        yield set_in(render_code(card.preview))
+        if left := _say_left(card.preview):
+            yield Text(f"… {left}", style="bold")
+
+
+# The colours of both looks, dark and light: each can be read on every ground that we draw on.
+#
+# The library draws its own ground, so a light terminal shows the dark look whole; `TEXTUAL_THEME`
+# is its setting for another.
+
+# Black, red, green, yellow, blue, magenta, cyan, white; then the bright ones.
+DARK = TerminalTheme(
+    (18, 18, 18),
+    (217, 217, 217),
+    [
+        (26, 26, 26), (255, 107, 107), (152, 224, 36), (253, 151, 31),
+        (122, 162, 255), (214, 145, 255), (88, 209, 235), (196, 197, 181),
+    ],
+    [
+        (138, 138, 138), (255, 107, 107), (152, 224, 36), (253, 190, 31),
+        (122, 162, 255), (214, 145, 255), (88, 209, 235), (246, 246, 239),
+    ],
+)  # fmt: skip
+LIGHT = TerminalTheme(
+    (224, 224, 224),
+    (20, 20, 20),
+    [
+        (0, 0, 0), (160, 16, 16), (0, 92, 0), (107, 74, 0),
+        (11, 63, 168), (122, 31, 148), (0, 88, 100), (64, 64, 64),
+    ],
+    [
+        (88, 88, 88), (160, 16, 16), (0, 92, 0), (255, 208, 64),
+        (11, 63, 168), (122, 31, 148), (0, 88, 100), (247, 247, 247),
+    ],
+)  # fmt: skip
+
+
+class ReadableApp(App[None]):
+    """An application in these colours, whichever of the two looks it has."""
+
+    ansi_theme_dark = Reactive(DARK, init=False)
+    ansi_theme_light = Reactive(LIGHT, init=False)

@@ -1,0 +1,377 @@
+"""A card as the page gets it: the core rendered it, this only puts it into JSON.
+
+Text is a string, or a list of [text, is an escape] where something was made visible.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.models import Action, RiskLevel
+from gateway.ports import (
+    COULD_ACT,
+    LIFT,
+    SECRET_NAMED,
+    UNCHANGED,
+    Approvers,
+    Block,
+    Card,
+    Change,
+    EditField,
+    Field,
+    FieldAnswer,
+    Head,
+    JsonObject,
+    KillSwitch,
+    Record,
+    Segment,
+    Visible,
+    card_of,
+    choose_found_above,
+    draw,
+    edit_fields,
+    head_of,
+    heavy,
+    progress_of,
+    say_masked,
+    say_step_up,
+    scopes_of,
+    standing_of,
+    state_of,
+    undeclared_of,
+    weight_of,
+)
+
+ROW_LINES, ROW_CHARS = 24, 2_000  # all blocks of a row together
+WHOLE = 10**9
+_BEGINNING, _END, _FOLDED = 70, 60, 200  # characters of a finding that begins folded
+_NAMED_BELOW = {SECRET_NAMED: "⟨secret, shown below⟩"}
+
+Line = str | list[list[str | bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewer:
+    """The viewer of a request: their name, why they may not decide it, if so, and whether they may
+    give its session a pass."""
+
+    name: str
+    refusal: str | None = None
+    may_pass: bool = False
+
+
+def build_row(record: Record) -> JsonObject:
+    """Return a request as a row of the list; while pending, with the start of what would run."""
+    size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
+    card = card_of(record, lines=size[0], chars=size[1], here=True)
+    return {**_build_view(card, record), "editable": None, "edit_fields": []}
+
+
+def build_short_row(record: Record) -> JsonObject:
+    """Return a request as a line of the queue: its members are those of a card."""
+    return {
+        "id": record.id,
+        "revision": record.revision,
+        "status": record.status.value,
+        "word": state_of(record).word,
+        "head": _build_head(head_of(record)),
+        "agent": record.request.agent,
+        "risk": record.risk.level.value,
+        "found": bool(record.risk.reasons or record.signs),
+        "idle": _say_idle(record),
+        "claim": {"by": record.claim.person} if record.claim else None,
+        "approved": _count_approvals(record),
+        "created": record.created,
+        "deadline": record.deadline,
+        "follows": record.behind if record.follows else None,
+        "alone": explain_exclusion(record) is not None,
+    }
+
+
+def _say_idle(record: Record) -> str:
+    """Return in few words why a pending request waits for no approval; "" where it does."""
+    state = state_of(record)
+    return state.word if state.idle else ""
+
+
+def _count_approvals(record: Record) -> str:
+    """Return how many approved; "" where one is enough, and of a question, which is answered."""
+    if record.quorum <= 1 or record.request.questions:
+        return ""
+    return f"{len(record.votes)} of {record.quorum} approved"
+
+
+def explain_exclusion(record: Record) -> str | None:
+    """Return why a request is decided alone, None where it may be reviewed with others."""
+    if record.risk.level is RiskLevel.HIGH:
+        return "high risk is decided alone"
+    if record.approvers is not None and record.approvers.step_up:
+        return "it takes a step-up, which is done alone"
+    if Action.APPROVE not in record.request.allowed or record.request.questions:
+        return "it asks for an answer of its own"
+    return None
+
+
+def build_whole(record: Record, *, reveal: bool = False) -> JsonObject:
+    """Return everything about a request, with `reveal` also its masked secrets."""
+    card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal, here=True)
+    fields = [] if record.final else [*edit_fields(record, reveal=reveal)]
+    return {
+        **_build_view(card, record, reveal=reveal),
+        "edit_fields": [_build_edit_field(one) for one in fields],
+        "unchanged": UNCHANGED,
+        "opened": True,
+        "revealed": reveal,
+    }
+
+
+def add_viewer(view: JsonObject, record: Record, look: Viewer) -> JsonObject:
+    """Add what depends on the viewer."""
+    standing = standing_of(record, look.name)
+    claim = view["claim"]
+    mine = claim and {**claim, "mine": claim["by"] == look.name}
+    remember = view["remember"]
+    if not look.may_pass:
+        known = [scope for scope in remember["approve"] if not scope["pass"]]
+        remember = {**remember, "approve": known}
+    if not standing.offers(Action.APPROVE):
+        remember = {**remember, "approve": []}
+    return {
+        **view,
+        "claim": mine,
+        "refusal": look.refusal,
+        "remember": remember,
+        "progress": progress_of(record, standing),
+        "controls": [one for one in view["controls"] if standing.offers(Action(one["action"]))],
+    }
+
+
+def build_changes(rows: tuple[Change, ...]) -> list[list[Any]]:
+    """Return a diff as rows of [sign, line]."""
+    return [[row.sign, build_line(row.text.segments)] for row in rows]
+
+
+def build_line(segments: tuple[Segment, ...]) -> Line:
+    """Return segments as one text, or as a list when they contain escapes."""
+    if not any(escape for _, escape in segments):
+        return "".join(text for text, _ in segments)
+    return [[text, escape] for text, escape in segments]
+
+
+def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObject:
+    claim = record.claim
+    return {
+        **_build_state(card, reveal=reveal),
+        "agent": record.request.agent,
+        "found": bool(record.risk.reasons or record.signs),
+        "alone": explain_exclusion(record) is not None,
+        "idle": _say_idle(record),
+        **_build_notices(card, record),
+        "above": _build_found(card, record),
+        "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
+        "reasons": [build_line(reason.segments) for reason in card.reasons],
+        "alarms": card.alarms,
+        "findings": [build_line(finding.segments) for finding in card.findings],
+        "shorts": [_shorten_long(finding) for finding in card.findings],
+        "because": _build_optional_line(card.asks_because),
+        "says": _build_optional_line(card.says),
+        "unverified": card.unverified,
+        "blocks": [_build_block(block) for block in card.blocks if block.text.segments],
+        "preview": _build_block(card.preview) if card.preview else None,
+        "changed": build_changes(card.changed),
+        "changed_by": _build_optional_line(card.changed_by),
+        "changed_aside": _build_optional_line(card.changed_aside),
+        "fields": [_build_field(field) for field in card.fields],
+        "numbered": record.numbered,
+        "undeclared": [
+            {"address": one.address, "name": build_line(one.name.segments), "what": one.what}
+            for one in undeclared_of(record)
+        ],
+        "claim": {"by": claim.person} if claim else None,
+        "votes": [vote.person for vote in record.votes],
+        "quorum": record.quorum,
+        "follows": record.behind if record.follows else None,
+        "ending": _build_optional_line(card.short_ending),
+        "answers": [_build_answer(one) for one in card.answers],
+        "note": _build_optional_line(card.note),
+        "result": _build_optional_line(card.result),
+        "remember": {
+            "approve": _build_scopes(card, record, Action.APPROVE, reveal=reveal),
+            "deny": _build_scopes(card, record, Action.DENY, reveal=reveal),
+        },
+        "controls": [
+            {
+                "action": control.action.value,
+                "label": control.label,
+                "yes": f"Yes, {control.yes[:1].lower()}{control.yes[1:]}",
+                "style": control.style.value,
+                "confirm": control.confirm,
+                "number": control.number,
+                "passkey": control.passkey,
+                "optional": control.optional,
+            }
+            for control in card.controls
+        ],
+    }
+
+
+def _build_state(card: Card, *, reveal: bool) -> JsonObject:
+    return {
+        "id": card.request_id,
+        "short_id": card.short_id,
+        "revision": card.revision,
+        "status": card.status.value,
+        "icon": card.icon,
+        "word": card.word,
+        "tone": card.state.tone.value,
+        "head": _build_head(card.head, reveal=reveal),
+        "tool": build_line(card.tool.segments),
+        "summary": card.summary,
+        "risk": card.risk.value,
+        "complete": card.complete,
+        "hides": card.hides,
+        "size": card.size,
+        "progress": card.progress,
+        "created": card.created,
+        "deadline": card.deadline,
+        "decided_at": card.decided_at,
+        "digest": card.digest,
+        "editable": card.editable,
+    }
+
+
+def _build_found(card: Card, record: Record) -> JsonObject:
+    """Return what was found as it stands before what runs. The others follow it."""
+    # Of several texts each begins with its name.
+    named = card.blocks[0].label if len(card.blocks) > 1 else ""
+    above = choose_found_above(card, _say_idle(record), named)
+    return {
+        "mark": above.mark,
+        "findings": [build_line(one.segments) for one in above.findings],
+        "reasons": [build_line(one.segments) for one in above.reasons],
+    }
+
+
+def _build_notices(card: Card, record: Record) -> JsonObject:
+    """Return the notices; what is masked stands by the button that reveals it, and what a step-up
+    takes apart, as the panel that asks for it says so itself."""
+    steps, tries = say_step_up(record, here=True)
+    return {
+        "notices": list(card.notices),
+        "masks": f"{say_masked(card.masked)}." if card.masked else "",
+        "reveals": f"{COULD_ACT}." if card.hides else "",
+        "steps": steps,
+        "tries": tries,
+    }
+
+
+def _shorten_long(finding: Visible) -> Line | None:
+    """Return the beginning and the end of a long finding, None of any other."""
+    if len(finding.text) <= _FOLDED:
+        return None
+    return build_line(finding.shortened(_BEGINNING, _END).segments)
+
+
+def _build_head(head: Head, *, reveal: bool = False) -> list[list[Any]]:
+    """Return a head. A secret that is revealed is none of it, and it says so: titles and what is
+    read aloud are made from heads."""
+    named = _NAMED_BELOW if reveal else {}
+    return [
+        [
+            build_line(tuple((named.get(text, text), mark) for text, mark in part.text.segments)),
+            part.named,
+        ]
+        for part in head
+    ]
+
+
+def _build_scopes(card: Card, record: Record, action: Action, *, reveal: bool) -> list[JsonObject]:
+    """Return what may be remembered, with passes: `add_viewer` takes out what is not theirs."""
+    if action not in card.remembers:
+        return []
+    return [
+        {
+            "id": one.id,
+            "words": build_line(one.words.segments),
+            "pass": one.session_pass,
+            "ends": None if one.by_host else True,  # by a place and a time of ours
+        }
+        for one in scopes_of(record, action, reveal=reveal, passes=True)
+    ]
+
+
+def _build_block(block: Block) -> JsonObject:
+    return {
+        "label": block.label,
+        "format": block.format,
+        "lines": [build_line(line) for line in block.text.lines()],
+    }
+
+
+def _build_field(field: Field) -> JsonObject:
+    return {
+        "id": field.id,
+        "text": build_line(field.text.segments),
+        "kind": field.kind.value,
+        "choices": [{"value": one.value, "label": one.label.text} for one in field.choices],
+        "required": field.required,
+        "secret": field.secret,
+    }
+
+
+def _build_answer(answer: FieldAnswer) -> JsonObject:
+    return {
+        "question": build_line(answer.question.segments),
+        "given": _build_optional_line(answer.given),
+        "words": answer.words,
+    }
+
+
+def _build_edit_field(field: EditField) -> JsonObject:
+    return {
+        "id": field.id,
+        "label": build_line(field.label.segments),
+        "kind": field.kind.value,
+        "value": field.value,
+        "choices": [build_line(one.segments) for one in field.choices],
+        "masked": field.masked,
+    }
+
+
+def _build_optional_line(text: Visible | None) -> Line | None:
+    return build_line(text.segments) if text else None
+
+
+def build_switch(switch: KillSwitch) -> JsonObject:
+    """Return the kill switch: its state, and what pressing its button does."""
+    does = f"Afterwards {LIFT[0].lower()}{LIFT[1:]}" if switch.on else switch.stopping
+    return {"on": switch.on, "state": switch.state, "does": does}
+
+
+# Rows of requests. Those of large requests are kept, as they take long to render.
+
+_MOST_KEPT = 200
+
+
+class Rows:
+    """Rows of one kind, by `make`."""
+
+    def __init__(self, make: Callable[[Record], JsonObject]) -> None:
+        self._make = make
+        self._heavy: OrderedDict[tuple[str, int, int, Approvers | None], JsonObject] = OrderedDict()
+
+    async def build(self, record: Record) -> JsonObject:
+        """Return the row of a request as it stands."""
+        key = (record.id, record.revision, record.alike, record.approvers)
+        if key in self._heavy:
+            self._heavy.move_to_end(key)
+            return self._heavy[key]
+        row = await draw(lambda: self._make(record), *weight_of(record))
+        if heavy(*weight_of(record)):
+            self._heavy[key] = row
+            if len(self._heavy) > _MOST_KEPT:
+                self._heavy.popitem(last=False)
+        return row

@@ -1,0 +1,183 @@
+"""Inbox calls for remembered decisions and the kill switch."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from adapters.web.cards import build_line
+from adapters.web.security import Guard, Handler, Visitor, VisitRefused, build_write_handler
+from gateway.models import ApprovalRequest, Context, Kind
+from gateway.ports import (
+    Desk,
+    Effect,
+    Grant,
+    GrantCard,
+    JsonObject,
+    Wish,
+    build_example,
+    remember_as,
+    render_safe,
+)
+
+
+class GrantAndStopHandlers:
+    """HTTP handlers; the core checks who may write."""
+
+    def __init__(self, desk: Desk, guard: Guard) -> None:
+        self._desk = desk
+        self._guard = guard
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        guard, grants = self._guard, "/inbox/api/grants"
+        whose: dict[str, type] = {"agent": str, "session": str}
+        return [
+            ("GET", f"{grants}/{{id}}", self._grant),
+            (
+                "POST",
+                f"{grants}/revoke",
+                build_write_handler(guard, self._revoke, {"id": str}, ("id",)),
+            ),
+            ("POST", f"{grants}/revoke-all", build_write_handler(guard, self._revoke_all, whose)),
+            (
+                "POST",
+                "/inbox/api/stop",
+                build_write_handler(guard, self._stop, {"on": bool}, ("on",)),
+            ),
+        ]
+
+    async def _grant(self, request: web.Request) -> web.StreamResponse:
+        """Return one grant with its origin and its reach."""
+        await self._guard.check_reader(request)
+        return web.json_response(
+            _build_card(await self._desk.grants.card(request.match_info["id"]))
+        )
+
+    async def _revoke(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        await self._desk.grants.revoke(body["id"], visitor.identity)
+        return web.json_response({"ok": True})
+
+    async def _revoke_all(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        gone = await self._desk.grants.revoke_all(visitor.identity, **body)
+        return web.json_response({"revoked": len(gone)})
+
+    async def _stop(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        await self._desk.operator.stop_all(visitor.identity, on=body["on"])
+        return web.json_response({"ok": True})
+
+
+def build_grant_row(grant: Grant, card: GrantCard) -> JsonObject:
+    """Return a card with the agent and session of its grant, for revoking them together."""
+    return {
+        **_build_card(card),
+        "rests": grant.rests is not None,
+        "allows": grant.effect is Effect.ALLOW,
+        "agent": grant.agent,
+        "session": grant.session,
+        "where": grant.session and build_line(render_safe(grant.session).segments),
+        "made_by": grant.made_by,
+    }
+
+
+def _build_card(card: GrantCard) -> JsonObject:
+    return {
+        "id": card.grant_id,
+        "ended": card.ended,
+        "word": card.word,
+        "icon": card.icon,
+        "tool": build_line(card.tool.segments),
+        "words": build_line(card.words.segments),
+        "asked": card.asked and build_line(card.asked.segments),
+        "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
+        "until": card.until,
+        "uses": card.uses,
+        "reach": card.reach,
+        "notices": card.notices,
+        "outcome": card.outcome,
+        "ended_at": card.ended_at,
+        "confirm": card.confirm,
+    }
+
+
+# Inbox calls by which an admin has something remembered that no request asked for.
+
+_EXAMPLE: dict[str, type] = {
+    "agent": str,
+    "effect": str,
+    "tool": str,
+    "kind": str,
+    "arguments": dict,
+    "cwd": str,
+    "host": str,
+}
+_NEEDED = ("agent", "effect", "tool", "kind", "arguments")
+_CHOICE: dict[str, type] = {"offer": str, "lifetime": str, "session": str, "nonce": str}
+_FEWEST_NONCE, _MOST_NONCE = 8, 64
+
+
+class HandHandlers:
+    """HTTP handlers of grants by hand; the core checks who may make one."""
+
+    def __init__(self, desk: Desk, guard: Guard) -> None:
+        self._desk = desk
+        self._guard = guard
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        listed = build_write_handler(self._guard, self._offers, _EXAMPLE, _NEEDED)
+        needed = (*_NEEDED, "offer", "lifetime", "nonce")
+        made = build_write_handler(self._guard, self._create, {**_EXAMPLE, **_CHOICE}, needed)
+        return [
+            ("POST", "/inbox/api/grants/offers", listed),
+            ("POST", "/inbox/api/grants/by-hand", made),
+        ]
+
+    async def _offers(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        """Return what may be remembered of an example, in the gateway's words, narrow first."""
+        effect, example = _read_example(body)
+        found = await self._desk.by_hand.offers(visitor.identity, example.agent, example, effect)
+        rows = [
+            {"id": one.id, "words": build_line(render_safe(one.words).segments)} for one in found
+        ]
+        return web.json_response({"offers": rows})
+
+    async def _create(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        """Make a grant of one offer of an example."""
+        effect, example = _read_example(body)
+        offer, nonce = body["offer"], body["nonce"]
+        if not offer:
+            raise VisitRefused(422, "invalid_request", "choose one of the offers")
+        if not _FEWEST_NONCE <= len(nonce) <= _MOST_NONCE:
+            raise VisitRefused(422, "invalid_request", "nonce is too short or too long")
+        session = body.get("session") or None
+        limits = remember_as(offer, body["lifetime"], everywhere=session is None)
+        wish = Wish(
+            agent=example.agent,
+            effect=effect,
+            chosen=offer,
+            session=session,
+            lifetime=limits.lifetime,
+            max_uses=limits.max_uses,
+        )
+        made = await self._desk.by_hand.create(visitor.identity, example, wish, nonce=nonce)
+        words = build_line(render_safe(made.words).segments)
+        return web.json_response({"id": made.id, "words": words}, status=201)
+
+
+def _read_example(body: JsonObject) -> tuple[Effect, ApprovalRequest]:
+    """Return the effect and the call of a body. Raises VisitRefused or InvalidRequest."""
+    if body["effect"] not in list(Effect) or body["kind"] not in list(Kind):
+        raise VisitRefused(
+            422, "invalid_request", "there is no such effect, or no such kind of call"
+        )
+    for name in ("agent", "tool"):
+        if not body[name]:
+            raise VisitRefused(422, "invalid_request", f"name the {name}")
+    example = build_example(
+        agent=body["agent"],
+        tool=body["tool"],
+        kind=Kind(body["kind"]),
+        arguments=body["arguments"],
+        context=Context(cwd=body.get("cwd") or None, host=body.get("host") or None),
+    )
+    return Effect(body["effect"]), example

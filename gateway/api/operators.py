@@ -1,0 +1,163 @@
+"""How a call would be decided, over HTTP, for admins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import Field
+
+from gateway.api.call import ApiCall, Nothing, operation, reply
+from gateway.approvals.explanation import Explanation
+from gateway.domain.parsing import check_request
+from gateway.domain.policy_document import Budget, ToolRow
+from gateway.domain.statistics import PeriodReport
+from gateway.errors import NotFound
+from gateway.models import ApprovalRequest
+from gateway.policy.declared_tools import ToolWord
+from gateway.wire.codec import Wire
+from gateway.wire.roles import DECLARED_ROLES
+from gateway.wire.schema import AGENT_NAME, TOOL_NAME, Says, matching, whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainCall(Wire):
+    """A call as an agent would submit it."""
+
+    request: ApprovalRequest
+
+
+@operation("explain.explain", {200: Explanation}, body=ExplainCall)
+async def explain(call: ApiCall) -> web.Response:
+    """Return what would become of a call, what each decider says about it, and who would be asked.
+
+    Nothing is asked and nothing is stored. What would be refused when it is submitted is refused.
+    """
+    request: ApprovalRequest = call.body.request
+    check_request(request)
+    found = await call.core.explanations.explain(call.identity, request)
+    try:
+        await call.services.access.check_agent(request.agent)
+    except NotFound:
+        found = replace(found, known=False)
+    return reply(found)
+
+
+# Statistics of how people decide, over HTTP, for admins.
+
+_LATEST = 2**53
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period(Wire):
+    """From `since` to before `until`, milliseconds since the epoch; if absent the last 30 days."""
+
+    since: Annotated[int, Field(ge=1, le=_LATEST)] | None = None
+    until: Annotated[int, Field(ge=1, le=_LATEST)] | None = None
+
+
+@operation("reports.report", {200: PeriodReport}, query=Period)
+async def report(call: ApiCall) -> web.Response:
+    """Return what a period's answers were like, by person and by agent."""
+    query: Period = call.query
+    operator = call.core.operator
+    return reply(await operator.report(call.identity, since=query.since, until=query.until))
+
+
+# Agents that are paused after many denials, over HTTP, for approvers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausedAgent(Wire):
+    """An agent that asks nobody `until` then (milliseconds since the epoch), and the budget by
+    which people's denials paused it."""
+
+    agent: str
+    until: int
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausedAgents(Wire):
+    """The agents that ask nobody for now, by name."""
+
+    items: tuple[PausedAgent, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lifted(Wire):
+    """Whether the agent was paused."""
+
+    lifted: bool
+
+
+@operation("agents.paused", {200: PausedAgents})
+async def list_paused(call: ApiCall) -> web.Response:
+    """List the agents that ask nobody after many denials, with their budgets."""
+    operator = call.core.operator
+    items = [
+        PausedAgent(agent=one.agent, until=one.until, budget=await operator.budget_of(one.agent))
+        for one in await operator.list_paused()
+    ]
+    return reply(PausedAgents(items=tuple(items)))
+
+
+@operation("agents.lift", {200: Lifted}, 404, body=Nothing)
+async def lift(call: ApiCall) -> web.Response:
+    """Let a paused agent ask again."""
+    agent = call.request.match_info["agent"]
+    if not AGENT_NAME.fullmatch(agent):
+        raise NotFound("no such agent")
+    lifted = await call.core.operator.lift(agent, call.identity)
+    if not lifted:
+        await call.services.access.check_agent(agent)
+    return reply(Lifted(lifted=lifted))
+
+
+# What operators declare about tools, over HTTP: approvers read it, admins write it.
+
+_SAYS_AN_ARGUMENT = {"required": ["arguments"], "properties": {"arguments": {"minProperties": 1}}}
+_SAYS_HARMLESS = {"required": ["harmless"], "properties": {"harmless": {"type": "boolean"}}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclareTool(Wire):
+    """What an admin says of one tool. `arguments` are roles by name or address.
+
+    `agents` are whose calls it is about: names in which `*` stands for anything, empty for all.
+    Left out, they stay as they are, which for a tool of which nothing was declared is all; so does
+    `harmless`. `confirmed` says that the person confirmed what it frees.
+    """
+
+    __pydantic_config__ = whole(anyOf=[_SAYS_AN_ARGUMENT, _SAYS_HARMLESS])
+
+    tool: Annotated[str, matching(TOOL_NAME), Says(not_={"pattern": r"\*"})]
+    arguments: Annotated[dict[str, str], DECLARED_ROLES] = field(default_factory=dict)
+    harmless: bool | None = None
+    agents: tuple[str, ...] | None = None
+    confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredTools(Wire):
+    """What operators declared about tools, a row for each."""
+
+    items: tuple[ToolRow, ...]
+
+
+@operation("tools.listing", {200: DeclaredTools})
+async def list_tools(call: ApiCall) -> web.Response:
+    """Return what operators declared about tools."""
+    return reply(DeclaredTools(items=await call.core.tools.rows()))
+
+
+@operation("tools.declare", {200: DeclaredTools}, 409, body=DeclareTool)
+async def declare(call: ApiCall) -> web.Response:
+    """Declare, as an admin, what the arguments of a tool are, or that it is harmless."""
+    body: DeclareTool = call.body
+    word = ToolWord(
+        tool=body.tool, arguments=body.arguments, harmless=body.harmless, agents=body.agents
+    )
+    await call.core.tools.declare(call.identity, word, confirmed=body.confirmed)
+    return reply(DeclaredTools(items=await call.core.tools.rows()))

@@ -1,0 +1,435 @@
+"""Tells the instances of the Agent Approval Protocol that their requests ended.
+
+The event of an end is what must not be lost, and the stream keeps it: what is told of it is made of
+the event alone, so it is the same whoever makes it, and it is written before the cursor moves on.
+Whoever dies between the two has it made again, and one that was told already stays told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import json
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from random import SystemRandom
+from typing import Protocol
+from urllib.parse import urlsplit
+from uuid import UUID, uuid4
+
+from gateway.approval_protocol.instances import (
+    Instance,
+    ProtocolNotice,
+    ReceiverAddress,
+    ReceiverUnverified,
+    UnsafeAddress,
+    format_time,
+    hears_of,
+    notice_of,
+)
+from gateway.delivery.egress_guard import (
+    Forbidden,
+    PostAnswer,
+    Resolve,
+    Target,
+    Unanswered,
+    post,
+    read_pause,
+    resolve_by_system,
+    target_of,
+)
+from gateway.delivery.webhooks import signature
+from gateway.domain.health_and_metrics import Tally
+from gateway.domain.records import AuditEvent, Record
+from gateway.domain.time_and_tasks import Clock, cancel_and_wait, check_wanted
+from gateway.errors import Unreachable
+from gateway.models import ENDINGS
+from gateway.ports import Feed
+from gateway.wire.canonical_json import canonical
+
+# Posts signed messages to the receivers of the Agent Approval Protocol, and has them prove first
+# that they expect any. Each address goes through the guard at every attempt.
+
+SECONDS = 10.0  # for one attempt
+_OK = 200
+_LONGEST_ANSWER = 4096
+_PREFIX = "whsec_"
+
+
+class ProtocolReceivers:
+    """Calls the receivers at these `hosts`, `seconds` long at most."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        hosts: Sequence[str],
+        production: bool,
+        resolve: Resolve = resolve_by_system,
+        seconds: float = SECONDS,
+    ) -> None:
+        self._clock = clock
+        self._hosts = tuple(hosts)
+        self._production = production
+        self._resolve = resolve
+        self._seconds = seconds
+
+    def check(self, url: str) -> None:
+        """Refuse an address that must not be called. Raises UnsafeAddress."""
+        try:
+            self._target(url)
+        except (Forbidden, ValueError) as error:
+            raise UnsafeAddress(_why(error)) from error
+
+    async def verify(self, receiver: ReceiverAddress, instance_id: str) -> None:
+        """Send a challenge, once, that the receiver must answer with. Raises UnsafeAddress,
+        ReceiverUnverified."""
+        message_id, challenge = str(uuid4()), secrets.token_urlsafe(32)
+        body = canonical(
+            {
+                "id": message_id,
+                "type": "webhook.verification",
+                "registration_id": receiver.registration_id,
+                "instance_id": str(UUID(instance_id)),
+                "created_at": format_time(self._clock.now_ms()),
+                "challenge": challenge,
+            }
+        )
+        try:
+            answer = await self.post(receiver, message_id, body, most=_LONGEST_ANSWER)
+        except Forbidden as error:
+            raise UnsafeAddress(_why(error)) from error
+        except Unanswered as error:
+            raise ReceiverUnverified(f"the receiver did not answer ({error})") from error
+        if answer.status != _OK:
+            raise ReceiverUnverified(f"the receiver answered {answer.status}, and not 200")
+        if not _holds(answer.body, challenge):
+            raise ReceiverUnverified("the receiver did not answer with the challenge")
+
+    async def post(
+        self,
+        receiver: ReceiverAddress,
+        message_id: str,
+        body: bytes,
+        *,
+        most: int = 0,
+        seconds: float = SECONDS,
+    ) -> PostAnswer:
+        """Post a message, signed for this attempt. Raises Forbidden, Unanswered."""
+        now = self._clock.now_ms() // 1000
+        key = base64.b64decode(receiver.secret.removeprefix(_PREFIX))
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "approval-gateway",
+            "webhook-id": message_id,
+            "webhook-timestamp": str(now),
+            "webhook-signature": signature(key, message_id, now, body),
+        }
+        try:
+            async with asyncio.timeout(min(self._seconds, seconds)):
+                target = self._target(receiver.url)
+                return await post(target, self._resolve, body=body, headers=headers, most=most)
+        except TimeoutError as error:
+            raise Unanswered("too slow") from error
+
+    def _target(self, url: str) -> Target:
+        return target_of(url, allowed=self._hosts, production=self._production)
+
+
+def _holds(body: bytes, challenge: str) -> bool:
+    """Tell whether an answer is the challenge, and nothing beside it."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return False
+    if not isinstance(said, dict) or set(said) != {"challenge"}:
+        return False
+    given = said["challenge"]
+    return isinstance(given, str) and hmac.compare_digest(given.encode(), challenge.encode())
+
+
+def _why(error: Exception) -> str:
+    if not isinstance(error, Forbidden):
+        return "the address is none"
+    return f"{error} (an operator allows hosts in GATEWAY_WEBHOOK_HOSTS)"
+
+
+log = logging.getLogger("gateway.protocol")
+
+_AGAIN_SECONDS = 1.0  # before following the events again
+_LOOK_SECONDS = 30.0
+_GATHER_SECONDS = 0.02  # a burst is looked at together, and not while its answers are on their way
+_BATCH = 200
+_AT_ONCE, _AT_ONCE_FOR_ONE = 32, 4
+_FIRST_PAUSE, _LONGEST_PAUSE, _MOST_DOUBLINGS = 5.0, 3600.0, 12
+_SKIPPED_SECONDS = 3.0
+_CLAIM_MS = int(SECONDS * 1000) + 5000
+_LATER = (429, 503)
+
+
+class Notices(Protocol):
+    """What is to be told, and how far the events were looked through."""
+
+    async def wanted(self) -> bool:
+        """Tell whether an instance ever had a receiver."""
+
+    async def load_cursor(self) -> str:
+        """Return the last event that was looked at, or behind which to begin."""
+
+    async def save_cursor(self, event_id: str) -> None:
+        """Remember that all up to this event were looked at."""
+
+    async def instance_of(self, agent: str) -> Instance | None:
+        """Return the instance that an agent is, None where it never had a receiver."""
+
+    async def instance(self, instance_id: str) -> Instance | None:
+        """Return what is kept of an instance."""
+
+    async def is_ours(self, request_id: str) -> bool:
+        """Tell whether a request was asked in the protocol's way."""
+
+    async def add(self, notice: ProtocolNotice, due: int) -> None:
+        """Keep a notice, and when it is to be sent; one that was kept before stays as it was."""
+
+    async def load(self, notice_id: str) -> ProtocolNotice | None:
+        """Return a notice."""
+
+    async def find_due(self, now: int, limit: int) -> list[str]:
+        """Return the notices that are due, the longest due first."""
+
+    async def put_off(self, notice: ProtocolNotice, due: int) -> None:
+        """Keep what became of an attempt, and when the next one is due."""
+
+    async def end(self, notice: ProtocolNotice) -> None:
+        """Keep that a notice is sent no more."""
+
+    async def forget(self, notice_id: str) -> None:
+        """Send no notice of which nothing is kept."""
+
+    async def claim(self, notice_id: str, ms: int) -> bool:
+        """Be the one that sends a notice, for so many ms; False while another is."""
+
+
+class Past(Protocol):
+    """What happened, and how requests stand."""
+
+    async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
+        """Return up to `limit` events after an id."""
+
+    async def load(self, request_id: str) -> Record | None:
+        """Return a request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rhythm:
+    """How long is rested between two looks at what is due, and by how much pauses differ."""
+
+    nap: float = 2.0
+    jitter: Callable[[], float] = SystemRandom().random
+
+
+class ProtocolNotices:
+    """Makes the notices of what happens, and sends them. `store_errors` are raised by a store that
+    does not answer."""
+
+    def __init__(
+        self,
+        notices: Notices,
+        past: Past,
+        feed: Feed,
+        receivers: ProtocolReceivers,
+        clock: Clock,
+        tally: Tally,
+        *,
+        store_errors: tuple[type[Exception], ...],
+        rhythm: Rhythm | None = None,
+    ) -> None:
+        self._notices = notices
+        self._past = past
+        self._feed = feed
+        self._receivers = receivers
+        self._clock = clock
+        self._tally = tally
+        self._down: tuple[type[Exception], ...] = (Unreachable, *store_errors)
+        self._rhythm = rhythm or Rhythm()
+        self._due = asyncio.Event()
+        self._sending: dict[str, asyncio.Task[None]] = {}
+        self._busy = Counter[str]()
+
+    async def run(self) -> None:
+        """Make and send until cancelled, or until one of the two fails."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._send_all(), name="protocol notices")
+                group.create_task(self._make_all(), name="what notices are made of")
+        finally:
+            await cancel_and_wait(*self._sending.values())
+
+    async def _make_all(self) -> None:
+        while True:
+            try:
+                async with self._feed.watch(None) as watch:
+                    while True:
+                        await self.catch_up()
+                        check_wanted()
+                        await watch.wait(_LOOK_SECONDS)
+                        await asyncio.sleep(_GATHER_SECONDS)
+            except self._down as error:
+                self._log_again(error)
+            check_wanted()
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def catch_up(self) -> None:
+        """Make the notices of all that happened since the last look."""
+        if not await self._notices.wanted():
+            return
+        last = await self._notices.load_cursor()
+        while events := await self._past.history(last, _BATCH):
+            check_wanted()
+            for event in events:
+                if event.type in ENDINGS and event.request_id:
+                    await self._note(event)
+            last = events[-1].id
+            await self._notices.save_cursor(last)
+
+    async def _note(self, event: AuditEvent) -> None:
+        instance = await self._notices.instance_of(event.agent)
+        if instance is None or hears_of(instance, event.id) is None:
+            return
+        if not await self._notices.is_ours(event.request_id):
+            return
+        record = await self._past.load(event.request_id)
+        if record is None or record.decision is None:
+            return  # forgotten meanwhile
+        decided_at = record.decision.decided_at
+        notice = notice_of(instance.id, record.id, event.id, decided_at)
+        if self._clock.now_ms() < notice.deadline:
+            await self._notices.add(notice, self._clock.now_ms())
+            self._due.set()
+
+    async def _send_all(self) -> None:
+        while True:
+            try:
+                await self._begin_due()
+            except self._down as error:
+                self._log_again(error)
+            with suppress(TimeoutError):
+                check_wanted()
+                async with asyncio.timeout(self._rhythm.nap):
+                    await self._due.wait()
+            self._due.clear()
+
+    async def _begin_due(self) -> None:
+        """Begin an attempt at each notice that is due, within what one account, one host and all
+        may have at once; the others are looked at a little later."""
+        for notice_id in await self._notices.find_due(self._clock.now_ms(), _BATCH):
+            if notice_id in self._sending:
+                continue
+            if len(self._sending) >= _AT_ONCE:
+                return
+            try:
+                await self._begin(notice_id)
+            except self._down:
+                raise
+            except Exception:
+                # One that cannot be read keeps none of the others.
+                self._tally.webhooks_lost += 1
+                log.exception("a notice was given up", extra={"event": "notice_lost"})
+                await self._notices.forget(notice_id)
+
+    async def _begin(self, notice_id: str) -> None:
+        notice = await self._notices.load(notice_id)
+        if notice is None or notice.ended:
+            await self._notices.forget(notice_id)
+            return
+        instance = await self._notices.instance(notice.instance)
+        receiver = hears_of(instance, notice.event)
+        if instance is None or receiver is None:
+            await self._notices.end(replace(notice, ended=True))
+            return
+        places = (f"admin {instance.made_by}", f"host {urlsplit(receiver.url).netloc}")
+        if any(self._busy[one] >= _AT_ONCE_FOR_ONE for one in places):
+            later = _SKIPPED_SECONDS * (0.5 + self._rhythm.jitter())
+            await self._notices.put_off(notice, self._clock.now_ms() + int(later * 1000))
+            return
+        self._busy.update(places)
+        task = asyncio.create_task(self._try(notice_id, places), name="protocol notice")
+        self._sending[notice_id] = task
+
+    async def _try(self, notice_id: str, places: tuple[str, ...]) -> None:
+        try:
+            if await self._notices.claim(notice_id, _CLAIM_MS):
+                await self._attempt(notice_id)
+        except self._down as error:
+            self._log_again(error)
+        except Exception:
+            # Whatever it was, the others are sent; this one is tried again while it may be.
+            log.exception("a notice failed", extra={"event": "notice_broken", "id": notice_id})
+        finally:
+            del self._sending[notice_id]
+            self._busy.subtract(places)
+
+    async def _attempt(self, notice_id: str) -> None:
+        """Make one attempt at a notice as it is by now, for its receiver of now."""
+        notice = await self._notices.load(notice_id)
+        if notice is None or notice.ended:
+            return  # another replica was here first
+        receiver = hears_of(await self._notices.instance(notice.instance), notice.event)
+        left = notice.deadline - self._clock.now_ms()
+        if receiver is None or left <= 0:
+            if receiver is not None:
+                self._lose(notice)
+            await self._notices.end(replace(notice, ended=True))
+            return
+        why, asked = await self._post(notice, receiver, left / 1000)
+        tried = replace(notice, attempts=notice.attempts + 1)
+        if not why:
+            await self._notices.end(replace(tried, ended=True))
+            return
+        self._tally.webhook_failures += 1
+        log.warning(
+            "a notice was not taken (attempt %d): %s",
+            tried.attempts,
+            why,
+            extra={"event": "notice_failed", "id": notice.id},
+        )
+        pause = max(self._pause(tried.attempts), asked)
+        due = self._clock.now_ms() + int(pause * 1000)
+        await self._notices.put_off(tried, min(due, notice.deadline))
+
+    async def _post(
+        self, notice: ProtocolNotice, receiver: ReceiverAddress, seconds: float
+    ) -> tuple[str, float]:
+        """Return why a notice was not taken, "" where it was, and the seconds to wait that the
+        receiver asks for."""
+        try:
+            answer = await self._receivers.post(
+                receiver, notice.id, notice.body.encode(), seconds=seconds
+            )
+        except (Forbidden, Unanswered) as error:
+            return str(error), 0.0
+        if 200 <= answer.status < 300:  # noqa: PLR2004 (HTTP's own figures)
+            return "", 0.0
+        asked = 0.0
+        if answer.status in _LATER:
+            asked = read_pause(answer.retry_after, self._clock.now_ms())
+        return f"status {answer.status}", asked
+
+    def _pause(self, attempts: int) -> float:
+        doubled = _FIRST_PAUSE * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS)
+        longest: float = min(doubled, _LONGEST_PAUSE)
+        return longest * (0.5 + self._rhythm.jitter() / 2)
+
+    def _lose(self, notice: ProtocolNotice) -> None:
+        self._tally.webhooks_lost += 1
+        log.error("a notice was given up", extra={"event": "notice_lost", "id": notice.id})
+
+    def _log_again(self, error: Exception) -> None:
+        log.warning(
+            "notices begin again: %s", type(error).__name__, extra={"event": "notices_again"}
+        )

@@ -1,0 +1,492 @@
+"""The agents' five verbs.
+
+Each method computes a transition of the record it reads, mostly by the pure functions of
+`approvals.transitions`, and hands it to `approvals.writer`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from gateway.approvals.duplicates_and_overflow import GroupStore
+from gateway.approvals.grant_lifecycle import GrantLifecycle
+from gateway.approvals.transitions import erase_content, give_up, is_news, note_never_fetched
+from gateway.approvals.writer import (
+    LATE,
+    STOPPED,
+    TOMBSTONE_DIGEST,
+    TOO_LATE,
+    Creation,
+    Make,
+    Overtaken,
+    Writer,
+    posts,
+    queues_of,
+    raised_data,
+)
+from gateway.cards.blocks import heavy, weight_of
+from gateway.cards.masks import MaskProofs
+from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.records import REVIEWS, Record, RequestOutcome, outcome_of, told_edits
+from gateway.domain.redaction import mask, start_of
+from gateway.domain.store import MessageContext, Store, Transition, WriteResult
+from gateway.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+    Used,
+)
+from gateway.models import ApprovalRequest, Reason, Report, State, Status
+from gateway.policy.chain import Chain, Opinion, judge
+from gateway.wire.canonical_json import call_key
+from gateway.wire.codec import JsonObject, plain
+from gateway.wire.schema import digest_process
+
+_MOST_VERSIONS = 32
+_MOST_CONSUMERS = 16  # each but the first is warned that it may have run
+_MOST_NAME = 256
+_MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for long
+
+
+class Approvals:
+    """Requests and their answers. One instance per gateway process; replicas share the store."""
+
+    def __init__(
+        self, store: Store, chain: Chain, writer: Writer, grants: GrantLifecycle, proofs: MaskProofs
+    ) -> None:
+        self._store = store
+        self._chain = chain
+        self._writer = writer
+        self._grants = grants
+        self._proofs = proofs
+
+    # ---------------------------------------------------------------- what agents send
+
+    async def submit(
+        self, request: ApprovalRequest, origin: MessageContext, *, detached: bool = False
+    ) -> tuple[Record, bool]:
+        """Take a request in, or find it again; return it and whether it is new.
+
+        Raises Unauthorized for another agent's name or id, Conflict when the id has other content,
+        OverBudget when too much of the agent waits.
+        """
+        if request.agent != origin.agent:
+            raise Unauthorized(
+                f"this credential is {origin.agent}'s, the request says {request.agent}: "
+                f"set GATEWAY_AGENT={origin.agent}"
+            )
+        waiter = None if detached else origin.process
+        began = time.monotonic()
+
+        async def make(policy: PolicyDocument, forced: RequestOutcome | None) -> Creation:
+            record, timeout_ms = self._writer.new_record(request, policy, origin, waiter)
+            record, decided = await judge(self._chain, record, policy, stored=False)
+            if (ending := forced or decided) is not None:
+                record = self._writer.close_record(record, ending, revision=1)
+            return Creation(record, await self._submission_data(record), timeout_ms)
+
+        stored = await self._create(request, make, origin)
+        if stored is None:
+            return await self._find_same(request, origin, waiter), False
+        if stored.final:
+            self._writer.tally.unasked.add(time.monotonic() - began)
+        await self._grants.retire_used(stored)
+        if not stored.final and not heavy(*weight_of(stored)):
+            self._proofs.hides(stored)  # now, so that no click waits for it
+        return stored, True
+
+    async def _create(
+        self, request: ApprovalRequest, make: Make, origin: MessageContext
+    ) -> Record | None:
+        """Store a new request, after the earlier versions of its call were withdrawn; return None
+        when it is there already."""
+        if request.call_id is None:
+            return await self._writer.create(make, origin)
+        call = call_key(request.agent, request.session, request.call_id, request.part or "")
+        if await self._store.load(request.id) is not None:
+            await self._store.keep_versions(call)
+            return None
+        # One that is refused stays noted: a second submission of it may be stored meanwhile.
+        others = await self._store.add_version(call, request.id)
+        if len(others) >= _MOST_VERSIONS:
+            raise Conflict("this call was asked in too many versions; use another part")
+        for earlier in others:
+            await self._supersede(earlier, origin)
+        stored = await self._writer.create(make, origin)
+        await self._store.keep_versions(call)
+        return stored
+
+    async def _supersede(self, request_id: str, origin: MessageContext) -> None:
+        """Withdraw an earlier version of a call. An approval of it is never handed out again."""
+        unanswered = replace(origin, entry=None)
+
+        async def decide(record: Record) -> Transition | None:
+            after = give_up(record)
+            if after is None:
+                return None
+            told = plain(after.report)
+            return Transition(before=record, after=after, event="reported", data=told)
+
+        record = await self._store.load(request_id)
+        if record is not None and not is_own(record, origin):
+            return  # of an earlier holder of the agent's name
+        await self.cancel(request_id, unanswered, reason=Reason.SUPERSEDED)
+        await self._writer.update(request_id, decide)
+
+    async def sync(self, request_ids: Sequence[str], origin: MessageContext) -> list[State]:
+        """Attach a process to requests and renew its lease; return those it may see, as they
+        stand."""
+        seen = await self._store.attach(request_ids, origin)
+        if origin.entry is not None:
+            return []
+        records = await self._store.load_many(seen)
+        return [await self._state(record, origin) for record in records if record]
+
+    async def cancel(
+        self, request_id: str, origin: MessageContext, *, reason: Reason, message: str = ""
+    ) -> Record:
+        """Withdraw a request, also one that has not arrived yet. A final one stays as it is, and
+        one whose time is over has expired: an agent that waited to the end is told the same."""
+        words = start_of(message, _MOST_WORDS)
+        ending = RequestOutcome(status=Status.CANCELLED, reason=reason, message=words)
+
+        async def make(_policy: PolicyDocument, _forced: RequestOutcome | None) -> Creation:
+            return self._writer.new_tombstone(request_id, ending, origin)
+
+        async def decide(record: Record) -> Transition | None:
+            _refuse_others(record, origin)
+            return None if record.final else self._writer.plan_end(record, ending)
+
+        known = await self._store.load(request_id)
+        if known is None and (stored := await self._writer.create(make, origin)) is not None:
+            return stored
+        if known is not None and is_own(known, origin) and self._writer.now() >= known.deadline:
+            await self.expire(request_id)
+            known = None
+        record, changed = await self._writer.update(request_id, decide, origin=origin, known=known)
+        if not changed:
+            await self._answer(record, origin)
+        return record
+
+    async def consume(
+        self, request_id: str, origin: MessageContext, *, once: bool = False
+    ) -> State:
+        """Hand the approval to this process, with a warning when another one had it.
+
+        Raises Used for an approval that was given up; with `once` also for one that another process
+        had, or of which anything was reported. Raises Conflict when its time is over or the kill
+        switch is on; the state of anything but an approval is returned unchanged.
+        """
+        if origin.process is None:
+            raise InvalidRequest("consume needs a process token")
+        process = origin.process
+
+        async def decide(record: Record) -> Transition | None:
+            _refuse_others(record, origin)
+            if record.status is not Status.APPROVED:
+                return None
+            if record.given_up:
+                raise Used("this approval was given up: a newer version of the call was asked for")
+            if once and (record.report or set(record.consumers) - {process}):
+                raise Used("another process had this approval: the action may have run already")
+            if record.consumers[-1:] == (process,):
+                self._refuse_late(record)
+                return None
+            if len(record.consumers) >= _MOST_CONSUMERS:
+                raise Conflict("too many processes were handed this approval")
+            consumers = (*record.consumers, process)
+            return Transition(
+                before=record,
+                after=replace(record, consumers=consumers, revision=record.revision + 1),
+                event="consumed",
+                data={"process": digest_process(process), "may_have_run": len(consumers) > 1},
+                clock="before",
+                stoppable=True,
+            )
+
+        record, changed = await self._writer.update(request_id, decide, origin=origin)
+        if not changed:
+            if record.status is Status.APPROVED and await self._is_stopped():
+                raise Conflict(TOO_LATE[WriteResult.STOPPED])
+            await self._answer(record, origin)
+        return await self._state(record, origin)
+
+    def _refuse_late(self, record: Record) -> None:
+        """Raise Conflict when the time of an approval is over."""
+        if self._writer.now() >= record.deadline:
+            raise Conflict(TOO_LATE[WriteResult.LATE])
+
+    async def report(self, request_id: str, report: Report, origin: MessageContext) -> Record:
+        """Record what became of the action. Late and doubled reports change nothing."""
+        report = replace(report, detail=start_of(report.detail, _MOST_WORDS))
+
+        async def decide(record: Record) -> Transition | None:
+            _refuse_others(record, origin)
+            if not record.final:
+                raise Conflict("the request still waits for an answer")
+            if not is_news(record.report, report):
+                return None
+            after = replace(record, report=report, revision=record.revision + 1)
+            told = record.hide_in(plain(report))
+            return Transition(before=record, after=after, event="reported", data=told)
+
+        record, changed = await self._writer.update(request_id, decide, origin=origin)
+        if changed:
+            await self._store.forget_secrets(request_id)
+        else:
+            await self._answer(record, origin)
+        return record
+
+    async def state(self, request_id: str, origin: MessageContext) -> State:
+        """Return what this agent's process may see of its request. Raises NotFound."""
+        return await self._state(await self.own(request_id, origin), origin)
+
+    async def fetch(self, request_id: str, origin: MessageContext) -> State:
+        """Return a request of this agent with what it asked and what became of it, and answer the
+        message. It takes no approval, and waits for nothing. Raises NotFound."""
+        record = await self.own(request_id, origin)
+        state = replace(
+            record.state_for(None),
+            decision=None if record.status is Status.APPROVED else record.decision,
+            record=record.read_back(),
+        )
+        if origin.entry is not None:
+            await self._store.answer(origin, request_id=record.id, state=plain(state))
+        return state
+
+    async def own(self, request_id: str, origin: MessageContext) -> Record:
+        """Return a request of this agent. Raises NotFound, for another agent's too."""
+        record = await self._load(request_id)
+        _refuse_others(record, origin)
+        return record
+
+    async def explain(self, request: ApprovalRequest) -> list[Opinion]:
+        """Return what each decider would answer to this request; nothing is stored."""
+        policy = await self._writer.policy()
+        record = await self.draft(request)
+        return await self._chain.explain(record, policy.route_for(request.agent, request.tool))
+
+    async def draft(self, request: ApprovalRequest) -> Record:
+        """Return the record that this request would become; nothing is stored."""
+        record, _ = self._writer.new_record(
+            request, await self._writer.policy(), MessageContext(agent=request.agent), None
+        )
+        return record
+
+    # ---------------------------------------------------------------- what operators do
+
+    async def erase(self, request_id: str, *, by: str) -> Record:
+        """Remove what a final request asked and was answered. Raises Conflict while it waits."""
+
+        async def decide(record: Record) -> Transition | None:
+            if not record.final:
+                raise Conflict("the request still waits; cancel it first")
+            # First what was remembered of it: a call that is repeated after a crash does it again.
+            await self._grants.erase(record, by=by)
+            if record.erased:
+                return None
+            after = erase_content(record)
+            return Transition(before=record, after=after, event="erased", data={"by": by})
+
+        record, changed = await self._writer.update(request_id, decide)
+        if changed:
+            await self._store.forget_secrets(request_id)
+        return record
+
+    # ---------------------------------------------------------------- what the clock does
+
+    async def expire(self, request_id: str) -> None:
+        """End a request whose deadline has passed by the server's clock; of an approval that nobody
+        took until then, note that."""
+
+        async def decide(record: Record) -> Transition | None:
+            if not record.final:
+                return self._writer.plan_end(record, LATE)
+            after = note_never_fetched(record)
+            if after is None:
+                return None
+            return Transition(before=record, after=after, event="never_fetched", clock="after")
+
+        with suppress(NotFound):
+            await self._writer.update(request_id, decide)
+
+    async def stop(self, request_id: str) -> None:
+        """Deny a request that waits while the kill switch is on."""
+        await self._writer.end(request_id, STOPPED)
+
+    # ---------------------------------------------------------------- inside
+
+    async def _load(self, request_id: str) -> Record:
+        record = await self._store.load(request_id)
+        if record is None:
+            raise NotFound("no such request")
+        return record
+
+    async def _find_same(
+        self, request: ApprovalRequest, origin: MessageContext, waiter: str | None
+    ) -> Record:
+        """Return the request that has this id already, if it is the same one."""
+        record = await self._store.load(request.id)
+        if record is None:
+            raise Unreachable("the request was removed while it was submitted")
+        if not is_own(record, origin):
+            await self._note_refused(request.id, origin.agent, "the id is another agent's")
+            raise Unauthorized("the id is taken")
+        if record.request.digest not in (request.digest, TOMBSTONE_DIGEST):
+            await self._note_refused(request.id, origin.agent, "the id has another digest")
+            raise Conflict("the id is taken by a request with other content")
+        if request.human and not record.request.human and record.request.digest == request.digest:
+            await self._note_refused(request.id, origin.agent, "only now it demands a person")
+            raise Conflict("the id is taken by a request that does not demand a person")
+        if waiter is None:
+            await self._answer(record, origin)
+            return record
+        await self._store.attach([request.id], origin)
+        return await self._load(request.id)
+
+    async def _submission_data(self, record: Record) -> JsonObject:
+        """Return what the event of a submission says, with what rules in shadow would have done."""
+        request = record.request
+        tool = mask(request.tool)
+        data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
+        data |= raised_data(record) | told_edits(record) | _told_source(request)
+        shadows = await self._chain.shadows(record)
+        return {**data, "shadow": record.hide_in(plain(shadows))} if shadows else data
+
+    async def _state(self, record: Record, origin: MessageContext) -> State:
+        state = record.state_for(origin.process)
+        if record.numbered and not record.final and origin.process is not None:
+            return replace(state, number=await self._store.number_of(record.id))
+        if state.decision and record.status is Status.APPROVED and await self._is_stopped():
+            return replace(state, decision=None)
+        if state.decision is None or not record.request.questions:
+            return state
+        return replace(state, secrets=await self._store.secrets(record.id))
+
+    async def _is_stopped(self) -> bool:
+        return await self._store.is_stopped() is not False  # also where nobody knows
+
+    async def _answer(self, record: Record, origin: MessageContext) -> None:
+        if origin.entry is not None:
+            state = await self._state(record, origin)
+            await self._store.answer(origin, request_id=record.id, state=plain(state))
+
+    async def _note_refused(self, request_id: str, who: str, why: str) -> None:
+        await self._store.note("refused", agent=who, data={"request_id": request_id, "why": why})
+
+
+def _told_source(request: ApprovalRequest) -> JsonObject:
+    """Return what the event of a submission says of where the call came from, as the agent says."""
+    origin = plain(request.origin)
+    said = {name: getattr(request, name) for name in ("turn", "call_id", "part", "group")}
+    if origin:
+        said["origin"] = {name: start_of(text, _MOST_NAME) for name, text in origin.items()}
+    if request.turn is not None:
+        said["turn"] = start_of(request.turn, _MOST_NAME)
+    told: JsonObject = mask({name: value for name, value in said.items() if value is not None})
+    return told
+
+
+def is_own(record: Record, origin: MessageContext) -> bool:
+    """Tell whether a request is the agent's, and not an earlier holder's of its name."""
+    return record.holder == origin.agent and record.created >= origin.since
+
+
+def _refuse_others(record: Record, origin: MessageContext) -> None:
+    if not is_own(record, origin):
+        raise NotFound("no such request")
+
+
+# Asks slow deciders about requests that are stored already, before people see them.
+#
+# A request that waits for its review stands on one outbox alone, so that no card is posted. The
+# replica that looks at it holds a lease: when it dies, another one asks anew.
+
+
+class HookReviews:
+    """Looks at one request at a time. Looking twice does no harm: one of the answers is kept."""
+
+    def __init__(self, chain: Chain, writer: Writer, granted: GrantLifecycle) -> None:
+        self._chain = chain
+        self._writer = writer
+        self._granted = granted
+
+    async def look(self, request_id: str, held: GroupStore) -> float | None:
+        """Have the whole chain judge a request that waits for it, and store what comes of it."""
+
+        async def decide(record: Record) -> Transition | None:
+            if record.final or not record.unreviewed:
+                return None
+            policy = await self._writer.policy()
+            after = await self._judge(record, policy)
+            if not after.final:
+                changed = after.digest != record.digest
+                budget = policy.budget_for(after.request.agent)
+                await held.place(after, budget, posts=posts(after, policy), alone=changed)
+            return _step(record, after, policy)
+
+        # Who is not there, or was ended by the clock or the kill switch, needs no review.
+        with suppress(NotFound, Overtaken):
+            after, changed = await self._writer.update(request_id, decide)
+            if changed:
+                await self._granted.retire_used(after)
+        return None
+
+    async def _judge(self, record: Record, policy: PolicyDocument) -> Record:
+        route = policy.route_for(record.request.agent, record.request.tool)
+        queues = tuple(one for one in record.queues if one != REVIEWS)
+        named = queues_of(route, record.owner, policy)
+        asked = replace(record, queues=tuple(dict.fromkeys((*named, *queues))))
+        after, ending = await judge(self._chain, asked, policy)
+        revision = record.revision + 1
+        if ending is not None:
+            return self._writer.close_record(after, ending, revision=revision)
+        return replace(after, revision=revision, shown_since=revision)
+
+
+def _step(record: Record, after: Record, policy: PolicyDocument) -> Transition:
+    return Transition(
+        before=record,
+        after=after,
+        event=after.status.value if after.final else "reviewed",
+        data={}
+        if after.final
+        else {"digest": after.digest, **raised_data(after), **told_edits(after)},
+        clock="before",
+        generation=policy.generation,
+        stoppable=after.status in (Status.PENDING, Status.APPROVED),
+    )
+
+
+# Stopping a turn ends what else of it waits.
+
+
+async def end_siblings(store: Store, writer: Writer, aborted: Record) -> None:
+    """Deny the other waiting requests of an aborted request's turn, in the name of who stopped it.
+
+    A turn is known by agent, session and the agent's own name for it; without that name nothing
+    else is ended. May be called again: what has ended stays as it is.
+    """
+    decision, one = aborted.decision, aborted.request
+    if decision is None or decision.abort is None or not one.turn:
+        return
+    ending = outcome_of(decision)
+
+    async def decide(record: Record) -> Transition | None:
+        other = record.request
+        same = (one.agent, one.session, one.turn) == (other.agent, other.session, other.turn)
+        if record.final or not same or (aborted.holder, record.canary) != (record.holder, False):
+            return None
+        planned = writer.plan_end(record, ending)
+        note = f"denied together with {aborted.id}, whose turn was stopped"
+        return planned._replace(after=planned.after.copy_with(note=note), clock="before")
+
+    for record in await store.load_many(await store.pending_of(aborted.holder)):
+        if record is not None:
+            with suppress(NotFound, Overtaken):
+                await writer.update(record.id, decide, known=record)

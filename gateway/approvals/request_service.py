@@ -1,0 +1,364 @@
+"""Requests as people see and answer them, and the steps of a request that waits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+from gateway.approvals.agent_service import Approvals, is_own
+from gateway.approvals.decisions import Batches, ClickJudge
+from gateway.approvals.grant_creation import GrantCreation, may_pass
+from gateway.approvals.grant_lifecycle import GrantLifecycle
+from gateway.approvals.writer import FOLLOWUPS, PostedCopies, Stood, Writer, shorten
+from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.records import (
+    Claim,
+    Click,
+    Identity,
+    Page,
+    Person,
+    Query,
+    Record,
+    RequestOutcome,
+    Session,
+    deciders_of,
+)
+from gateway.domain.store import MessageContext, Store, Transition
+from gateway.errors import Conflict, NotFound, Unauthorized
+from gateway.models import Reason, Status
+from gateway.policy.authorization import answers_for, approver, who_may_approve
+from gateway.policy.grants.offers import NO_REACH, find_host_rule
+from gateway.ports.desk import Groups, QueueCounts, Side
+from gateway.ports.sign_in import Prove
+from gateway.wire.codec import JsonObject
+
+_PAGE = 200
+
+
+class RequestDesk:
+    """A `gateway.ports.RequestCalls`: what policy hooks are still asked about is not found here."""
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        clicks: ClickJudge,
+        remembering: GrantCreation,
+        copies: PostedCopies,
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._clicks = clicks
+        self._batches = Batches(writer, clicks)
+        self._remembering = remembering
+        self._copies = copies
+
+    # ---------------------------------------------------------------- what people see
+
+    async def get(self, request_id: str) -> Record:
+        """Return a request; raises NotFound."""
+        record = await self._store.load(request_id)
+        if record is None or record.unreviewed:
+            raise NotFound("no such request")
+        return await self._with_approvers(record)
+
+    async def get_at_revision(self, request_id: str, revision: int) -> Record:
+        """Return a request that a card shows at this revision. See `gateway.ports`."""
+        known = self._store.recent(request_id)
+        if known is not None and known.revision == revision and not known.unreviewed:
+            return await self._with_approvers(known)
+        return await self.get(request_id)
+
+    async def list_on_card(self, request_id: str, copy: str) -> list[Record]:
+        """Return all that stand on a posted card. See `gateway.ports.RequestCalls`."""
+        members = await self._copies.list_members(request_id, copy)
+        if request_id not in members:
+            return []
+        return [await self.get(one) for one in members]
+
+    async def page(self, query: Query) -> Page:
+        """Return one page of requests, newest first."""
+        page = await self._store.page(query)
+        shown = [await self._with_approvers(one) for one in page.items if not one.unreviewed]
+        return replace(page, items=tuple(shown))
+
+    async def reach(self, request_id: str, offer: str) -> str:
+        """Say how many recent requests an offer would have covered, and what people said to
+        those."""
+        record = await self.get(request_id)
+        if find_host_rule(record, offer) is not None:
+            return NO_REACH
+        return (await self._remembering.reach(record, offer)).words()
+
+    async def person(self, identity: Identity) -> Person | None:
+        """Return the person whom an identity belongs to."""
+        return (await self._writer.policy()).person_of(identity)
+
+    async def deciders(self, record: Record, platform: str) -> tuple[str, ...]:
+        """Return who decided a request, as identities of a platform; see `Card.deciders`."""
+        return (await self._writer.policy()).accounts_of(deciders_of(record), platform)
+
+    async def may_pass(self, identity: Identity, record: Record) -> bool:
+        """Whether this identity may give the request's session a pass."""
+        return may_pass(await self._writer.policy(), record.request.agent, identity)
+
+    async def may_decide(self, identity: Identity, record: Record) -> str | None:
+        """Return None when this identity may decide the request, else the reason as a sentence."""
+        try:
+            approver(await self._writer.policy(), record, identity)
+        except Unauthorized as refusal:
+            return str(refusal)
+        return None
+
+    # ---------------------------------------------------------------- what people do
+
+    async def decide(
+        self, click: Click, *, groups: Groups | None = None, prove: Prove | None = None
+    ) -> Record:
+        """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
+        await self._recognise(click)
+        return await self._with_approvers(await self._clicks.decide(click, groups, prove))
+
+    async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
+        """Apply one person's clicks, all or none. See `gateway.ports.RequestCalls`."""
+        for click in clicks:
+            await self._recognise(click)
+        return [await self._with_approvers(one) for one in await self._batches.decide(clicks)]
+
+    async def claim(
+        self,
+        request_id: str,
+        identity: Identity,
+        *,
+        on: bool = True,
+        groups: Groups | None = None,
+    ) -> Record:
+        """Say that this person is looking at a request, or is not any more."""
+
+        async def step(record: Record) -> Transition | None:
+            nonlocal identity, groups
+            if record.unreviewed:
+                raise NotFound("no such request")
+            if record.final:
+                raise Conflict("this was decided already")
+            policy = await self._writer.policy()
+            try:
+                approver(policy, record, identity)
+            except Unauthorized:
+                if groups is None:
+                    raise
+                identity, groups = replace(identity, groups=await groups()), None
+                approver(policy, record, identity)
+            name = policy.name_of(identity)
+            mine = record.claim is not None and record.claim.person == name
+            if mine == on or (not on and record.claim is None):
+                return None
+            if not on and not mine:
+                raise Conflict("someone else is looking at it")
+            claim = Claim(person=name, at=self._writer.now()) if on else None
+            event = "claimed" if on else "unclaimed"
+            return _step(record, replace(record, claim=claim), event, {"person": name})
+
+        try:
+            return await self._with_approvers((await self._writer.update(request_id, step)).record)
+        except Unauthorized as refusal:
+            await self.refuse(request_id, identity, str(refusal))
+            raise
+
+    async def reveal(self, request_id: str, identity: Identity) -> Record:
+        """Return a request whose secrets this person is about to see, and write that down.
+
+        Only who may decide it and admins see them; that others tried is audited, too. Raises
+        NotFound, Unauthorized.
+        """
+        record = await self.get(request_id)
+        policy = await self._writer.fresh_policy()
+        try:
+            approver(policy, record, identity)
+        except Unauthorized as refusal:
+            if not policy.is_admin(identity):
+                await self.refuse(request_id, identity, str(refusal))
+                raise
+        data = {"request_id": request_id, "person": policy.name_of(identity)}
+        await self._store.note("revealed", agent=record.holder, data=data)
+        return record
+
+    async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
+        """Write down that somebody was turned away."""
+        data = {"request_id": request_id, "why": shorten(why)}
+        await self._store.note("refused", agent=identity.written, data=data)
+
+    async def doubt_copies(self, stood: Stood, *, away: str = "") -> None:
+        """Have the cards of waiting requests that stood at a place looked at again."""
+        after = None
+        while True:
+            page = await self._store.page(Query(after=after, limit=_PAGE))
+            for record in page.items:
+                if not record.final:
+                    await self._copies.doubt(record, stood, away, FOLLOWUPS)
+            if (after := page.next) is None:
+                return
+
+    # ---------------------------------------------------------------- what time does
+
+    async def progress(self, before: Record, after: Record, event: str, data: JsonObject) -> bool:
+        """Take a step of a waiting request; False when it changed meanwhile."""
+        return await self._writer.apply(_step(before, after, event, data))
+
+    async def end_undelivered(self, record: Record) -> None:
+        """End a request that reached nobody, and tell the agent at once."""
+        ending = RequestOutcome(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
+        await self._writer.apply(self._writer.plan_end(record, ending))
+
+    async def _with_approvers(self, record: Record) -> Record:
+        """Return a request as people see it: with who may approve it now, while it waits."""
+        if record.final:
+            return record
+        return record.copy_with(approvers=who_may_approve(await self._writer.policy(), record))
+
+    async def _recognise(self, click: Click) -> None:
+        """Check where a click was made, and audit it when that is no card of ours."""
+        try:
+            await self._copies.recognise(click)
+        except Unauthorized as refusal:
+            await self.refuse(click.request_id, click.identity, str(refusal))
+            raise
+
+
+def _step(before: Record, after: Record, event: str, data: JsonObject) -> Transition:
+    moved = replace(after, revision=before.revision + 1)
+    return Transition(before=before, after=moved, event=event, data=data, clock="before")
+
+
+# The queue as one person sees it: soonest deadline first, and theirs apart from others'.
+
+_MOST = 1_000  # of what waits, for one page or one count
+_AT_ONCE = 100
+
+
+class QueueDesk:
+    """A `gateway.ports.QueueCalls`."""
+
+    def __init__(self, store: Store, writer: Writer) -> None:
+        self._store = store
+        self._writer = writer
+
+    async def page(
+        self, identity: Identity, side: Side, *, after: str | None = None, limit: int = 50
+    ) -> Page:
+        """Return one page of a side of the queue, the soonest deadline first."""
+        policy = await self._writer.policy()
+        found: list[Record] = []
+        last, looked = after, 0
+        async for record in self._read(after):
+            looked += 1
+            last = f"{record.deadline}-{record.id}"
+            if side is Side.ALL or is_mine(policy, record, identity) is (side is Side.MINE):
+                found.append(record.copy_with(approvers=who_may_approve(policy, record)))
+            if len(found) == limit or looked == _MOST:
+                return Page(items=tuple(found), next=last)
+        return Page(items=tuple(found))
+
+    async def count(self, identity: Identity, *, since: int = 0) -> QueueCounts:
+        """Return how much waits on each side, of the soonest thousand, and what is new since."""
+        policy = await self._writer.policy()
+        asked: list[int] = []  # when, for each of theirs
+        looked, more = 0, False
+        async for record in self._read(None):
+            if more := looked == _MOST:
+                break
+            looked += 1
+            if is_mine(policy, record, identity):
+                asked.append(record.created)
+        return QueueCounts(
+            mine=len(asked),
+            others=looked - len(asked),
+            more=more,
+            fresh=sum(one > since for one in asked),
+            newest=max(asked, default=0),
+        )
+
+    async def is_mine(self, record: Record, identity: Identity) -> bool:
+        """Whether a request waits for this person."""
+        return not record.final and is_mine(await self._writer.policy(), record, identity)
+
+    async def _read(self, after: str | None) -> AsyncIterator[Record]:
+        """Yield what waits and has a card of its own, by deadline."""
+        while True:
+            query = Query(soonest=True, followers=False, after=after, limit=_AT_ONCE)
+            page = await self._store.page(query)
+            for record in page.items:
+                if not record.unreviewed:
+                    yield record
+            if (after := page.next) is None:
+                return
+
+
+def is_mine(policy: PolicyDocument, record: Record, identity: Identity) -> bool:
+    """Whether a waiting request waits for this person: they may decide it, and have not voted."""
+    try:
+        name = approver(policy, record, identity).name
+    except Unauthorized:
+        return False
+    return all(vote.person != name for vote in record.votes)
+
+
+# The sessions of agents: who lists and ends them.
+
+
+class SessionDesk:
+    """A `gateway.ports.SessionCalls`. Ending a session cancels what waits in it."""
+
+    def __init__(
+        self, store: Store, writer: Writer, approvals: Approvals, grants: GrantLifecycle
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._approvals = approvals
+        self._grants = grants
+
+    async def open(self, agent: str | None) -> list[Session]:
+        """Return the sessions that have not ended, of one agent or of all."""
+        return await self._store.sessions(agent)
+
+    async def end_as(self, identity: Identity, agent: str, session: str) -> list[str]:
+        """End an agent's session for a person; return the ids of what was cancelled.
+
+        Raises Unauthorized unless they are an admin, or an approver of the agent.
+        """
+        if not answers_for(await self._writer.fresh_policy(), agent, identity):
+            raise Unauthorized("only an admin or an approver of this agent may end its sessions")
+        return await self.end(
+            session, MessageContext(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR
+        )
+
+    async def end(
+        self, session: str, origin: MessageContext, *, reason: Reason = Reason.CANCELLED_BY_AGENT
+    ) -> list[str]:
+        """End an agent's session and cancel what waits in it; return the ids."""
+        waiting = await self._waiting_in(session, origin)
+        inner = replace(origin, entry=None)
+        for request_id in waiting:
+            await self._approvals.cancel(request_id, inner, reason=reason, message="session ended")
+        await self._close(session, origin.agent, waiting)
+        await self._store.answer(origin, state={})
+        return waiting
+
+    async def end_idle(self, agent: str, session: str) -> None:
+        """End a session in which nothing was asked for long. One in which something still waits is
+        not idle, however long ago it was asked: it begins its idle time anew."""
+        if await self._waiting_in(session, MessageContext(agent=agent)):
+            await self._store.touch_session(agent, session)
+        else:
+            await self._close(session, agent, [])
+
+    async def _waiting_in(self, session: str, origin: MessageContext) -> list[str]:
+        records = await self._store.load_many(await self._store.pending_of(origin.agent))
+        mine = (record for record in records if record and is_own(record, origin))
+        return [record.id for record in mine if record.request.session == session]
+
+    async def _close(self, session: str, agent: str, cancelled: list[str]) -> None:
+        await self._grants.end_session(agent, session)
+        if await self._store.end_session(agent, session):
+            told = {"session": session, "cancelled": cancelled}
+            await self._store.note("session_ended", agent=agent, data=told)

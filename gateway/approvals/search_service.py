@@ -1,0 +1,170 @@
+"""Looks for what ended and what happened, among the newest: no index is kept for it.
+
+Only what a card shows is compared: were masked text found, whoever may not see a secret could guess
+it letter by letter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import chain
+
+from gateway.approvals.writer import Writer
+from gateway.cards.blocks import blocks_of, draw, weight_of
+from gateway.cards.summary import head_of, plain_head
+from gateway.domain.records import AuditEvent, Identity, Query, Record
+from gateway.domain.redaction import render_safe
+from gateway.domain.statistics import EventTally, PeriodReport
+from gateway.domain.store import Store
+from gateway.errors import InvalidRequest, Unauthorized
+from gateway.ports.desk import Found, FoundEvents, Search, list_facts, name_event
+
+_MOST = 1_000  # requests of one search
+_MOST_EVENTS = 2_000
+_PAGE = 50
+_TOGETHER = 2  # searches; others wait, so that they hold up nobody's click
+
+
+class SearchDesk:
+    """A `gateway.ports.SearchCalls`."""
+
+    def __init__(self, store: Store, writer: Writer) -> None:
+        self._store = store
+        self._writer = writer
+        self._turn = asyncio.Semaphore(_TOGETHER)
+
+    async def history(self, search: Search) -> Found:
+        """Return what ended and fits, the newest first, from where the search goes on."""
+        found: list[Record] = []
+        looked, after = 0, search.after
+        async with self._turn:
+            while True:
+                query = Query(final=True, after=after, limit=_PAGE)
+                page = await self._store.page(query)
+                for record in page.items:
+                    if await _fits(record, search):
+                        found.append(record)
+                    await asyncio.sleep(0)  # a long search must not hold up somebody's click
+                looked, after = looked + len(page.items), page.next
+                full = len(found) >= _PAGE or looked >= _MOST
+                if after is None or full or _is_past(page.items, search):
+                    return Found(items=tuple(found), looked=looked, next=after)
+
+    async def audit(self, identity: Identity, search: Search) -> FoundEvents:
+        """Return which of the newest events fit. Raises Unauthorized for all but admins."""
+        if not (await self._writer.fresh_policy()).is_admin(identity):
+            raise Unauthorized("the audit is for admins")
+        async with self._turn:
+            events = await self._store.latest(_MOST_EVENTS)
+            found: list[AuditEvent] = []
+            for event in reversed(events):
+                if _event_fits(event, search):
+                    found.append(event)
+                if len(found) > _PAGE:
+                    break
+                await asyncio.sleep(0)
+        more = len(found) > _PAGE or len(events) == _MOST_EVENTS
+        return FoundEvents(items=tuple(found[:_PAGE]), looked=len(events), more=more)
+
+
+async def _fits(record: Record, search: Search) -> bool:
+    decision = record.decision
+    names = {vote.person for vote in record.votes}
+    if decision is not None and decision.decided_by.name:
+        names.add(decision.decided_by.name)
+    return (
+        search.agent in ("", record.request.agent)
+        and search.outcome in ("", record.status.value)
+        and (not search.who or search.who in names)
+        and _is_within(decision.decided_at if decision else record.created, search)
+        and (not search.text or await draw(lambda: _says(record, search.text), *weight_of(record)))
+    )
+
+
+def _says(record: Record, text: str) -> bool:
+    """Whether what the card shows of a request has this text somewhere."""
+    request, decision = record.request, record.decision
+    own = (request.tool, request.session, request.hint, request.context.host, request.context.cwd)
+    more = (record.note, decision.message if decision else "", record.id, record.digest)
+    told = (record.show(one).text for one in (*own, *more) if one)
+    blocks = (block.text.text for block in blocks_of(record))
+    wanted = text.casefold()
+    return any(
+        wanted in one.casefold() for one in chain((plain_head(head_of(record)),), told, blocks)
+    )
+
+
+def _event_fits(event: AuditEvent, search: Search) -> bool:
+    return (
+        search.agent in ("", event.agent)
+        and search.outcome.casefold() in ("", event.type, name_event(event.type))
+        and (not search.who or search.who in _actors(event))
+        and _is_within(event.at, search)
+        and (not search.text or search.text.casefold() in _tell(event).casefold())
+    )
+
+
+def _actors(event: AuditEvent) -> tuple[object, ...]:
+    """Return who did what an event says: the names stand where the kind of event has them."""
+    data = event.data
+    decided, votes = data.get("decided_by") or {}, data.get("votes") or [{}]
+    return data.get("person"), data.get("by"), decided.get("name"), votes[-1].get("person")
+
+
+def _tell(event: AuditEvent) -> str:
+    """Return what an event says, as it is shown, without secrets."""
+    facts = "\n".join(render_safe(fact).text for fact in list_facts(event))
+    return f"{event.type} {name_event(event.type)} {event.agent} {event.request_id}\n{facts}"
+
+
+def _is_within(at: int, search: Search) -> bool:
+    return (search.since is None or at >= search.since) and (
+        search.until is None or at < search.until
+    )
+
+
+def _is_past(items: tuple[Record, ...], search: Search) -> bool:
+    """Whether everything that ended earlier ended before the time that is looked for."""
+    since = search.since
+    return since is not None and bool(items) and _ended_at(items[-1]) < since
+
+
+def _ended_at(record: Record) -> int:
+    return record.decision.decided_at if record.decision else record.created
+
+
+# Reads the audit page by page for a report.
+
+DAY_MS = 86_400_000
+DEFAULT_DAYS = 30
+
+_REPORT_QUERY_PAGE = 500
+_LAST = 2**64 - 1  # the greatest number of an event within a millisecond
+
+
+class ReportQuery:
+    """Counts what the event stream holds of a period."""
+
+    def __init__(self, store: Store, writer: Writer) -> None:
+        self._store = store
+        self._writer = writer
+
+    async def read(self, *, since: int | None = None, until: int | None = None) -> PeriodReport:
+        """Return the report of a period, of the last 30 days where none is given.
+
+        Raises InvalidRequest when it ends before it begins.
+        """
+        # What happens in this very millisecond has happened.
+        until = self._writer.now() + 1 if until is None else until
+        since = max(1, until - DEFAULT_DAYS * DAY_MS) if since is None else since
+        if not 0 < since <= until:
+            raise InvalidRequest("the period ends before it begins")
+        tally, cursor = EventTally(), f"{since - 1}-{_LAST}"
+        while events := await self._store.history(cursor, _REPORT_QUERY_PAGE):
+            for event in events:
+                if event.at >= until:
+                    return tally.report(since, until)
+                tally.take(event)
+            cursor = events[-1].id
+            await asyncio.sleep(0)  # a long report must not hold up somebody's click
+        return tally.report(since, until)

@@ -1,0 +1,1 @@
+"""What an approver sees: cards, summaries, blocks, masks and forms, once for all platforms."""

@@ -1,0 +1,929 @@
+"""What an approver must see, once for all platforms. Adapters translate a card and add nothing.
+
+Everything in a card is either our own words or `Visible` text: nothing deceives the eye, secrets
+are masked. Platforms still have to make markup and mentions inert, each in its own way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import takewhile
+from typing import Any
+
+from gateway.cards.blocks import (
+    Block,
+    Change,
+    Fits,
+    blocks_of,
+    call_name,
+    changes,
+    cut,
+    headline,
+    paginate,
+    pretty,
+    quote_name,
+    same,
+    short_warnings,
+    warnings,
+    why_asked,
+)
+from gateway.cards.command_summary import Head
+from gateway.cards.masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
+from gateway.cards.remember_options import may_remember, say_undeclared, wishes
+from gateway.cards.summary import discreet_notice, head_of, notice_of, plain_head
+from gateway.cards.words import NO_LINK, Standing, say_name, standing_of
+from gateway.domain.records import Edit, Record, company, told_outcome
+from gateway.domain.redaction import render_safe, start_of
+from gateway.domain.risk import MOST_GUESSES, StepUp, finding_sign, say_ways
+from gateway.domain.safe_text import Segment, Visible, ascii_escaped
+from gateway.models import (
+    KIND_WORDS,
+    Action,
+    DeciderKind,
+    Execution,
+    FieldKind,
+    Kind,
+    Origin,
+    Question,
+    Reason,
+    RiskLevel,
+    Status,
+)
+from gateway.policy.grants.offers import kept_words
+from gateway.wire.codec import JsonObject
+from gateway.wire.outcome_text import join_names, say_unverified
+
+# What a card warns of, in our words: masks, a change, an agent that is gone, what approving takes.
+#
+# Who reads it in the inbox is told by the state and the controls there what others are told here.
+
+_NOBODY_WAITS = "Nobody waits for the answer any more. "
+_COMES_BACK = "If the agent comes back, it gets your answer."
+
+
+def _say_edited(record: Record) -> str:
+    """Say what a person's edit means for a waiting request; "" where none edited it. Who did stands
+    at the changes."""
+    if record.edited is None or record.final:
+        return ""
+    if record.editors and all(one.by.kind is not DeciderKind.PERSON for one in record.editors):
+        return ""
+    return f"Approvals from before the change do not count.{_say_handed_on(record)}"
+
+
+def _say_handed_on(record: Record) -> str:
+    """Say of what somebody edited, and may not approve as it is now, for whom it waits."""
+    may, last = record.approvers, record.editors[-1:]
+    if may is None or not may.names or record.votes or not last:
+        return ""
+    by = last[0].by
+    if by.kind is not DeciderKind.PERSON or by.name in may.names:
+        return ""
+    return (
+        f" {by.name} may not approve it as it is now, at {record.risk.level} risk: "
+        f"it waits for {join_names(tuple(dict.fromkeys(map(say_name, may.names))), 'or')}."
+    )
+
+
+def list_notices(
+    record: Record,
+    whole: Sequence[Block],
+    tool: Visible,
+    standing: Standing,
+    *,
+    hides: bool,
+    here: bool,
+) -> tuple[str, ...]:
+    """Return a card's warnings, what weighs most first; `here` for who reads it in the inbox."""
+    request = record.request
+    texts = [block.text for block in whole] + [tool, render_safe(request.hint)]
+    for question in request.questions:
+        texts += [
+            render_safe(question.text),
+            *(render_safe(o.label or o.value) for o in question.options),
+        ]
+    masked = sum(block.text.masked for block in whole)
+    them = "it" if masked == 1 else "them"
+    steps, tries = say_step_up(record)
+    gone = _COMES_BACK if here and not standing.nobody else f"{_NOBODY_WAITS}{_COMES_BACK}"
+    notices = {
+        HIDDEN: hides and not here,
+        (nobody := standing.say_nobody(here=here)): nobody,
+        "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
+        "Some letters pass for others; they are marked.": any(t.mixed_script for t in texts),
+        f"{say_masked(masked)}; the inbox can reveal {them}.": masked and not (hides or here),
+        gone: not record.waiting and not record.final,
+        (edited := _say_edited(record)): edited,
+        "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
+        f"{steps} {tries}".strip(): steps and not here,
+    }
+    return (*(text for text, holds in notices.items() if holds), *company(record))
+
+
+def say_masked(count: int) -> str:
+    """Say how many secrets are masked."""
+    return f"{count} secret{'' if count == 1 else 's'} masked"
+
+
+def say_step_up(record: Record, *, here: bool = False) -> tuple[str, str]:
+    """Say what an approval of a waiting request takes beside a tap, and how often a wrong number
+    was typed; "" where that is nothing, or more people alone: whoever counts them says so. `here`
+    for who reads it in the inbox."""
+    may = record.approvers
+    if record.final or may is None or may.nobody or not may.step_up:
+        return "", ""
+    if may.step_up == (StepUp.PERSON,) and record.quorum > 1:
+        return "", ""
+    tries = f"{record.guesses} of {MOST_GUESSES} wrong numbers typed; the third denies it."
+    takes = f"Approving takes {say_ways(may.step_up, here=here)}."
+    return takes, tries if record.guesses else ""
+
+
+HEADLINE_CHARS = 240
+SHORT_ID_CHARS = 8
+_WHY_CHARS = 300
+_READ = "Have you read all of it?"
+_READ_ALL = f"This is high risk. {_READ}"
+_MOST_ANSWERS = 300
+_MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
+
+
+class Tone(StrEnum):
+    """How a request ended, as a colour says it: what was approved or answered as it should be,
+    refused, approved without having run well, or none of these."""
+
+    GOOD = "good"
+    REFUSED = "refused"
+    TROUBLED = "troubled"
+    QUIET = "quiet"
+
+
+@dataclass(frozen=True, slots=True)
+class CardState:
+    """How a request stands: as an icon and a word, the colour of how it ended, and whether it is
+    idle, pending and yet waiting for no approval."""
+
+    icon: str
+    word: str
+    tone: Tone = Tone.QUIET
+    idle: bool = False
+
+
+class Style(StrEnum):
+    """How a control looks, and how easily it is hit."""
+
+    PRIMARY = "primary"
+    PLAIN = "plain"
+    DANGER = "danger"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """Something an approver can press. `confirm` is the sentence to confirm first, if any, with
+    what happens and what was found; `question` is it where both stand beside it, and `yes` what
+    confirms it: it says where that is one approval of several.
+
+    With `number` they type there the number that is shown where the agent waits, for the click's
+    `number`; with `passkey` they may use one of theirs, in the inbox. `optional` says that both may
+    be left out, for somebody else to approve it, too.
+    """
+
+    action: Action
+    label: str
+    yes: str = ""
+    style: Style = Style.PLAIN
+    confirm: str | None = None
+    question: str = ""
+    number: bool = False
+    passkey: bool = False
+    optional: bool = False
+
+    @property
+    def by_passkey_alone(self) -> bool:
+        """Whether only a passkey confirms it, which only the inbox can take."""
+        return self.passkey and not self.number and not self.optional
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A labelled short text."""
+
+    label: str
+    text: Visible
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One choice of a form's field: the value to send, and what people read."""
+
+    value: str
+    label: Visible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a form. A secret one is answered in the inbox only."""
+
+    id: str
+    text: Visible
+    kind: FieldKind
+    choices: tuple[Choice, ...] = ()
+    required: bool = True
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FieldAnswer:
+    """What a question of a form was answered, as people read it; where nothing may or can be shown,
+    `given` is None and `words` of ours say why."""
+
+    question: Visible
+    given: Visible | None
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One request as it stands, for people.
+
+    `head` says in one sentence what happens, and stands first. `icon` and `word` name the `state`,
+    `title` is both with the tool. `summary` is what notifications say, one line with the agent and
+    the head, secrets masked.
+    `blocks` are what would run, as far as it fits; `complete` says that they are all of it and
+    nothing was cut. Without it there is no control to approve: the full view has it. `masked` parts
+    are counted. Where one `hides` what could act, there is no such control either: only the inbox
+    has it, once the card is revealed.
+    `notices` are warnings in our words; of a card that is read `here`, in the inbox, they leave out
+    what stands by its state and controls. `findings` those of guardrails, in which paths that the
+    agent named stand quoted; `shorts` are the same in short, for the place before what runs. With
+    `alarms` they raised the risk, and stand in red, else in amber.
+    `asks_because` is what kept a remembered approval from covering it.
+    `changed` compares it with what was asked, under `changed_by`, which says who changed it.
+    `progress` counts a quorum and says who is missing. `outcome` says who decided and why, `ending`
+    the same as the first line of a card that ended, which begins with the state's word;
+    `short_ending` is that without what was answered, where the `answers` stand below; `result`
+    what became of it since, and who says so. `editable` is the text to edit, None when it may not
+    be shown.
+    `calls` are who is called by name, as the platform's identities and groups, and `deciders` who
+    decided it, as far as the platform knows them: named there, and not notified. One that does not
+    `ask` stands for requests without cards, or says until when an agent is `paused`. At `inbox`, an
+    address, people go on with what cannot be done on it. `people` are whom the gateway itself names
+    on it: nobody else becomes a mention, whatever a text says. One that `disarms` replaces a card
+    with buttons that do nothing any more: it goes before other edits.
+    Times are in ms.
+    """
+
+    request_id: str
+    short_id: str
+    revision: int
+    status: Status
+    kind: Kind
+    state: CardState
+    tool: Visible
+    head: Head
+    summary: str
+    headline: Visible
+    facts: tuple[Fact, ...]
+    risk: RiskLevel
+    reasons: tuple[Visible, ...]
+    says: Visible | None
+    blocks: tuple[Block, ...]
+    complete: bool
+    hides: bool = False
+    masked: int = 0
+    size: str
+    preview: Block | None
+    changed: tuple[Change, ...]
+    changed_by: Visible | None = None
+    fields: tuple[Field, ...]
+    notices: tuple[str, ...]
+    progress: str
+    claimed: str
+    created: int
+    deadline: int
+    digest: str
+    outcome: Visible | None
+    decided_at: int | None
+    note: Visible | None
+    result: Visible | None
+    editable: str | None
+    controls: tuple[Control, ...]
+    ending: Visible | None = None
+    short_ending: Visible | None = None
+    answers: tuple[FieldAnswer, ...] = ()
+    findings: tuple[Visible, ...] = ()
+    shorts: tuple[Visible, ...] = ()
+    alarms: bool = False
+    asks_because: Visible | None = None
+    asks: bool = True
+    paused: int | None = None
+    inbox: str = ""
+    people: frozenset[str] = frozenset()
+    remembers: frozenset[Action] = frozenset()
+    calls: tuple[str, ...] = ()
+    deciders: tuple[str, ...] = ()
+    disarms: bool = False
+
+    @property
+    def title(self) -> str:
+        """The state and the tool, in one line."""
+        return f"{self.icon} {self.word} · {self.tool.text}"
+
+    @property
+    def icon(self) -> str:
+        """The picture of its state."""
+        return self.state.icon
+
+    @property
+    def word(self) -> str:
+        """The name of its state."""
+        return self.state.word
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for no approval: nobody may give one, or nobody asks any more."""
+        return self.state.idle
+
+    @property
+    def sign(self) -> str:
+        """What stands before each finding: red where they count, amber in shadow."""
+        return finding_sign(alarms=self.alarms)
+
+    @property
+    def unverified(self) -> str:
+        """What stands beside all that the agent itself says or draws: that nobody verified it, and
+        of a call that was changed, that it is about the one before."""
+        return say_unverified(changed=self.changed_by is not None)
+
+    @property
+    def unsaid(self) -> tuple[Field, ...]:
+        """The fields of a question but for the first, where the head has the whole of it."""
+        said = {part.text.text for part in self.head if part.named}
+        first = bool(self.fields) and self.fields[0].text.text in said
+        return self.fields[1:] if first else self.fields
+
+    @property
+    def changed_aside(self) -> Visible | None:
+        """Who changed it, where the first line of a card that ended does not say so."""
+        told = self.ending is not None and self.ending.text.startswith(_BOTH)
+        return None if told else self.changed_by
+
+    @property
+    def final(self) -> bool:
+        """Whether there is nothing to decide on it, or not any more."""
+        return not self.asks or self.status is not Status.PENDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullView:
+    """Everything that would run, in pages. `digest` is the request's, over the real bytes.
+
+    `undeclared` names what is the same each time for want of a declaration, and stands beside.
+    """
+
+    pages: tuple[Visible, ...]
+    chars: int
+    digest: str
+    undeclared: Visible | None = None
+
+    @property
+    def text(self) -> str:
+        """All of it as one text, to be attached."""
+        return "".join(page.text for page in self.pages)
+
+
+_WORDS = {
+    Status.PENDING: ("⏳", "Approval needed"),
+    Status.APPROVED: ("✅", "Approved"),
+    Status.DENIED: ("❌", "Denied"),
+    Status.EXPIRED: ("⌛", "Expired"),
+    Status.CANCELLED: ("🚫", "Cancelled"),
+}
+_REPORTS = {
+    Execution.STARTED: "The agent says that it is running",
+    Execution.SUCCEEDED: "The agent says that it ran, and succeeded",
+    Execution.FAILED: "The agent says that it ran, and failed",
+    Execution.SKIPPED: "The agent says that it did not run",
+    Execution.REFUSED_LATE: "The agent says that it did not run: the approval came too late",
+    Execution.NEVER_FETCHED: "The agent never fetched the approval, and cannot use it any more",
+}
+_TIMED = {Execution.SUCCEEDED: "ran for", Execution.FAILED: "failed after"}
+_LABELS = {
+    Action.APPROVE: ("Approve", Style.PRIMARY),
+    Action.EDIT: ("Edit", Style.PLAIN),
+    Action.RESPOND: ("Respond instead", Style.PLAIN),
+    Action.ANSWER: ("Answer", Style.PRIMARY),
+    Action.DENY: ("Deny", Style.DANGER),
+    Action.ABORT: ("Deny and stop", Style.DANGER),
+}
+_BOTH = "Changed and approved"
+_NOT_RUN_BUT = "not run: answered instead"
+_DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Not run: answered instead"}
+_ANSWERED, _TROUBLED = "💬", "⚠️"
+_NOT_RUN = frozenset(
+    (Execution.FAILED, Execution.SKIPPED, Execution.REFUSED_LATE, Execution.NEVER_FETCHED)
+)
+"""Reports that an approval did not become what it was given for."""
+
+
+def card_of(
+    record: Record, *, lines: int, chars: int, reveal: bool = False,
+    proofs: MaskProofs | None = None, reader: str = "", here: bool = False,
+) -> Card:  # fmt: skip
+    """Return a request's card for one `reader`, or for many; `proofs` remember what masks hide."""
+    blocks = cut(whole := blocks_of(record, reveal=reveal), lines=lines, chars=chars)
+    complete = same(blocks, whole)
+    hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
+    tool, head, standing = _name_tool(record, reveal), head_of(record), standing_of(record, reader)
+    return Card(
+        request_id=record.id,
+        short_id=record.id[:SHORT_ID_CHARS],
+        revision=record.revision,
+        status=record.status,
+        kind=record.request.kind,
+        state=state_of(record),
+        tool=tool,
+        head=head,
+        summary=notice_of(record, _end_word(record)),
+        headline=headline(record, HEADLINE_CHARS),
+        facts=_facts(record, reveal=reveal),
+        risk=record.risk.level,
+        reasons=tuple(record.show(reason) for reason in record.risk.reasons),
+        says=record.show(record.request.hint) if record.request.hint else None,
+        blocks=tuple(blocks),
+        complete=complete,
+        hides=hidden,
+        size=_size(blocks, whole),
+        preview=_preview(record, lines, chars),
+        changed=() if record.edited is None else changes(record.request.arguments, record.edited),
+        changed_by=_say_changed_by(record),
+        fields=_fields(record),
+        notices=list_notices(record, whole, tool, standing, hides=hidden, here=here),
+        masked=sum(block.text.masked for block in whole),
+        progress=progress_of(record, standing),
+        claimed=f"{say_name(record.claim.person)} is looking at it" if record.claim else "",
+        created=record.created,
+        deadline=record.deadline,
+        digest=record.digest,
+        outcome=_outcome(record),
+        ending=_say_ending(record),
+        short_ending=_say_ending(record, answers=False),
+        answers=_list_answers(record, max(chars, _MOST_ANSWERS)),
+        decided_at=record.decision.decided_at if record.decision else None,
+        note=record.show(record.note) if record.note else None,
+        result=_result(record),
+        editable=_editable(record, reveal=reveal),
+        controls=_controls(record, head, standing, seen=complete and not hidden),
+        people=_people(record),
+        findings=warnings(record),
+        shorts=short_warnings(record, blocks),
+        alarms=record.alarms,
+        asks_because=why_asked(record),
+        remembers=frozenset() if hidden else _remembers(record, standing, complete=complete),
+    )
+
+
+def _name_tool(record: Record, reveal: bool) -> Visible:
+    return call_name(record.request.tool, reveal=reveal)
+
+
+def discreet_summary(record: Record) -> str:
+    """Return what notifications say where they must not tell what would run."""
+    return discreet_notice(record.request.agent, _end_word(record), record.risk.level)
+
+
+def _end_word(record: Record) -> str:
+    return state_of(record).word if record.final else ""
+
+
+def _people(record: Record) -> frozenset[str]:
+    """Return whom the gateway names in its own sentences about a request."""
+    decided = (record.decision.decided_by,) if record.decision else ()
+    named = (*decided, *(one.by for one in record.edits))
+    return frozenset(
+        (
+            *(one.name for one in named if one.kind is DeciderKind.PERSON),
+            *(vote.person for vote in record.votes),
+            *((record.claim.person,) if record.claim else ()),
+            *(record.approvers.names if record.approvers else ()),
+        )
+    )
+
+
+def _remembers(record: Record, standing: Standing, *, complete: bool) -> frozenset[Action]:
+    may = complete and not standing.nobody
+    actions = (Action.APPROVE, Action.DENY) if may else (Action.DENY,)
+    return frozenset(action for action in actions if may_remember(record, action))
+
+
+def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False) -> FullView:
+    """Return everything that would run, in pages that `fits` says are shown whole, or in one."""
+    whole = blocks_of(record, reveal=reveal)
+    segments: list[Segment] = []
+    headings: dict[int, int] = {}
+    at = 0
+    for block in whole:
+        # Brackets, which are escaped in every text: none imitates a heading.
+        gap, heading = "\n\n" if segments else "", f"── ⟨{block.label}⟩ ──\n"
+        segments += [(gap, False), (heading, False), *block.text.segments]
+        headings[at + len(gap) + len(heading)] = at + len(gap)
+        at += len(gap) + len(heading) + len(block.text.text)
+    pages = [segments] if fits is None else paginate(segments, headings, fits)
+    return FullView(
+        pages=tuple(Visible(tuple(page)) for page in pages),
+        chars=sum(block.chars for block in whole),
+        digest=record.digest,
+        undeclared=say_undeclared(record),
+    )
+
+
+def state_of(record: Record) -> CardState:
+    """Return how a request stands."""
+    if not record.final:
+        return _waiting_state(record)
+    tone = _tone_of(record)
+    icon, word = _WORDS[record.status]
+    if _responded(record):
+        icon = _ANSWERED
+    elif tone is Tone.TROUBLED:
+        icon = _TROUBLED
+    decision = record.decision
+    if record.request.questions and record.status is Status.APPROVED:
+        word = "Answered"
+    elif decision and decision.action is Action.ABORT:
+        icon, word = "🛑", f"Denied, and the {decision.abort or 'turn'} stopped"
+    elif decision and decision.reason is Reason.BREAKER:
+        word = "Denied without asking anybody"
+    elif decision and decision.action in _DONE:
+        word = _DONE[decision.action]
+    return CardState(icon, word, tone)
+
+
+def _waiting_state(record: Record) -> CardState:
+    question = bool(record.request.questions)
+    if standing_of(record).nobody:
+        return CardState("⛔", f"Cannot be {'answered' if question else 'approved'}", idle=True)
+    if not record.waiting:
+        return CardState("💤", "Agent gone", idle=True)
+    return CardState("❓", "Question") if question else CardState(*_WORDS[Status.PENDING])
+
+
+def _tone_of(record: Record) -> Tone:
+    if record.status is Status.DENIED:
+        return Tone.REFUSED
+    if record.status is not Status.APPROVED or _responded(record):
+        return Tone.QUIET
+    report = record.report
+    return Tone.TROUBLED if report and report.execution in _NOT_RUN else Tone.GOOD
+
+
+def _responded(record: Record) -> bool:
+    """Whether a person answered it instead of letting it run."""
+    return record.decision is not None and record.decision.action is Action.RESPOND
+
+
+def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
+    """Return who asks, what kind of thing, and where it would run. What the agent chose stands
+    quoted."""
+    request, origin = record.request, record.request.origin
+    ours = (("Asked by", record.owner), ("Kind", KIND_WORDS.get(request.kind)))
+    plain = [Fact(label, render_safe(text, reveal=reveal)) for label, text in ours if text]
+    named = (
+        ("Agent", request.agent),
+        ("Tool", request.tool),
+        ("On behalf of (says the agent)", origin.sender or None),
+        ("Chat (says the agent)", _chat(origin)),
+        ("Parent agent", origin.parent_agent or None),
+        ("Session", request.session),
+        ("Turn", request.turn or None),
+        ("Host", request.context.host),
+        ("Folder", request.context.cwd),
+    )
+    quoted = [
+        Fact(label, call_name(text, reveal=reveal)) for label, text in named if text is not None
+    ]
+    return tuple(quoted[:1] + plain + quoted[1:])
+
+
+def _chat(origin: Origin) -> str | None:
+    """Return the chat that the agent says it was asked in, None where it names none."""
+    return " / ".join(part for part in (origin.channel, origin.chat) if part) or None
+
+
+def _size(blocks: Sequence[Block], whole: Sequence[Block]) -> str:
+    seen = sum(len(block.text.text) for block in blocks)
+    chars, lines = sum(b.chars for b in whole), sum(b.lines for b in whole)
+    if seen >= chars:
+        unit = "line" if lines == 1 else "lines"
+        return f"{_group_digits(chars)} characters, {_group_digits(lines)} {unit}"
+    return f"{_group_digits(seen)} of {_group_digits(chars)} characters shown"
+
+
+def _group_digits(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
+
+
+def _preview(record: Record, lines: int, chars: int) -> Block | None:
+    preview = record.request.preview
+    if preview is None:
+        return None
+    text = record.show(preview.text)
+    whole = Block("the agent's preview", preview.format, text, text.count_lines(), len(text.text))
+    return cut([whole], lines=lines, chars=chars)[0]
+
+
+def _fields(record: Record) -> tuple[Field, ...]:
+    return tuple(
+        Field(
+            id=question.id,
+            text=render_safe(question.text),
+            kind=question.kind,
+            choices=tuple(
+                Choice(option.value, render_safe(option.label or option.value))
+                for option in question.options
+            ),
+            required=question.required,
+            secret=question.secret,
+        )
+        for question in record.request.questions
+    )
+
+
+def _say_changed_by(record: Record) -> Visible | None:
+    """Say who changed what would run, and a hook's own reason; None where nobody did."""
+    if record.edited is None:
+        return None
+    if not record.editors:
+        return render_safe("Changed since it was asked")
+    return record.show(f"Changed by {', then by '.join(map(_name_editor, record.editors))}")
+
+
+def _changed_alone(record: Record) -> bool:
+    """Whether one person changed it, and approved that alone."""
+    editors, decision = record.editors, record.decision
+    if decision is None or len(editors) != 1 or len(record.votes) > 1:
+        return False
+    return editors[0].by.kind is DeciderKind.PERSON and editors[0].by == decision.decided_by
+
+
+def _name_editor(edit: Edit) -> str:
+    if edit.by.kind is DeciderKind.PERSON:
+        return edit.by.name
+    # Quoted, as it may hold words of the agent, which must not pass for ours.
+    said = f": {quote_name(start_of(edit.why, _WHY_CHARS)).text}" if edit.why else ""
+    return f"the policy hook {quote_name(edit.by.name).text}{said}"
+
+
+def progress_of(record: Record, standing: Standing) -> str:
+    """Say who approved, who is missing, and what is to be remembered with it."""
+    wished = [] if record.final else wishes(record)
+    return "; ".join([standing.words, *wished] if standing.words else wished)
+
+
+def _outcome(record: Record, *, answers: bool = True) -> Visible | None:
+    """Say who decided and why, with what a question was answered."""
+    if record.decision is None:
+        return None
+    rule = record.decision.host_rule
+    kept = "" if rule is None else f"; {kept_words(record, rule)}"
+    told = told_outcome(record)
+    if _responded(record):
+        told = f"{_NOT_RUN_BUT} {told.removeprefix(record.status.value).strip()}{_response(record)}"
+    return record.show(f"{told}{_answers(record) if answers else ''}{kept}")
+
+
+def _say_ending(record: Record, *, answers: bool = True) -> Visible | None:
+    """Say how it ended, beginning with the state's word."""
+    outcome = _outcome(record, answers=answers)
+    if outcome is None:
+        return None
+    first, rest = outcome.segments[0][0], outcome.segments[1:]
+    status = _NOT_RUN_BUT if _responded(record) else record.status.value
+    said = first.removeprefix(status) if first.startswith(status) else f" · {first}"
+    state, _, stopped = state_of(record).word.partition(", and ")
+    if record.decision and record.decision.reason is Reason.BREAKER:
+        state = "Denied"  # what follows says that nobody was asked
+    if record.decision and record.decision.action is Action.EDIT:
+        # Not "approved with changes by": who approved and who changed it may be two.
+        state = _BOTH if _changed_alone(record) else "Approved"
+    if stopped:
+        rest = (*rest, (f" · {stopped}", False))
+    return replace(outcome, segments=((f"{state}{said}", False), *rest))
+
+
+def _answers(record: Record) -> str:
+    """Say in a line what each question was answered, quoted: an agent and a person wrote it."""
+    given = record.decision.answers if record.decision else None
+    if not given:
+        return ""
+    said = [(one.text, _quote_answer(one, given)) for one in record.request.questions]
+    listed = (
+        [f"{_quote(text)}: {answer}" for text, answer in said] if len(said) > 1 else [said[0][1]]
+    )
+    return f": {start_of('; '.join(listed), _MOST_ANSWERS)}"
+
+
+def _quote_answer(question: Question, given: JsonObject) -> str:
+    if question.id not in given:
+        return "not answered"
+    return "a secret" if question.secret else _quote(_say_answer(question, given[question.id]))
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _list_answers(record: Record, most: int) -> tuple[FieldAnswer, ...]:
+    """Return what each question was answered, with at most so many characters of each answer."""
+    given = record.decision.answers if record.decision else None
+    if given is None:
+        return ()
+    return tuple(_answer(record, one, given, most) for one in record.request.questions)
+
+
+def _answer(record: Record, question: Question, given: JsonObject, most: int) -> FieldAnswer:
+    asked = record.show(question.text)
+    if question.id not in given:
+        return FieldAnswer(asked, None, "Not answered")
+    if question.secret:
+        return FieldAnswer(asked, None, "A secret was given; only the agent has it")
+    said = _say_answer(question, given[question.id])
+    begun = start_of(said, most)
+    return FieldAnswer(asked, record.show(begun if begun == said else f"{begun}…"))
+
+
+def _say_answer(question: Question, value: Any) -> str:
+    """Return an answer in the words in which it was chosen or typed."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    labels = {one.value: one.label or one.value for one in question.options}
+    chosen = value if isinstance(value, list) else [value]
+    return ", ".join(
+        labels.get(one, one) if isinstance(one, str) else json.dumps(one) for one in chosen
+    )
+
+
+def _response(record: Record) -> str:
+    """Say what the agent was answered instead, quoted: a person wrote it."""
+    given = record.decision.result if record.decision else None
+    if given is None:
+        return ""
+    return f": {start_of(json.dumps(given, ensure_ascii=False), _MOST_ANSWERS)}"
+
+
+def _result(record: Record) -> Visible | None:
+    """Say what became of it: what the agent reports, as its word, or what the gateway knows."""
+    report = record.report
+    if report is None:
+        return None
+    said = _REPORTS[report.execution]
+    if report.duration_ms is not None and (timed := _TIMED.get(report.execution)):
+        said = f"The agent says: {timed} {report.duration_ms / 1000:.1f} s"
+    detail = f": {report.detail}" if report.detail else ""
+    return record.show(f"{said}{detail}")
+
+
+def _editable(record: Record, *, reveal: bool) -> str | None:
+    text = pretty(record.arguments)
+    if len(text) > _MOST_EDITABLE:
+        return None
+    return ascii_escaped(text) if reveal or not record.find_secrets(text) else None
+
+
+def _controls(record: Record, head: Head, standing: Standing, *, seen: bool) -> tuple[Control, ...]:
+    if record.final:
+        return ()
+    allowed = dict.fromkeys((*record.request.allowed, Action.DENY))
+    return tuple(
+        _control(action, record, head, standing)
+        for action in _LABELS
+        if action in allowed and (seen or action not in NEEDS_ALL_SEEN) and standing.offers(action)
+    )
+
+
+def _control(action: Action, record: Record, head: Head, standing: Standing) -> Control:
+    label, style = _LABELS[action]
+    if style is Style.PRIMARY and not record.waiting:
+        style = Style.PLAIN  # it may still be answered, and nobody is in a hurry for it
+    high = record.risk.level is RiskLevel.HIGH
+    ways = record.approvers.step_up if record.approvers else ()
+    confirms = (high or bool(ways)) and action not in (Action.DENY, Action.ABORT)
+    number, passkey = (confirms and way in ways for way in (StepUp.NUMBER, StepUp.PASSKEY))
+    sign = finding_sign(alarms=record.alarms)
+    found = "".join(f" {sign} {one.text}." for one in warnings(record))
+    # An edit's is asked below what was changed, which the head of before does not tell.
+    about = "" if action is Action.EDIT else f"{plain_head(head)}. "
+    approves = action in (Action.APPROVE, Action.EDIT)
+    share = _say_share(standing, voids=action is Action.EDIT) if confirms and approves else ""
+    question = f"{_READ_ALL if high else _READ}{_say_more(share)}"
+    return Control(
+        action=action,
+        label=label,
+        yes=f"{label}, {share}" if share else label,
+        style=style,
+        confirm=f"{about}{question}{found}" if confirms else None,
+        question=question if confirms else "",
+        number=number,
+        passkey=passkey,
+        optional=(number or passkey) and StepUp.PERSON in ways,
+    )
+
+
+def _say_share(standing: Standing, *, voids: bool) -> str:
+    """Say of an approval that it is one of several; "" where it is enough. One that `voids` those
+    before counts anew."""
+    number = 1 if voids else len(standing.approved) + 1
+    if standing.quorum <= 1 or standing.nobody or number > standing.quorum:
+        return ""
+    return f"{number} of {standing.quorum}"
+
+
+def _say_more(share: str) -> str:
+    return f" Yours is approval {share}." if share else ""
+
+
+# Chooses what was found that stands between a head and what runs.
+
+MOST_BEFORE = 12
+"""Words that people read before the first character of what runs, beside findings."""
+_MOST_FOUND = 3  # findings that stand before it
+_MOST_LINE = 130  # characters of each
+_HIGH_RISK, _LOOK_CLOSER = "High risk", "Look closer"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAbove:
+    """A `mark` of two words, "" without one, and the first findings and reasons in short. What is
+    found further stands below what runs."""
+
+    mark: str
+    findings: tuple[Visible, ...]
+    reasons: tuple[Visible, ...]
+
+    def findings_below(self, card: Card) -> tuple[Visible, ...]:
+        """Return the findings that do not stand above."""
+        return card.findings[len(self.findings) :]
+
+    def reasons_below(self, card: Card) -> tuple[Visible, ...]:
+        """Return the reasons of the risk that do not stand above."""
+        return () if card.final else card.reasons[len(self.reasons) :]
+
+
+def choose_found_above(card: Card, *before: str) -> FoundAbove:
+    """Return the first findings of a card that waits, as far as they are short, and the reasons of
+    its risk that have room beside its head and the texts that stand `before` what runs; nothing of
+    one that ended."""
+    if card.final:
+        return FoundAbove("", (), ())
+    reasons = () if card.risk is RiskLevel.LOW else card.reasons
+    mark = _HIGH_RISK if card.risk is RiskLevel.HIGH else ""
+    said = (*before, mark, "".join(part.text.text for part in card.head))
+    left = MOST_BEFORE - sum(len(text.split()) for text in said)
+    findings = tuple(takewhile(_is_line, card.shorts[:_MOST_FOUND]))
+    told = _take(reasons, left)
+    closer = _LOOK_CLOSER if (card.shorts or reasons) and not (findings or told) else ""
+    return FoundAbove(mark or closer, findings, told)
+
+
+def _is_line(text: Visible) -> bool:
+    return len(text.text) <= _MOST_LINE
+
+
+def _take(texts: Iterable[Visible], left: int) -> tuple[Visible, ...]:
+    """Return the first of these texts that fit into so many words."""
+    taken: list[Visible] = []
+    for text in texts:
+        left -= len(text.text.split()) if _is_line(text) else MOST_BEFORE
+        if left < 0:
+            break
+        taken.append(text)
+    return tuple(taken)
+
+
+# What of a card is done in the inbox alone, and how people get there.
+
+
+def names_inbox(card: Card) -> bool:
+    """Whether the notices of a waiting card send people to the inbox: for what a mask leaves out,
+    or for a passkey."""
+    passkey = any(one.passkey for one in card.controls)
+    return not card.final and (card.hides or card.masked > 0 or passkey)
+
+
+def leads_to_inbox(card: Card) -> bool:
+    """Whether something of a waiting card cannot be done in a chat, or not in each of them."""
+    return _needs_inbox(card) or (not card.final and any(one.number for one in card.controls))
+
+
+def say_no_link(card: Card) -> str:
+    """Say how people get to the inbox where a chat's card sends them there, and has no address of
+    it; else ""."""
+    return NO_LINK if _needs_inbox(card) and not card.inbox else ""
+
+
+def _needs_inbox(card: Card) -> bool:
+    secret = any(field.secret for field in card.fields)
+    return names_inbox(card) or (secret and not card.final)

@@ -1,0 +1,333 @@
+"""Whether what a mask leaves out could act. Nobody approves what they cannot see act.
+
+A mask hides bytes that run. Where it covers a secret's value and no more, whoever reads the rest
+has read what happens; where it covers a program, a path or a host, they have not. So a masked value
+counts as shown only where its place proves it to be data: all of a member that is named as a
+password, a header, a variable, or one word that is a flag, an assignment, a header or an address
+with a value in it, of nothing but the characters of a token. A name such as `token` proves nothing
+alone, as the action may be about a token: the value must look issued, too. Plain words prove
+nothing anywhere, nor does any name where a token is revoked: it says which one. All else may be
+approved only where it is revealed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from gateway.cards.blocks import texts_of
+from gateway.domain.records import Record
+from gateway.domain.redaction import mask_of, masks_in, secrets_behind, secrets_in
+from gateway.domain.secret_names import list_words, load_words, name_items
+from gateway.models import Action
+from gateway.policy.calls.touches import touches_of
+from gateway.policy.grants.grant import Effect, Shape
+from gateway.policy.grants.offers import Offer
+from gateway.wire.roles import Role
+
+NEEDS_ALL_SEEN = (Action.APPROVE, Action.EDIT, Action.RESPOND)
+COULD_ACT = "What is masked could do something: it can be approved only once it is revealed"
+HIDDEN = f"{COULD_ACT}, in the inbox."
+
+_MOST_KNOWN = 10_000
+_MOST_MASKS = 100  # in one request that are looked at
+_MASKED = re.compile("⟨secret (?:number )?of [0-9]+ characters")  # also where the rest was cut off
+_MOST_CHARS = 20_000  # of a text that is taken apart into words
+_NAME = r"(?:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|token|authorization)"
+# No action is about these: they only open something.
+_SURE = r"(?:password|passwd|passphrase|client[_-]?secret|private[_-]?key)"
+_SCHEMES = r"(?:bearer|basic|token) "
+_HEADER = (
+    rf"(?:(?:proxy-)?authorization: ?{_SCHEMES}"
+    r"|(?:x-(?:[a-z0-9]{1,20}-){0,4}(?:token|key)|private-token): ?)"
+)
+_NAMED = re.compile(rf"{_NAME}\Z", re.I)
+_SURELY_NAMED = re.compile(rf"{_SURE}\Z", re.I)
+_SCHEMED = re.compile(_SCHEMES, re.I)
+_HEADED = re.compile(_HEADER, re.I)
+_HEADER_NAME = re.compile(r"x-(?:[a-z0-9]{1,20}-){0,4}(?:token|key)|private-token", re.I)
+_HEADERS = frozenset({"header", "headers"})
+_VARIABLES = frozenset({"env", "environ", "environment"})
+_WORKS_IN = (Role.REMARK, Role.WORKING_FOLDER)
+_IDENTIFIER = re.compile(r"[\w.-]*")
+# What a value may be made of: no blank, quote or operator, no path, and no host. Only the three
+# parts of a signed token have dots, and no host ends in so long a part.
+_TOKEN = re.compile(
+    r"[A-Za-z0-9_][A-Za-z0-9_+-]*={0,2}|[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{27,}"
+)
+# Words of every day, with a few digits behind them: what somebody chose may say what is done.
+_PLAIN_WORDS = re.compile(r"(?:[A-Za-z]+\d{0,5}|\d+)(?:[_.+-]+(?:[A-Za-z]+\d{0,5}|\d+))*[_=+-]*")
+_NUMBER = re.compile(r"\d+")
+# With these words a call is about the token itself.
+_ENDS, _ENDED = frozenset(load_words("ends")), frozenset(load_words("ended"))
+_REVOKES = re.compile(r"(?<![A-Za-z])(?:revoke|revocation|invalidate)", re.I)
+_KEY_BLOCK = re.compile(
+    r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----\n"
+    r"(?:[A-Za-z0-9+/]{16,76}\n)*[A-Za-z0-9+/]{4,76}={0,2}\n"
+    r"-----END [A-Z ]{0,20}PRIVATE KEY-----\n?"
+)
+# The whole of a word that holds a value: what stands before it, and what behind it.
+_QUERY = r"(?:[a-z][a-z0-9+.-]*://[^\s?#\\@]+\?)?(?:[\w.-]+=[^&\s]*&)*[\w.-]*"
+_WORDS = (
+    (rf"--?[a-z0-9_-]*{_SURE}=", ""),
+    (rf"(?:-H|--header=)?{_HEADER}", ""),
+    (r"[a-z][a-z0-9+.-]*://[^\s/:@\"'?#\\]*:", r"@[^\s@\\]+"),
+    (rf"{_QUERY}(?:{_SURE}|api[_-]?key)=", r"(?:&\S*)?"),
+)
+# As those, where the value looks issued.
+_WORDS_OF_ISSUED = ((rf"--?[a-z0-9_-]*{_NAME}=", ""), (rf"{_QUERY}{_NAME}=", r"(?:&\S*)?"))
+_ASSIGNED = re.compile(rf"\w*{_NAME}=", re.I)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.S)
+# Programs of which a flag holds a value: the words before it, as one text, and what stands before
+# the value in its own word. A flag that may itself be the value of another one is not certain.
+_FLAGS = (
+    (re.compile(r"curl(?: -[sSfLkvi]+)*(?: -u| --user)"), re.compile(r"[A-Za-z0-9_.-]*:")),
+    (re.compile(r"(?:mysql(?:dump|admin)?|mariadb)(?: -[uh] [A-Za-z0-9_.-]+)*"), re.compile("-p")),
+    (re.compile(r"sshpass -p"), re.compile("")),
+)
+# With these, what stands as a value in one place may be taken from there and run.
+_TAKES_UP = re.compile(
+    r"[`$]|<<|[<>]\(|\|(?![ \t]*(?:jq|head|tail|wc|less|grep)\b)|%\w+%|(?:\A|[\s;&|()])#"
+    r"|\b(?:eval|xargs|alias|exec|environ|getenv|printenv)\b|(?<![\w./-])source(?![\w./-])"
+    r"|(?<![\w.-])(?:ba|da|z|k|c|tc|fi|a)?sh\b|(?:\A|[\n;&|])[ \t]*\.[ \t]"
+    # A file takes it, or a program that is written in the command itself.
+    r"|>(?![ \t]*/dev/null(?![\w./-])|&[0-9-])|\btee\b"
+    r"|(?<![\w.-])(?:[gmn]?awk|sed|parallel|tclsh|expect)\b"
+    r"|(?<![\w.-])(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|julia|rscript|osascript"
+    r"|groovy|pwsh|powershell)[\d.]*[ \t](?:[^\n;|&]*[ \t])?"
+    r"(?:-\w*[cerp]\b|--?(?:eval|print)|eval\b)",
+    re.IGNORECASE,
+)
+
+
+class _Part(NamedTuple):
+    """A text of a request: a member's, an item's where it has no name, or one of which nothing can
+    be data. `runs` is False where nothing could take up a value from it: a remark, a folder."""
+
+    text: str
+    name: str = ""
+    data: bool = True
+    environment: bool = False
+    header: bool = False
+    runs: bool = True
+
+
+class MaskProofs:
+    """Remembers for waiting requests what `hides` found, as the first look may take long."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, str], bool] = {}
+
+    def hides(self, record: Record) -> bool:
+        """Tell whether a mask leaves out something that is not proven to be data."""
+        known = self.recall(record)
+        if known is None:
+            known = hides(record)
+            if not record.final:  # what ended may be erased
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[_key(record)] = known
+        return known
+
+    def recall(self, record: Record) -> bool | None:
+        """Return what was found before, None when the proof has to be computed."""
+        return None if record.final else self._known.get(_key(record))
+
+
+def hides(record: Record) -> bool:
+    """Tell whether a mask leaves out something of a request that is not proven to be data."""
+    return _proven_in(record) is None
+
+
+def hides_offer(record: Record, offer: Offer, effect: Effect) -> bool:
+    """Whether what an offer covers cannot be read in full where its secrets are masked.
+
+    Exactly this is what the card of the request shows, and denying exactly that hides nothing.
+    """
+    if offer.match.shape is Shape.EXACT:
+        return effect is Effect.ALLOW and hides(record)
+    return _hides_words(record, offer.words)
+
+
+def _hides_words(record: Record, words: str) -> bool:
+    """Whether a mask in words about a request leaves out more than is proven data in it."""
+    found = [words[start:end] for start, end in record.find_secrets(words)]
+    if not found and not _MASKED.search(words):
+        return False
+    proven = _proven_in(record)
+    if proven is None or not proven.issuperset(found):
+        return True
+    return not masks_in(words) <= set(map(mask_of, proven))
+
+
+def _key(record: Record) -> tuple[str, int, str]:
+    return record.id, record.shown_since, record.digest
+
+
+def _proven_in(record: Record) -> frozenset[str] | None:
+    """Return the secrets that are proven data, None when there is one that is not."""
+    parts = list(_parts(record))
+    found = [(part, list(dict.fromkeys(_spans(part)))) for part in parts]
+    if not any(spans for _, spans in found) and not _shown_in(record):
+        return frozenset()
+    if sum(len(spans) for _, spans in found) > _MOST_MASKS:
+        return None
+    everything = "\n".join(part.text for part in parts if part.runs)
+    taking = (part.text for part in parts if part.runs and not _is_plain_name(part))
+    taken_up = _TAKES_UP.search("\n".join(taking)) is not None
+    ends = _ends_secrets(record.request.tool, everything)
+    proven: set[str] = set()
+    for part, spans in found:
+        for secret in {part.text[start:end] for start, end in spans}:
+            if _is_plain(secret) or (ends and not part.header and not _HEADED.match(part.text)):
+                return None
+            if not _is_data(part, secret, everything, taken_up=taken_up):
+                return None
+            proven.add(secret)
+    # Cards show JSON: what is masked in it must be one of those.
+    return frozenset(proven) if proven.issuperset(_shown_in(record)) else None
+
+
+def _shown_in(record: Record) -> set[str]:
+    """Return what the texts of a card leave out."""
+    found = set()
+    for _, kind, text in texts_of(record):
+        for start, end in record.find_secrets(text):
+            secret = text[start:end]
+            found.add(_decode(secret) if kind == "json" else secret)
+    return found
+
+
+def _decode(secret: str) -> str:
+    try:
+        return str(json.loads(f'"{secret}"'))
+    except ValueError:
+        return secret
+
+
+def _parts(record: Record) -> Iterator[_Part]:
+    request, context = record.request, record.request.context
+    for text in (request.tool, context.cwd, context.host):
+        yield _Part(text or "", data=False, runs=False)
+    leaves = touches_of(record)[0].leaves if record.arguments else ()
+    idle = {one.place for one in leaves if one.role in _WORKS_IN}
+    for name, value in record.arguments.items():
+        parts = _within({name: value})
+        yield from (one._replace(runs=False) for one in parts) if name in idle else parts
+    for other in (request.payload, context.files):
+        yield from _within(other)
+    yield from _within(context.env, "env")
+
+
+def _within(value: Any, name: str = "", kept: str = "") -> Iterator[_Part]:
+    """Yield the texts in a value; `kept` is the name of what it is kept in."""
+    if isinstance(value, dict | list | tuple):
+        place = name.lower() if name.lower() in _HEADERS | _VARIABLES else kept
+        for member, told, item in name_items(value, name):
+            if member is not None:
+                yield _Part(member, data=False)
+            yield from _within(item, told, place)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        in_headers, in_variables = kept in _HEADERS, kept in _VARIABLES
+        yield _Part(str(value), name, environment=in_variables, header=in_headers)
+
+
+def _is_plain_name(part: _Part) -> bool:
+    """Whether a text is the name of a member, in which nothing could be run."""
+    return not part.data and _IDENTIFIER.fullmatch(part.text) is not None
+
+
+def _spans(part: _Part) -> Iterator[tuple[int, int]]:
+    """Return where anybody finds a secret in a text, with its name before it and without."""
+    yield from secrets_in(part.text)
+    if part.name:
+        yield from secrets_behind(part.name, part.text)
+
+
+def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bool:
+    text, named = part.text, bool(_NAMED.search(part.name) or _SURELY_NAMED.search(part.name))
+    if not part.data or (part.environment and taken_up):
+        return False
+    if named and _KEY_BLOCK.fullmatch(text):
+        return True
+    if not _TOKEN.fullmatch(secret):
+        return False
+    if _is(_SCHEMED if named else _HEADED, text, secret) and (named or not part.name):
+        return True
+    if named and text == secret and (_is_credential(part) or _looks_issued(secret)):
+        return True
+    words = [] if taken_up else _words(text)
+    places = [at for at, word in enumerate(words) if secret in word]
+    return bool(places) and all(
+        _word_is_data(words, at, secret, everything) or _is_of_flag(words, at, secret)
+        for at in places
+    )
+
+
+def _is_plain(secret: str) -> bool:
+    """Whether a value reads like a name: no number, which names nothing that acts."""
+    if not _PLAIN_WORDS.fullmatch(secret) or _NUMBER.fullmatch(secret):
+        return False
+    return not _looks_issued(secret)
+
+
+def _ends_secrets(tool: str, everything: str) -> bool:
+    """Whether a call is about a secret itself, such as one that revokes a token."""
+    words = set(list_words(tool))
+    if words & _ENDS and (words & _ENDED or words <= _ENDS):
+        return True
+    return _REVOKES.search(everything) is not None
+
+
+def _is_credential(part: _Part) -> bool:
+    """Whether nothing but a credential has this name in this place."""
+    named = _SURELY_NAMED.search(part.name) or _HEADER_NAME.fullmatch(part.name)
+    return part.environment or part.header or named is not None
+
+
+def _looks_issued(secret: str) -> bool:
+    """Whether a value is known as a secret by its own shape, whatever name stands before it."""
+    return list(secrets_in(secret)) == [(0, len(secret))]
+
+
+def _is_of_flag(words: list[str], at: int, secret: str) -> bool:
+    """Whether a word of a command is the value of a flag, of a program that is known."""
+    before = " ".join(words[:at])
+    return any(
+        flags.fullmatch(before) and _is(beginning, words[at], secret) for flags, beginning in _FLAGS
+    )
+
+
+def _is(beginning: re.Pattern[str], text: str, secret: str) -> bool:
+    return text.endswith(secret) and bool(beginning.fullmatch(text, 0, len(text) - len(secret)))
+
+
+def _words(text: str) -> list[str]:
+    """Return a command's words; the whole text as one word, which proves nothing, when it is none
+    that could be read."""
+    if len(text) > _MOST_CHARS:
+        return [f"\n{text}"]
+    reader = shlex.shlex(text, posix=True, punctuation_chars=True)
+    reader.whitespace_split, reader.commenters = True, ""
+    try:
+        return list(reader)
+    except ValueError:
+        return [f"\n{text}"]
+
+
+def _word_is_data(words: list[str], at: int, secret: str, everything: str) -> bool:
+    word, value = words[at], re.escape(secret)
+    places = (*_WORDS, *_WORDS_OF_ISSUED) if _looks_issued(secret) else _WORDS
+    known = any(re.fullmatch(f"(?i:{one}){value}{behind}", word) for one, behind in places)
+    # A variable that is set for the program behind it.
+    assigned = _is(_ASSIGNED, word, secret) and all(map(_ASSIGNMENT.fullmatch, words[:at]))
+    name = word.removesuffix(f"={secret}")
+    return (known or assigned) and (not name.isidentifier() or _once(name, everything))
+
+
+def _once(name: str, everything: str) -> bool:
+    """Whether a variable is given a value and never used."""
+    return len(re.findall(rf"\b{re.escape(name)}\b", everything)) == 1

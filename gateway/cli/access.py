@@ -1,0 +1,103 @@
+"""How approvers' commands reach the gateway: over HTTP, with the caller's own token."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from gateway.client.http_connection import HttpPool
+from gateway.errors import InvalidRequest, NotFound, Unauthorized, Unreachable
+from gateway.wire.local_discovery import (
+    FILE_NAME,
+    OWNER_FILE,
+    choose_url,
+    is_same_address,
+    read_private,
+    secret,
+    state_folder,
+)
+
+ID_LENGTH = 32
+_PAGE = 200  # requests at a time
+
+
+def connect_as_approver(*, acting: bool = False) -> HttpPool:
+    """Return a connection with the caller's approver token, else the local owner's, which only the
+    gateway gets that announced itself. With `acting` standard error says which gateway it is."""
+    folder = Path(state_folder())
+    url = choose_url(
+        folder,
+        os.environ.get("GATEWAY_URL"),
+        os.environ.get("GATEWAY_PUBLIC_URL"),
+        redis_url=secret("REDIS_URL"),
+        namespace=os.environ.get("GATEWAY_NAMESPACE") or None,
+        production=os.environ.get("GATEWAY_ENV") == "production",
+    )
+    token = secret("GATEWAY_APPROVER_TOKEN")
+    if not token and url:
+        announced = (read_private(folder / FILE_NAME) or {}).get("url")
+        if announced and is_same_address(url, announced):
+            token = (read_private(folder / OWNER_FILE) or {}).get("token")
+    if not url:
+        raise Unreachable(
+            f"no gateway of yours runs on {folder}: start `gateway up`, or name the folder of the "
+            "one that runs in GATEWAY_DATA_DIR, or its address in GATEWAY_URL"
+        )
+    if not token:
+        raise Unauthorized("set GATEWAY_APPROVER_TOKEN to the token of `gateway approver add NAME`")
+    if acting:
+        say_where(url)
+    return HttpPool(url, token)
+
+
+def say_where(address: str) -> None:
+    """Say on standard error at which address a command changes something."""
+    print(f"gateway: acting on {address}", file=sys.stderr)
+
+
+def find_request(http: HttpPool, wanted: str) -> dict[str, Any]:
+    """Return the request with this id, or with an id that begins so; pending ones first."""
+    if len(wanted) == ID_LENGTH:
+        found: dict[str, Any] = http.call("GET", f"/v1/requests/{wanted}")
+        return found
+    for records in (read_all(http, "status=pending"), islice(read_all(http, "final=true"), _PAGE)):
+        matches = [one for one in records if one["request"]["id"].startswith(wanted)]
+        if len(matches) > 1:
+            raise InvalidRequest(
+                f"{len(matches)} requests begin with {wanted}; write more of the id"
+            )
+        if matches:
+            return matches[0]
+    raise NotFound(
+        f"no request begins with {wanted}: none that waits (`gateway pending`), and none of the "
+        f"last {_PAGE} others (`gateway history`); an older one is found by its whole id"
+    )
+
+
+def read_all(http: HttpPool, which: str) -> Iterator[dict[str, Any]]:
+    """Yield all requests of a query, page by page."""
+    after: str | None = ""
+    while after is not None:
+        page, after = read_page(http, which, after, _PAGE)
+        yield from page
+
+
+def read_page(
+    http: HttpPool, which: str, after: str, limit: int
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Return at most `limit` requests of a query behind a place, and the place where the next ones
+    begin, None when there are no more."""
+    found: list[dict[str, Any]] = []
+    place: str | None = after
+    while place is not None and len(found) < limit:
+        behind = f"&after={quote(place)}" if place else ""
+        few = min(_PAGE, limit - len(found))
+        page = http.call("GET", f"/v1/requests?{which}&limit={few}{behind}")
+        found += page["items"]
+        place = page.get("next")
+    return found, place

@@ -1,0 +1,264 @@
+"""Checks of each Redis server, replicas included: any of them may become the primary."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gateway.domain.records import place_of
+from gateway.ports.adapters import Finding, report_doubt, report_failure, report_ok
+from gateway.server.connections import Backend
+from gateway.server.settings import Settings
+from gateway.server.start_up import OPEN_DEFAULT
+from gateway.stores.archive import Archive, ArchiveProblem, Mark, name_numbers, read_mark
+from gateway.stores.audit import check_folder, find_strays, seals_of
+from gateway.stores.connect import PACKED_BYTES, Facts, facts, packs_records, writes_alone
+from gateway.stores.credentials import AGENT, user_name
+from gateway.stores.requests import RedisStore
+
+_BACK = (
+    "bring them back, then `gateway agent rotate NAME` for agents made meanwhile; of one that is "
+    "gone for good, SENTINEL RESET or CLUSTER FORGET"
+)
+_LARGEST_FIELD = 16 * 1_048_576  # bytes
+_MOST_USED = 0.8
+# What a small request takes that has ended, by `make bench`: with its events, and without them.
+_ENDED_BYTES, _ARCHIVED_BYTES = 1590, 995
+_FULL = "give it more, shorten GATEWAY_RETENTION_DAYS, or revoke the agent that fills it"
+_UNTOLD = (
+    "after a fail-over they know no agents, and may know revoked ones: name them by Sentinel or "
+    "Cluster in REDIS_URL, or keep their ACL files equal"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllFacts:
+    """The facts of all servers, and the users that they should have."""
+
+    servers: Mapping[str, Facts]
+    silent: Mapping[str, str]
+    users: Mapping[str, str]
+    production: bool
+    days: float
+    archived: bool
+
+    def where(self, holds: Callable[[Facts], bool]) -> str:
+        """Return the names of the servers that match, empty when none does."""
+        return ", ".join(name for name, one in self.servers.items() if holds(one))
+
+
+async def read_all_facts(settings: Settings, backend: Backend) -> AllFacts:
+    """Read the facts of every server."""
+    heard = await facts(backend.store.redis)
+    agents = [row.name for row in await backend.credentials.list_all(AGENT)]
+    return AllFacts(
+        servers=heard.answers,
+        silent=heard.silent,
+        users={name: user_name(backend.store.keys, name) for name in agents},
+        production=settings.production,
+        days=settings.retention_days,
+        archived=settings.archive_folder is not None,
+    )
+
+
+def _servers(found: AllFacts) -> Finding:
+    if found.silent:
+        problems = "; ".join(f"{name}: {why}" for name, why in found.silent.items())
+        return report_doubt(f"do not answer: {problems}", _BACK)
+    followers = sum(one.replicas for one in found.servers.values())
+    if followers > len(found.servers) - 1:
+        says = f"{followers} replicas follow, and REDIS_URL does not lead to each"
+        return report_doubt(says, _UNTOLD)
+    return report_ok(f"{len(found.servers)} of {len(found.servers)} answer")
+
+
+def _replication(found: AllFacts) -> Finding:
+    if where := found.where(lambda one: one.cut):
+        return report_doubt(f"no link to the primary ({where}); it could not take over", _BACK)
+    if not writes_alone(found.servers.values()):
+        return report_ok("each write has a replica, or there is none")
+    says = "a primary takes decisions that no replica has; a fail-over loses them"
+    remedy = "set `min-replicas-to-write 1`, see docs/growing.md"
+    return report_failure(says, remedy) if found.production else report_doubt(says, remedy)
+
+
+def _persistence(found: AllFacts) -> Finding:
+    if where := found.where(lambda one: one.settings.get("appendonly") != "yes"):
+        says = f"no append-only file ({where}); a restart forgets every request"
+        return report_failure(says, "set `appendonly yes`")
+    return report_ok("append-only file")
+
+
+def _fsync(found: AllFacts) -> Finding:
+    remedy = "set `appendfsync always`"
+    if where := found.where(lambda one: one.settings.get("appendfsync") == "no"):
+        return report_failure(f"fsync no ({where}): a power cut can lose half a minute", remedy)
+    if where := found.where(lambda one: one.settings.get("appendfsync") != "always"):
+        return report_doubt(
+            f"fsync everysec ({where}): a power cut can lose the last second", remedy
+        )
+    return report_ok("fsync always")
+
+
+def _eviction(found: AllFacts) -> Finding:
+    if where := found.where(lambda one: one.settings.get("maxmemory-policy") != "noeviction"):
+        says = f"requests may be thrown away when memory is short ({where})"
+        return report_failure(says, "set `maxmemory-policy noeviction`")
+    return report_ok("noeviction")
+
+
+def _memory(found: AllFacts) -> Finding:
+    if where := found.where(lambda one: one.room == 0):
+        says = f"nothing bounds the server's memory ({where}); it may take all that the host has"
+        return report_doubt(says, "set `maxmemory`, for example 1gb")
+    if where := found.where(lambda one: one.used >= one.room):
+        return report_failure(f"full ({where}): requests are refused", _FULL)
+    if where := found.where(lambda one: one.used > _MOST_USED * one.room):
+        return report_doubt(f"more than {_MOST_USED:.0%} used ({where})", _FULL)
+    if where := found.where(lambda one: not packs_records(one)):
+        says = f"a small request takes nearly half as much again as it could ({where})"
+        return report_doubt(says, f"set `hash-max-listpack-value {PACKED_BYTES}`")
+    daily = min(one.room for one in found.servers.values()) / found.days
+    each = _ARCHIVED_BYTES if found.archived else _ENDED_BYTES
+    fits = f"room for {_round(_MOST_USED * daily / each)} small requests a day"
+    return report_ok(f"less than {_MOST_USED:.0%} used; {fits} for {found.days:g} days")
+
+
+def _round(figure: float) -> str:
+    """Return a figure as people say it: two digits, then noughts."""
+    return f"{float(f'{figure:.2g}'):,.0f}"
+
+
+def _message_size(found: AllFacts) -> Finding:
+    def loose(one: Facts) -> bool:
+        return int(one.settings.get("proto-max-bulk-len", 0)) > _LARGEST_FIELD
+
+    if where := found.where(loose):
+        says = f"one message of an agent may take hundreds of megabytes of Redis ({where})"
+        return report_doubt(says, "set `proto-max-bulk-len 4mb` and `maxmemory-clients 256mb`")
+    return report_ok("bounded")
+
+
+def _default_user(found: AllFacts) -> Finding:
+    if where := found.where(lambda one: bool(one.default)):
+        says = f"clients that name no user have rights ({where})"
+        return (
+            report_failure(says, OPEN_DEFAULT)
+            if found.production
+            else report_doubt(says, OPEN_DEFAULT)
+        )
+    return report_ok("off, or without rights")
+
+
+def _acl(found: AllFacts) -> Finding:
+    missing = [
+        f"{agent} ({where})"
+        for agent, user in found.users.items()
+        if (where := found.where(lambda one, user=user: user not in one.users))  # type: ignore[misc]
+    ]
+    if missing:
+        says = f"these agents have no Redis user: {', '.join(missing)}"
+        remedy = "gateway agent rotate NAME; give the server an `aclfile` so that users last"
+        return report_failure(says, remedy)
+    if where := found.where(lambda one: not one.settings.get("aclfile")):
+        says = f"no ACL file ({where}): agents' users are gone after a restart"
+        return report_doubt(says, "set `aclfile`, see deploy/")
+    return report_ok(f"{len(found.users)} agents, each with a user of its own")
+
+
+SERVER_CHECKS: tuple[tuple[str, Callable[[AllFacts], Finding]], ...] = (
+    ("servers", _servers),
+    ("replication", _replication),
+    ("persistence", _persistence),
+    ("fsync", _fsync),
+    ("eviction", _eviction),
+    ("memory", _memory),
+    ("message size", _message_size),
+    ("default user", _default_user),
+    ("acl", _acl),
+)
+
+
+# Looks at the folder that the audit moves to: is it there, the right one, writable, with room?
+
+_LEAST_FREE, _ARCHIVE_FULL = 1024**3, 1024**2  # bytes
+_LATE_MS = 2 * 3_600_000
+_NAME_ONE = "set GATEWAY_ARCHIVE to a lasting folder that all gateways share"
+_WRITABLE = "give the gateway's user the folder, on a file system with hard links"
+_LOST = (
+    "put them back from a backup, or name the right folder in GATEWAY_ARCHIVE; if they are gone "
+    "for good, `gateway archive give-up`"
+)
+_FORGOT = "keep the archive as it is: `gateway audit export` holds both; see docs/audit.md"
+
+
+async def check_archive(backend: Backend) -> Finding:
+    """Look at the archive of a namespace."""
+    store, mark = backend.store, await read_mark(backend.store)
+    if store.archive is None and mark.segments:
+        says = f"{len(mark.segments)} segments are in a folder that is not named here"
+        return report_failure(says, "set GATEWAY_ARCHIVE as the gateways have it")
+    if store.archive is None:
+        return report_doubt("the audit stays in Redis, in memory", _NAME_ONE)
+    lost, given_up = await asyncio.to_thread(_look_through, store.archive, mark)
+    if lost:
+        says = f"{len(lost)} of {len(mark.segments)} segments are missing or damaged in "
+        return report_failure(f"{says}{store.archive.folder}: {name_numbers(lost)}", _LOST)
+    try:
+        free = await asyncio.to_thread(_try_out, store.archive, mark)
+    except ArchiveProblem as problem:
+        return report_failure(str(problem), f"put it back, or {_NAME_ONE}")
+    except OSError as error:
+        says = f"{store.archive.folder} cannot be written: {error.strerror or error}"
+        return report_failure(says, _WRITABLE)
+    found = await _find_fault(store, mark, store.archive.folder, free)
+    without = f", {given_up} of them given up" if given_up else ""
+    return found or report_ok(f"{len(mark.segments)} segments in {store.archive.folder}{without}")
+
+
+async def _find_fault(store: RedisStore, mark: Mark, folder: Path, free: int) -> Finding | None:
+    """Return what is wrong with a folder that is the right one, None when nothing is."""
+    if strays := await find_strays(store, mark):
+        numbers = ", ".join(map(str, strays))
+        return report_failure(f"the audit went backwards: Redis forgot segment {numbers}", _FORGOT)
+    if free < _ARCHIVE_FULL:
+        return report_failure(f"the disk of {folder} is full", "make room")
+    if free < _LEAST_FREE:
+        return report_doubt(f"less than 1 GB is free in {folder}", "make room")
+    oldest = await anext(seals_of(store), None)
+    if oldest and place_of(oldest[0])[0] < await store.now() - _LATE_MS:
+        says = "sealed events have waited in Redis for over two hours"
+        return report_doubt(says, "is a gateway running? its log says why nothing is archived")
+    return None
+
+
+def _look_through(archive: Archive, mark: Mark) -> tuple[list[int], int]:
+    """Return the segments that are not there, or do not say what they hold, and how many of the
+    others were given up."""
+    lost, given_up = list[int](), 0
+    for number in mark.segments:
+        try:
+            given_up += bool(archive.head_of(number).lost)
+        except ArchiveProblem:
+            lost.append(number)
+    return lost, given_up
+
+
+def _try_out(archive: Archive, mark: Mark) -> int:
+    """Return how many bytes are free. Raises OSError when it cannot be written to, ArchiveProblem
+    when it lacks what Redis says is there."""
+    check_folder(archive, mark)
+    there = next(one for one in (archive.folder, *archive.folder.parents) if one.exists())
+    if there == archive.folder:
+        with TemporaryDirectory(prefix=".doctor-", dir=there) as folder:
+            first = Path(folder) / "first"
+            first.touch()
+            os.link(first, Path(folder) / "second")
+    elif not os.access(there, os.W_OK):
+        raise PermissionError(f"{there} is not ours")
+    return shutil.disk_usage(there).free

@@ -1,0 +1,631 @@
+"""`gateway bridge dexto`: Dexto's approvals are answered through the gateway.
+
+Dexto tells its webhooks what it asks, signed with a secret that the bridge made; `Listener` checks
+that and hands it to `DextoBridge`, which asks the gateway and posts the answer to `DextoApi`. Dexto
+keeps webhooks and waiting approvals in memory: when it was restarted, the bridge registers again
+and withdraws what nobody waits for any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import os
+import re
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from gateway.client import AsyncClient, Outcome, OutcomeKind, session_name
+from gateway.errors import GatewayError, Misconfigured
+from gateway.integrations.bridges.host_http import HostApi, HostTasks, run_until_told, tell_ready
+from gateway.models import (
+    Action,
+    ApprovalRequest,
+    Context,
+    Execution,
+    FieldKind,
+    Kind,
+    Option,
+    Origin,
+    Preview,
+    Question,
+    Reason,
+)
+from gateway.wire.canonical_json import parse
+from gateway.wire.codec import JsonObject
+
+# What Dexto asks as a request to the gateway, and what became of it as Dexto's answer.
+
+APPROVAL_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+_ATTEMPT_SECONDS = 12  # what a delivery that failed may have taken, with the pause behind it
+_LONGEST_MARGIN = 30.0
+_TOOL_MEMBERS = {"toolName": str, "toolCallId": str, "args": dict}
+_COMMAND_MEMBERS = {"toolName": str, "command": str}
+_FORM_MEMBERS = {"schema": dict, "prompt": str, "serverName": str}
+# Said about the call, or offers of Dexto's own to remember it: not what would run.
+_ABOUT = {
+    *("description", "displayPreview", "presentationSnapshot"),
+    *("approvalKey", "suggestedPatterns"),
+}
+_SECRET_FORMATS = ("password",)
+_KINDS = {"boolean": FieldKind.BOOLEAN, "integer": FieldKind.NUMBER, "number": FieldKind.NUMBER,
+          "string": FieldKind.TEXT}  # fmt: skip
+# What the arguments of Dexto's own tools are.
+_OWN = ("", "internal", "custom")
+_ROLES = {
+    "bash_exec": {"command": "command", "cwd": "working_folder", "description": "remark"},
+    "read_file": {"file_path": "read", "limit": "part", "offset": "part"},
+    "write_file": {"file_path": "write", "content": "data", "create_dirs": "part"},
+    "edit_file": {"file_path": "write", "old_string": "data", "new_string": "data"},
+}
+_COMMAND_TOOLS = ("bash_exec",)
+
+
+class BadMessage(Exception):
+    """A message that does not fit the contract; its text says where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """An `approval:request`. `details` are those of `gateway.client.AsyncClient.request`."""
+
+    approval: str
+    session: str
+    tool: str
+    arguments: JsonObject
+    call: str | None
+    integers: frozenset[str] = frozenset()
+    details: JsonObject = field(default_factory=dict)
+
+
+def read_request(data: Any, *, attempt: int = 1) -> Asked:
+    """Return what an event of type `approval:request` asks. Raises BadMessage.
+
+    `attempt` counts deliveries: what the earlier ones took is no longer there to wait.
+    """
+    members = _take(data, {"approvalId": str, "type": str, "metadata": dict})
+    approval, metadata = members["approvalId"], members["metadata"]
+    if not APPROVAL_ID.fullmatch(approval):
+        raise BadMessage("approvalId is no UUID")
+    session = data.get("sessionId")
+    if session is not None and not isinstance(session, str):
+        raise BadMessage("sessionId is no text")
+    read = _READERS.get(members["type"])
+    if read is None:
+        raise BadMessage(f"nothing is known about requests of type {members['type'][:40]!r}")
+    tool, arguments, details = read(metadata)
+    call = metadata.get("toolCallId")
+    origin = Origin(framework="dexto", tool_call_id=call if isinstance(call, str) else None)
+    name = session_name(session) if session else "default"
+    common = {
+        "session": name,
+        "call_id": approval,
+        "context": Context(),
+        "origin": origin,
+        "timeout": _time_left(data.get("timeout"), attempt),
+        "allowed": (Action.APPROVE, Action.DENY),
+    }
+    whole = {one.id for one in details.get("questions", ()) if _of(metadata, one.id) == "integer"}
+    return Asked(
+        approval=approval,
+        session=name,
+        tool=tool,
+        arguments=arguments,
+        call=origin.tool_call_id,
+        integers=frozenset(whole),
+        details={**common, **details},
+    )
+
+
+def write_answer(asked: Asked, outcome: Outcome) -> JsonObject | None:
+    """Return the body for `POST /api/approvals/{id}`; None where Dexto knows already.
+
+    Only what ran as Dexto asked it is approved: it cannot take other arguments, nor a result.
+    """
+    decision = outcome.decision
+    if decision is not None and decision.reason is Reason.RESOLVED_ELSEWHERE:
+        return None
+    if outcome.kind is OutcomeKind.APPROVED:
+        return {"status": "approved"}
+    if outcome.kind is OutcomeKind.ANSWERED:
+        return {"status": "approved", "formData": _write_form(asked, outcome.result)}
+    if outcome.kind in (OutcomeKind.EDITED, OutcomeKind.RESPONDED):
+        instead = outcome.arguments if outcome.kind is OutcomeKind.EDITED else outcome.result
+        what = "call it with" if outcome.kind is OutcomeKind.EDITED else "use this result"
+        said = f"{outcome.message}; it did not run: {what} {json.dumps(instead)}"
+        return refuse("denied", "system_denied", said)
+    if outcome.kind in (OutcomeKind.DENIED, OutcomeKind.ABORTED):
+        people = decision is not None and decision.reason in (Reason.PERSON, Reason.FEEDBACK)
+        return refuse("denied", "user_denied" if people else "system_denied", outcome.message)
+    timeout = outcome.kind is OutcomeKind.EXPIRED
+    return refuse("cancelled", "timeout" if timeout else "system_cancelled", outcome.message)
+
+
+def refuse(status: str, reason: str, message: str) -> JsonObject:
+    """Return a body that approves nothing."""
+    return {"status": status, "reason": reason, "message": message}
+
+
+def _take(data: Any, members: Mapping[str, type]) -> JsonObject:
+    if not isinstance(data, dict):
+        raise BadMessage("this is no JSON object")
+    for name, kind in members.items():
+        if not isinstance(data.get(name), kind):
+            raise BadMessage(f"{name} is missing, or of another type")
+    return data
+
+
+def _time_left(timeout: Any, attempt: int) -> float | None:
+    """Return our seconds, which end before Dexto's; None takes the gateway's route."""
+    if timeout is None:
+        return None
+    if not isinstance(timeout, int) or isinstance(timeout, bool) or timeout <= 0:
+        raise BadMessage("timeout is not a number of milliseconds")
+    left = timeout / 1000 - _ATTEMPT_SECONDS * (attempt - 1)
+    if left <= 0:
+        raise BadMessage("it arrived after its timeout")
+    return max(left / 2, left - max(2.0, min(_LONGEST_MARGIN, left / 10)))
+
+
+def _read_tool(metadata: JsonObject) -> tuple[str, JsonObject, JsonObject]:
+    members = _take(metadata, _TOOL_MEMBERS)
+    tool, arguments = members["toolName"], members["args"]
+    rest = {
+        name: value for name, value in metadata.items() if name not in _ABOUT | set(_TOOL_MEMBERS)
+    }
+    home, _, name = tool.rpartition("--")
+    own = name if home in _OWN else ""
+    roles = {one: role for one, role in _ROLES.get(own, {}).items() if one in arguments}
+    details = {
+        "kind": Kind.COMMAND if own in _COMMAND_TOOLS else Kind.TOOL,
+        "roles": roles,
+        "hint": _text(metadata.get("description")),
+        "preview": _read_preview(metadata.get("displayPreview")),
+        "payload": rest or None,  # such as the access to a folder that comes with it
+    }
+    return tool, arguments, details
+
+
+def _read_command(metadata: JsonObject) -> tuple[str, JsonObject, JsonObject]:
+    members = _take(metadata, _COMMAND_MEMBERS)
+    # Both are shown: which of them runs is not said.
+    arguments = {
+        name: value
+        for name in ("command", "originalCommand")
+        if (value := metadata.get(name)) is not None
+    }
+    return (
+        members["toolName"],
+        arguments,
+        {
+            "kind": Kind.COMMAND,
+            "roles": dict.fromkeys(arguments, "command"),
+        },
+    )
+
+
+def _read_custom(metadata: JsonObject) -> tuple[str, JsonObject, JsonObject]:
+    return "dexto_custom", metadata, {}
+
+
+def _read_form(metadata: JsonObject) -> tuple[str, JsonObject, JsonObject]:
+    members = _take(metadata, _FORM_MEMBERS)
+    arguments = {"question": members["prompt"], "server": members["serverName"]}
+    questions = tuple(_read_fields(members["schema"]))
+    if not questions:
+        raise BadMessage("the form has no fields")
+    allowed = (Action.ANSWER, Action.DENY)
+    return (
+        "elicitation",
+        arguments,
+        {
+            "kind": Kind.QUESTION,
+            "questions": questions,
+            "allowed": allowed,
+        },
+    )
+
+
+_READERS = {
+    "tool_approval": _read_tool,
+    "command_approval": _read_command,
+    "elicitation": _read_form,
+    "custom": _read_custom,
+}
+
+
+def _read_fields(schema: JsonObject) -> Iterator[Question]:
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        raise BadMessage("the form is no schema of an object")
+    for name, one in properties.items():
+        if not isinstance(one, dict):
+            raise BadMessage(f"the field {name[:40]!r} is no schema")
+        title, more = _text(one.get("title")) or name, _text(one.get("description"))
+        kind, options = _read_kind(name, one)
+        yield Question(
+            id=name,
+            text=f"{title}: {more}" if more else title,
+            kind=kind,
+            options=options,
+            required=name in required,
+            secret=one.get("format") in _SECRET_FORMATS,
+        )
+
+
+def _read_kind(name: str, one: JsonObject) -> tuple[FieldKind, tuple[Option, ...]]:
+    kind = one.get("type")
+    listed = one.get("items") if kind == "array" else one
+    values = listed.get("enum") if isinstance(listed, dict) else None
+    if values is not None and kind in ("string", "array"):
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise BadMessage(f"the choices of {name[:40]!r} are no texts")
+        names = one.get("enumNames")
+        labels = names if isinstance(names, list) and len(names) == len(values) else values
+        options = tuple(Option(value=v, label=str(s)) for v, s in zip(values, labels, strict=True))
+        return (FieldKind.CHOICES if kind == "array" else FieldKind.CHOICE), options
+    if not isinstance(kind, str) or kind not in _KINDS or values is not None:
+        raise BadMessage(f"the field {name[:40]!r} is of a type that no card can ask for")
+    return _KINDS[kind], ()
+
+
+def _write_form(asked: Asked, answers: Any) -> JsonObject:
+    """Return the answers that were given; JSON has one kind of number, and Dexto's schema two."""
+    form = {name: value for name, value in (answers or {}).items() if value is not None}
+    for name in asked.integers & form.keys():
+        if not float(form[name]).is_integer():
+            raise BadMessage(f"{name[:40]!r} takes a whole number, and {form[name]} was answered")
+        form[name] = int(form[name])
+    return form
+
+
+def _of(metadata: JsonObject, name: str) -> Any:
+    return metadata["schema"]["properties"][name].get("type")
+
+
+def _read_preview(display: Any) -> Preview | None:
+    if isinstance(display, dict) and display.get("type") == "diff":
+        text = _text(display.get("unified"))
+        return Preview(format="diff", text=text) if text else None
+    return None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+# The two directions of HTTP between Dexto and the bridge: its API, and its webhooks.
+
+SIGNATURE = "X-Dexto-Signature-256"
+ATTEMPT = "X-Dexto-Delivery-Attempt"
+
+_MOST_BODY = 4 * 1024 * 1024
+_CALL_SECONDS = 10.0
+_DEXTO_HTTP_OK, _DEXTO_HTTP_BAD, _UNSIGNED, _TOO_LARGE = 200, 400, 401, 413
+
+Take = Callable[..., None]
+
+
+class DextoApi(HostApi):
+    """Calls Dexto's HTTP API."""
+
+    def __init__(self, url: str, key: str | None) -> None:
+        super().__init__(url, key, prefix="/api")
+
+
+def sign(body: bytes, secret: str) -> str:
+    """Return the signature of a delivery."""
+    return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
+
+
+class Listener(ThreadingHTTPServer):
+    """Receives deliveries, and hands the signed ones to the event loop."""
+
+    daemon_threads = True
+
+    def __init__(
+        self, address: tuple[str, int], take: Take, secret: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(address, _Delivery)
+        self._take = take
+        self._secret = secret
+        self._loop = loop
+        self._thread = threading.Thread(
+            target=self.serve_forever, args=(0.05,), name="webhooks", daemon=True
+        )
+
+    def __enter__(self) -> Listener:
+        """Listen in a thread."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Stop."""
+        self.shutdown()
+        self.server_close()
+
+    def take(self, body: bytes, signature: str, attempt: str) -> tuple[int, str]:
+        """Hand a delivery over; return the status and a sentence for the answer."""
+        if not hmac.compare_digest(signature.encode(), sign(body, self._secret).encode()):
+            return _UNSIGNED, "the signature is missing or wrong"
+
+        async def hand_over() -> None:
+            count = int(attempt) if attempt.isascii() and attempt.isdigit() else 1
+            self._take(parse(body), attempt=max(count, 1))
+
+        try:
+            asyncio.run_coroutine_threadsafe(hand_over(), self._loop).result(_CALL_SECONDS)
+        except (BadMessage, GatewayError) as error:
+            return _DEXTO_HTTP_BAD, str(error)
+        return _DEXTO_HTTP_OK, "taken"
+
+
+class _Delivery(BaseHTTPRequestHandler):
+    timeout = _CALL_SECONDS
+    server: Listener
+
+    def do_POST(self) -> None:
+        """Take one delivery."""
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit() and int(length) <= _MOST_BODY):
+            self._answer(_TOO_LARGE, "send a Content-Length of at most 4 MiB")
+            return
+        body = self.rfile.read(int(length))
+        given = self.headers.get(SIGNATURE, ""), self.headers.get(ATTEMPT, "1")
+        self._answer(*self.server.take(body, *given))
+
+    def _answer(self, status: int, words: str) -> None:
+        body = json.dumps({"message": words}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the bridge logs what matters."""
+
+
+log = logging.getLogger("gateway.integrations")
+
+CHECK_SECONDS = 5.0
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds between the tries to tell Dexto, while it does not answer."""
+
+_MOST_REMEMBERED = 10_000
+_OK, _CREATED, _BAD, _NOT_FOUND, _BROKEN = 200, 201, 400, 404, 500
+
+Pause = Callable[[float], Awaitable[None]]
+
+
+class DextoBridge:
+    """Asks the gateway what Dexto asks, and tells Dexto the answer. Lives in one event loop."""
+
+    def __init__(
+        self, client: AsyncClient, dexto: DextoApi, *, pause: Pause = asyncio.sleep
+    ) -> None:
+        self._client = client
+        self._dexto = dexto
+        self._pause = pause
+        self._waiting: dict[str, ApprovalRequest] = {}
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._running: OrderedDict[tuple[str, str], ApprovalRequest] = OrderedDict()
+        self._tasks = HostTasks("Dexto")
+        self._closing = False
+
+    def take(self, event: Any, *, attempt: int = 1) -> None:
+        """Take an event of a webhook. Raises BadMessage for what does not fit the contract."""
+        if not isinstance(event, dict) or not isinstance(event.get("type"), str):
+            raise BadMessage("this is no event")
+        data = event.get("data")
+        if event["type"] == "approval:request":
+            self._take_request(data, attempt)
+        elif event["type"] == "approval:response" and isinstance(data, dict):
+            self._tasks.start(self._resolve_elsewhere(data))
+        elif event["type"] == "llm:tool-result" and isinstance(data, dict):
+            self._tasks.start(self._report(data))
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits for an answer."""
+        return bool(self._waiting)
+
+    async def abandon(self) -> None:
+        """Withdraw what waits: Dexto does not wait for it any more."""
+        for request in list(self._waiting.values()):
+            await self._client.cancel(request, reason=Reason.ABANDONED)
+
+    async def close(self) -> None:
+        """Withdraw what waits, and tell Dexto: it must not wait for a bridge that is gone."""
+        self._closing = True
+        await self.abandon()
+        await self._tasks.finish()
+
+    def _take_request(self, data: Any, attempt: int) -> None:
+        approval = data.get("approvalId") if isinstance(data, dict) else None
+        if not isinstance(approval, str) or not APPROVAL_ID.fullmatch(approval):
+            raise BadMessage("approvalId is no UUID")
+        if approval in self._seen:  # delivered again
+            return
+        self._seen[approval] = None
+        if len(self._seen) > _MOST_REMEMBERED:
+            self._seen.popitem(last=False)
+        try:
+            asked = read_request(data, attempt=attempt)
+            request = self._client.request(
+                asked.tool, asked.arguments, **{**asked.details, "session": asked.session}
+            )
+        except (BadMessage, GatewayError) as error:
+            log.warning("an approval that cannot be asked: %s", error)
+            body = refuse("cancelled", "validation_failed", f"nobody was asked: {error}")
+            self._tasks.start(self._tell(approval, body))
+            return
+        self._waiting[approval] = request
+        self._tasks.start(self._ask(asked, request))
+
+    async def _ask(self, asked: Asked, request: ApprovalRequest) -> None:
+        body: JsonObject | None = refuse("cancelled", "system_cancelled", "the bridge failed")
+        try:
+            body = write_answer(asked, await self._client.outcome(request))
+        except BadMessage as error:
+            body = refuse("cancelled", "validation_failed", str(error))
+        except GatewayError as error:
+            log.error("the gateway refused a request: %s", error)
+            body = refuse("cancelled", "system_cancelled", f"nobody was asked: {error}")
+        finally:
+            del self._waiting[asked.approval]
+            if body is not None and body["status"] == "approved":
+                await self._tell_approved(asked, request, body)
+            elif body is not None:
+                await self._tell(asked.approval, body)
+
+    async def _tell(self, approval: str, body: JsonObject) -> int:
+        """Post an answer until Dexto has it; return the last status, 0 where it never answered."""
+        status = 0
+        for seconds in (*PAUSES, None):
+            try:
+                status, _ = await self._dexto.call("POST", f"/approvals/{approval}", body)
+            except OSError as error:
+                log.warning("Dexto does not answer: %s", error)
+                status = 0
+            if status == _BAD and "reason" in body:
+                body = {"status": "denied"}  # a server that takes no reasons
+                continue
+            if 0 < status < _BROKEN:
+                break
+            if self._closing or seconds is None:
+                break
+            await self._pause(seconds)
+        if status not in (_OK, _NOT_FOUND):
+            log.error("Dexto did not take an answer: status %s", status)
+        return status
+
+    async def _tell_approved(
+        self, asked: Asked, request: ApprovalRequest, body: JsonObject
+    ) -> None:
+        """Post an approval, and report what is known of the run: that Dexto took it, or not."""
+        call = asked.session, asked.call or ""
+        self._running[call] = request  # before it is told: the result may be there at once
+        if len(self._running) > _MOST_REMEMBERED:
+            self._running.popitem(last=False)
+        status = await self._tell(asked.approval, body)
+        if status == _OK:
+            await self._client.report(request, Execution.STARTED)
+            return
+        self._running.pop(call, None)
+        if status == _NOT_FOUND:
+            ran, why = Execution.REFUSED_LATE, "Dexto waits no more"
+        else:
+            ran, why = Execution.SKIPPED, f"Dexto did not take the answer: status {status}"
+        await self._client.report(request, ran, detail=why)
+
+    async def _resolve_elsewhere(self, data: JsonObject) -> None:
+        """Withdraw what Dexto says has ended there: somebody answered, or its time ran out."""
+        request = self._waiting.get(str(data.get("approvalId")))
+        if request is not None:
+            how = f"Dexto: {data.get('status')}, {data.get('reason') or 'answered there'}"
+            await self._client.cancel(request, reason=Reason.RESOLVED_ELSEWHERE, message=how)
+
+    async def _report(self, data: JsonObject) -> None:
+        """Report how an approved call ran."""
+        named = data.get("sessionId"), data.get("callId")
+        if not all(isinstance(name, str) for name in named):
+            return
+        request = self._running.pop((session_name(str(named[0])), str(named[1])), None)
+        if request is not None:
+            good = data.get("success") is True
+            detail = "" if good else str(data.get("error") or "")
+            ran = Execution.SUCCEEDED if good else Execution.FAILED
+            await self._client.report(request, ran, detail=detail)
+
+
+class Registration:
+    """Our webhook at Dexto, which forgets it when it is restarted."""
+
+    def __init__(self, dexto: DextoApi, bridge: DextoBridge, url: str, secret: str) -> None:
+        self._dexto = dexto
+        self._bridge = bridge
+        self._body = {"url": url, "secret": secret, "description": "approval gateway"}
+        self._id = ""
+
+    async def register(self) -> None:
+        """Register the webhook. Raises OSError, and Misconfigured where Dexto refuses."""
+        status, found = await self._dexto.call("POST", "/webhooks", self._body)
+        try:
+            self._id = str(found["webhook"]["id"])
+        except (LookupError, TypeError):
+            self._id = ""
+        if status != _CREATED or not self._id:
+            raise Misconfigured(f"Dexto refused the webhook with status {status}")
+
+    async def check(self) -> None:
+        """Register again where Dexto has forgotten us, and withdraw what it waited for."""
+        status, _ = await self._dexto.call("GET", f"/webhooks/{self._id}")
+        if status == _NOT_FOUND:
+            log.warning("Dexto was restarted: what it waited for is withdrawn")
+            await self._bridge.abandon()
+            await self.register()
+
+    async def follow(self, pause: Pause = asyncio.sleep) -> None:
+        """Check for ever."""
+        while True:
+            await pause(CHECK_SECONDS)
+            try:
+                await self.check()
+            except (OSError, GatewayError) as error:
+                log.warning("Dexto does not answer: %s", error)
+
+    async def remove(self) -> None:
+        """Take the webhook back, as far as Dexto answers."""
+        try:
+            await self._dexto.call("DELETE", f"/webhooks/{self._id}")
+        except OSError as error:
+            log.warning("the webhook stays registered: %s", error)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `gateway bridge dexto`; return the exit code."""
+    parser = argparse.ArgumentParser(prog="gateway bridge dexto", description=__doc__)
+    parser.add_argument("--url", default="http://127.0.0.1:3000", help="the Dexto server")
+    parser.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
+                        help="where its webhook comes to; port 0 takes a free one")  # fmt: skip
+    parser.add_argument("--webhook-url", help="the address of that as Dexto reaches it")
+    options = parser.parse_args(argv)
+    return run_until_told(partial(_run, options))
+
+
+async def _run(options: argparse.Namespace, stop: asyncio.Event) -> None:
+    host, _, port = options.listen.rpartition(":")
+    if not host or not port.isdigit():
+        raise Misconfigured("--listen takes HOST:PORT")
+    dexto = DextoApi(options.url, os.environ.get("DEXTO_SERVER_API_KEY"))
+    secret = secrets.token_hex(32)
+    async with AsyncClient.from_env() as client:
+        bridge = DextoBridge(client, dexto)
+        with Listener(
+            (host, int(port)), bridge.take, secret, asyncio.get_running_loop()
+        ) as listener:
+            own = f"http://{host}:{listener.server_address[1]}/"
+            webhook = Registration(dexto, bridge, options.webhook_url or own, secret)
+            await webhook.register()
+            try:
+                await tell_ready(client, options.url)
+                following = asyncio.create_task(webhook.follow())
+                await stop.wait()
+                following.cancel()
+            finally:
+                await webhook.remove()
+                await bridge.close()

@@ -1,0 +1,364 @@
+"""`gateway bridge gptme-server`: what gptme's server asks is answered through the gateway.
+
+The bridge looks which conversations have a session, follows their events, asks about each pending
+tool once, and posts the answer. The request has the id that gptme gave the tool: a bridge that is
+started again finds what waits, and a plugin in that server finds that it was asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from gateway.client import AsyncClient, Outcome, OutcomeKind, session_name
+from gateway.errors import GatewayError
+from gateway.integrations.bridges.host_http import HostApi, HostTasks, run_follower
+from gateway.integrations.coding_agents.gptme import arguments_of, details_of, text_of
+from gateway.models import ApprovalRequest, Context, Execution, Origin, Reason
+from gateway.wire.codec import JsonObject
+
+log = logging.getLogger("gateway.integrations")
+
+LOOK_SECONDS = 2.0
+SILENCE_SECONDS = 45.0
+"""gptme sends a sign of life every 15 seconds."""
+TRIES = 6
+"""How often an answer is posted while gptme does not take it. Busy is not counted."""
+
+_MOST_REMEMBERED = 10_000
+_TOOL_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_FAILED = "Error during execution:"
+_OK, _NOT_FOUND, _BUSY = 200, 404, 409
+
+Pause = Callable[[float], Awaitable[None]]
+
+
+class BadEvent(ValueError):
+    """An event that does not fit what gptme writes about its events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingTool:
+    """A pending tool as gptme tells of it; without `content` its arguments are not told."""
+
+    conversation: str
+    session: str
+    id: str
+    tool: str
+    args: list[str]
+    content: str | None
+    kwargs: None = None
+
+
+class GptmeApi(HostApi):
+    """The HTTP API of gptme's server."""
+
+    def __init__(self, url: str, key: str | None) -> None:
+        super().__init__(url, key, prefix="/api/v2")
+
+    async def sessions(self) -> set[tuple[str, str]]:
+        """Return each session with its conversation. Raises OSError."""
+        status, found = await self.call("GET", "/sessions")
+        if status != _OK or not isinstance(found, list):
+            raise ConnectionError(f"the sessions were refused with status {status}")
+        pairs = {(one.get("conversation_id"), one.get("id")) for one in found if type(one) is dict}
+        return {(str(place), str(name)) for place, name in pairs if place and name}
+
+    async def pending(self, conversation: str) -> set[str]:
+        """Return the ids of the tools that a conversation waits for. Raises OSError."""
+        names: set[str] = set()
+        for place, session in await self.sessions():
+            if place == conversation:
+                names.update(await self._pending_of(place, session))
+        return names
+
+    async def last_message(self, conversation: str) -> str:
+        """Return what the model said last. Raises OSError."""
+        status, found = await self.call("GET", at(conversation))
+        messages = found.get("log") if status == _OK and isinstance(found, dict) else None
+        for one in reversed(messages if isinstance(messages, list) else []):
+            if isinstance(one, dict) and one.get("role") == "assistant":
+                return str(one.get("content"))
+        raise ConnectionError("gptme does not say what its model said")
+
+    async def _pending_of(self, conversation: str, session: str) -> set[str]:
+        first: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def take(event: Any) -> None:
+            if not first.done():
+                first.set_result(event)
+
+        path = events_of(conversation, session)
+        following = asyncio.ensure_future(self.stream(path, take, silence=SILENCE_SECONDS))
+        try:
+            await asyncio.wait({first, following}, return_when=asyncio.FIRST_COMPLETED)
+            if not first.done():
+                following.result()
+                raise ConnectionError("the stream ended at once")
+            return {str(one.get("tool_id")) for one in _pending_in(first.result())}
+        finally:
+            following.cancel()
+
+
+class GptmeBridge:
+    """Asks the gateway what gptme asks, and tells gptme the answer. Lives in one event loop."""
+
+    def __init__(self, client: AsyncClient, api: GptmeApi, *, pause: Pause = asyncio.sleep) -> None:
+        self._client = client
+        self._api = api
+        self._pause = pause
+        self._followed: set[tuple[str, str]] = set()
+        self._waiting: dict[str, tuple[PendingTool, ApprovalRequest]] = {}
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._running: OrderedDict[str, ApprovalRequest] = OrderedDict()
+        self._failed: set[str] = set()
+        self._tasks = HostTasks("gptme")
+        self._streams = HostTasks("gptme")
+        self._closing = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits for an answer."""
+        return bool(self._waiting)
+
+    async def follow(self) -> None:
+        """Follow every conversation that has a session, for ever."""
+        while True:
+            try:
+                await self.look()
+            except OSError as error:
+                log.warning("gptme's server does not answer: %s", error)
+            await self._pause(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Follow new sessions, and withdraw what sessions waited for that are gone."""
+        before = list(self._waiting.values())
+        sessions = await self._api.sessions()
+        there = {conversation for conversation, _ in sessions}
+        for call, request in before:
+            if call.conversation not in there:
+                await self._withdraw(call.id, request)
+        for one in sessions - self._followed:
+            self._followed.add(one)
+            self._streams.start(self._stream(*one))
+
+    def take(self, conversation: str, session: str, event: Any) -> None:
+        """Take an event of a conversation; what cannot be read is logged and passed over."""
+        try:
+            self._take(conversation, session, event)
+        except BadEvent as error:
+            log.warning("an event of gptme cannot be read: %s", error)
+
+    async def close(self) -> None:
+        """Withdraw what waits, and tell gptme: it must not wait for a bridge that is gone."""
+        self._closing = True
+        self._streams.cancel()
+        for _, request in list(self._waiting.values()):
+            await self._client.cancel(request, reason=Reason.ABANDONED)
+        await self._tasks.finish()
+
+    # ------------------------------------------------------------ events
+
+    def _take(self, conversation: str, session: str, event: Any) -> None:
+        if not isinstance(event, dict) or not isinstance(event.get("type"), str):
+            raise BadEvent("this is no event")
+        kind, tool = event["type"], event.get("tool_id")
+        if kind == "connected":
+            for one in _pending_in(event):
+                self._take_pending(conversation, session, one)
+        elif kind == "tool_pending":
+            self._take_pending(conversation, session, event)
+        elif kind == "tool_output" and str(event.get("output")).startswith(_FAILED):
+            self._failed.add(str(tool))
+        elif kind == "tool_complete":
+            self._take_end(str(tool), event)
+        elif kind in ("tool_executing", "interrupted", "generation_started"):
+            self._tasks.start(self._compare(conversation))
+
+    def _take_pending(self, conversation: str, session: str, event: JsonObject) -> None:
+        tool_id = event.get("tool_id")
+        if not isinstance(tool_id, str) or not _TOOL_ID.fullmatch(tool_id):
+            raise BadEvent("the tool has no id")
+        if tool_id in self._seen or event.get("auto_confirm") is True or self._closing:
+            return  # another session of the conversation told of it, or gptme runs it by itself
+        self._seen[tool_id] = None
+        if len(self._seen) > _MOST_REMEMBERED:
+            self._seen.popitem(last=False)
+        self._tasks.start(self._deal_with(conversation, session, tool_id, event))
+
+    def _take_end(self, tool_id: str, event: JsonObject) -> None:
+        request = self._running.pop(tool_id, None)
+        failed = tool_id in self._failed or event.get("success") is not True
+        self._failed.discard(tool_id)
+        if request is not None:
+            ran = Execution.FAILED if failed else Execution.SUCCEEDED
+            self._tasks.start(self._client.report(request, ran))
+
+    # ------------------------------------------------------------ one call
+
+    async def _deal_with(
+        self, conversation: str, session: str, tool_id: str, event: JsonObject
+    ) -> None:
+        where = at(conversation)
+        skip: JsonObject = {"tool_id": tool_id, "action": "skip"}
+        try:
+            call = _read(conversation, session, tool_id, event.get("tooluse"))
+            request = await self._make_request(call)
+        except (BadEvent, OSError, GatewayError) as error:
+            log.warning("a tool that cannot be asked about is skipped: %s", error)
+            await self._tell(f"{where}/tool/confirm", skip)
+            return
+        self._waiting[tool_id] = call, request
+        try:
+            outcome = await self._client.outcome(request)
+        except GatewayError as error:
+            log.error("the gateway refused a request: %s", error)
+            outcome = Outcome(kind=OutcomeKind.UNREACHABLE, message=str(error))
+        finally:
+            del self._waiting[tool_id]
+        if outcome.arguments is not None:
+            await self._tell_approved(call, request, outcome)
+        elif outcome.abort:
+            await self._tell(f"{where}/interrupt", {"session_id": session})
+        else:
+            await self._tell(f"{where}/tool/confirm", skip)
+
+    async def _make_request(self, call: PendingTool) -> ApprovalRequest:
+        arguments = arguments_of(call)
+        if call.content is None:
+            # In this format gptme does not tell the arguments: people read what the model wrote.
+            said = await self._api.last_message(call.conversation)
+            if f"@{call.tool}(" not in said:
+                raise BadEvent("the model's last message has no such call")
+            arguments = {"message": said, **({"args": call.args} if call.args else {})}
+        return self._client.request(
+            call.tool,
+            arguments,
+            id=call.id.replace("-", ""),
+            context=Context(),
+            origin=Origin(framework="gptme", tool_call_id=call.id),
+            session=session_name(call.conversation),
+            **details_of(call.tool, arguments),
+        )
+
+    async def _tell_approved(
+        self, call: PendingTool, request: ApprovalRequest, outcome: Outcome
+    ) -> None:
+        body: JsonObject = {"tool_id": call.id, "action": "confirm"}
+        if outcome.kind is OutcomeKind.EDITED and outcome.arguments is not None:
+            content = outcome.arguments[text_of(call.tool)]
+            body = {**body, "action": "edit", "content": content}
+        self._running[call.id] = request  # before it is told: the result may be there at once
+        if len(self._running) > _MOST_REMEMBERED:
+            self._running.popitem(last=False)
+        status = await self._tell(f"{at(call.conversation)}/tool/confirm", body)
+        if status == _OK:
+            if call.id in self._running:
+                await self._client.report(request, Execution.STARTED)
+            return
+        self._running.pop(call.id, None)
+        if status == _NOT_FOUND:
+            ran, why = Execution.REFUSED_LATE, "gptme waits no more"
+        else:
+            ran, why = Execution.SKIPPED, f"gptme did not take the answer: status {status}"
+        await self._client.report(request, ran, detail=why)
+
+    async def _tell(self, path: str, body: JsonObject) -> int:
+        """Post an answer until gptme has it; return the last status, 0 where it never answered."""
+        status = failures = 0
+        while True:
+            try:
+                status, _ = await self._api.call("POST", path, body)
+            except OSError as error:
+                log.warning("gptme does not answer: %s", error)
+                status = 0
+            if status in (_OK, _NOT_FOUND):
+                return status
+            failures += status != _BUSY
+            if failures >= TRIES or self._closing:
+                log.error("gptme did not take an answer: status %s", status)
+                return status
+            await self._pause(1.0)
+
+    # ------------------------------------------------------------ answered elsewhere
+
+    async def _stream(self, conversation: str, session: str) -> None:
+        def take(event: Any) -> None:
+            self.take(conversation, session, event)
+
+        try:
+            path = events_of(conversation, session)
+            await self._api.stream(path, take, silence=SILENCE_SECONDS)
+        except OSError as error:
+            log.warning("the events of a conversation end: %s", error)
+        finally:
+            self._followed.discard((conversation, session))  # so that `look` follows it again
+        await self._compare(conversation)
+
+    async def _compare(self, conversation: str) -> None:
+        """Withdraw what gptme does not wait for any more: it was answered there."""
+        before = [pair for pair in self._waiting.values() if pair[0].conversation == conversation]
+        if not before:
+            return
+        try:
+            pending = await self._api.pending(conversation)
+        except OSError as error:
+            log.warning("gptme does not say what it waits for: %s", error)
+            return
+        for call, request in before:
+            if call.id not in pending:
+                await self._withdraw(call.id, request)
+
+    async def _withdraw(self, tool_id: str, request: ApprovalRequest) -> None:
+        if tool_id in self._waiting:
+            words = "gptme's server waits for it no more"
+            await self._client.cancel(request, reason=Reason.RESOLVED_ELSEWHERE, message=words)
+
+
+def at(conversation: str) -> str:
+    """Return the path of a conversation."""
+    return f"/conversations/{quote(conversation, safe='')}"
+
+
+def events_of(conversation: str, session: str) -> str:
+    """Return the path of a session's events."""
+    return f"{at(conversation)}/events?session_id={quote(session, safe='')}"
+
+
+def _pending_in(event: Any) -> list[JsonObject]:
+    if not isinstance(event, dict) or event.get("type") != "connected":
+        raise ConnectionError("the stream does not begin with `connected`")
+    pending = event.get("pending_tools")
+    return [one for one in pending if isinstance(one, dict)] if isinstance(pending, list) else []
+
+
+def _read(conversation: str, session: str, tool_id: str, told: Any) -> PendingTool:
+    tool = told.get("tool") if isinstance(told, dict) else None
+    if not isinstance(tool, str) or not tool:
+        raise BadEvent("the tool has no name")
+    args, content = told.get("args") or [], told.get("content")
+    if not isinstance(args, list) or not all(isinstance(one, str) for one in args):
+        raise BadEvent("`args` are no words")
+    if content is not None and not isinstance(content, str):
+        raise BadEvent("`content` is no text")
+    return PendingTool(
+        conversation=conversation, session=session, id=tool_id, tool=tool, args=args,
+        content=content,
+    )  # fmt: skip
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `gateway bridge gptme-server`; return the exit code."""
+    parser = argparse.ArgumentParser(prog="gateway bridge gptme-server", description=__doc__)
+    parser.add_argument("--url", default="http://127.0.0.1:5700", help="gptme's server")
+    options = parser.parse_args(argv)
+    key = os.environ.get("GPTME_SERVER_TOKEN")
+    return run_follower(lambda client: GptmeBridge(client, GptmeApi(options.url, key)), options.url)

@@ -1,0 +1,215 @@
+"""`gateway bridge opencode`: what OpenCode asks at its server is answered through the gateway.
+
+OpenCode has no hook that it waits for. It publishes what it asks as an event, lists what waits, and
+takes an answer by HTTP, without a limit of time. The bridge asks about each once, under OpenCode's
+own id of it, so that a bridge that is started again finds what waits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import logging
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from gateway.client import AsyncClient, Outcome, OutcomeKind, session_name
+from gateway.errors import GatewayError
+from gateway.integrations.bridges.host_http import HostApi, HostTasks, run_follower
+from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, Reason
+from gateway.wire.codec import JsonObject
+
+log = logging.getLogger("gateway.integrations")
+
+SILENCE_SECONDS = 60.0
+"""OpenCode sends a sign of life every 10 seconds."""
+TRIES = 6
+_AGAIN_SECONDS = 1.0
+_MOST_REMEMBERED = 10_000
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_KINDS = {"bash": Kind.COMMAND, "edit": Kind.FILE_CHANGE}
+_OK, _NOT_FOUND = 200, 404
+
+Pause = Callable[[float], Awaitable[None]]
+
+
+class OpenCodeApi(HostApi):
+    """The HTTP API of OpenCode's server."""
+
+    def __init__(self, url: str, password: str | None, user: str = "opencode") -> None:
+        super().__init__(url, None, prefix="")
+        if password:
+            known = base64.b64encode(f"{user}:{password}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {known}"
+
+    async def pending(self) -> list[JsonObject]:
+        """Return what waits for an answer. Raises OSError."""
+        status, found = await self.call("GET", "/permission")
+        if status != _OK or not isinstance(found, list):
+            raise ConnectionError(f"what waits was refused with status {status}")
+        return [one for one in found if isinstance(one, dict)]
+
+    async def folder(self, session: str) -> str | None:
+        """Return the folder of a session, None where OpenCode does not say. Raises OSError."""
+        _, found = await self.call("GET", f"/session/{quote(session, safe='')}")
+        told = found.get("directory") if isinstance(found, dict) else None
+        return told if isinstance(told, str) else None
+
+
+class OpenCodeBridge:
+    """Asks the gateway what OpenCode asks, and tells OpenCode. Lives in one event loop."""
+
+    def __init__(
+        self, client: AsyncClient, api: OpenCodeApi, *, pause: Pause = asyncio.sleep
+    ) -> None:
+        self._client = client
+        self._api = api
+        self._pause = pause
+        self._waiting: dict[str, ApprovalRequest] = {}
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._tasks = HostTasks("OpenCode")
+        self._closing = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits for an answer."""
+        return bool(self._waiting)
+
+    async def follow(self) -> None:
+        """Follow the events, for ever."""
+        while True:
+            try:
+                await self._api.stream("/event", self.take, silence=SILENCE_SECONDS)
+            except OSError as error:
+                log.warning("OpenCode's events end: %s", error)
+            await self._pause(_AGAIN_SECONDS)
+
+    async def look(self) -> None:
+        """Take what waits already, and withdraw what waits no more. Raises OSError."""
+        pending = await self._api.pending()
+        there = {one.get("id") for one in pending}
+        for name in [name for name in self._waiting if name not in there]:
+            await self._withdraw(name)
+        for one in pending:
+            self._take_asked(one)
+
+    def take(self, event: Any) -> None:
+        """Take one event; what cannot be read is passed over."""
+        kind = event.get("type") if isinstance(event, dict) else None
+        told = event.get("properties") if isinstance(event, dict) else None
+        if kind == "server.connected":  # what was asked before it is told by no event
+            self._tasks.start(self._look_again())
+        elif kind == "permission.asked" and isinstance(told, dict):
+            self._take_asked(told)
+        elif kind == "permission.replied" and isinstance(told, dict):
+            name = told.get("requestID", told.get("permissionID"))
+            if isinstance(name, str):
+                self._tasks.start(self._withdraw(name))
+
+    async def close(self) -> None:
+        """Withdraw what waits, and tell OpenCode: it must not wait for a bridge that is gone."""
+        self._closing = True
+        for request in list(self._waiting.values()):
+            await self._client.cancel(request, reason=Reason.ABANDONED)
+        await self._tasks.finish()
+
+    async def _look_again(self) -> None:
+        try:
+            await self.look()
+        except OSError as error:
+            log.warning("OpenCode does not say what waits: %s", error)
+
+    def _take_asked(self, asked: JsonObject) -> None:
+        name = asked.get("id")
+        if not isinstance(name, str) or not _ID.fullmatch(name):
+            log.warning("a permission without an id cannot be answered")
+            return
+        if name in self._seen or self._closing:
+            return
+        self._seen[name] = None
+        if len(self._seen) > _MOST_REMEMBERED:
+            self._seen.popitem(last=False)
+        self._tasks.start(self._deal_with(name, asked))
+
+    async def _deal_with(self, name: str, asked: JsonObject) -> None:
+        """Ask about one permission, and tell how that ended: everything but an approval rejects."""
+        try:
+            request = await self._make_request(name, asked)
+        except (ValueError, OSError, GatewayError) as error:
+            await self._reply(name, {"reply": "reject", "message": f"nobody was asked: {error}"})
+            return
+        self._waiting[name] = request
+        try:
+            outcome = await self._client.outcome(request)
+        except GatewayError as error:
+            outcome = Outcome(kind=OutcomeKind.UNREACHABLE, message=f"nobody was asked: {error}")
+        still_asked = self._waiting.pop(name, None) is not None
+        if outcome.kind is OutcomeKind.APPROVED:
+            await self._reply(name, {"reply": "once"})
+        elif still_asked:
+            await self._reply(name, {"reply": "reject", "message": outcome.message})
+            if outcome.abort:
+                await self._post(
+                    f"/session/{quote(str(asked.get('sessionID')), safe='')}/abort", {}
+                )
+
+    async def _make_request(self, name: str, asked: JsonObject) -> ApprovalRequest:
+        tool, session = asked.get("permission"), asked.get("sessionID")
+        if not isinstance(tool, str) or not isinstance(session, str):
+            raise ValueError("OpenCode asks what cannot be read")
+        called = asked.get("tool")
+        call = called.get("callID") if isinstance(called, dict) else None
+        known = asked.get("metadata")
+        arguments: JsonObject = dict(known) if isinstance(known, dict) else {}
+        arguments["patterns"] = asked.get("patterns", [])
+        return self._client.request(
+            tool,
+            arguments,
+            kind=_KINDS.get(tool, Kind.TOOL),
+            call_id=name,
+            context=Context(cwd=await self._api.folder(session)),
+            origin=Origin(
+                framework="opencode", tool_call_id=call if isinstance(call, str) else None
+            ),
+            session=session_name(session),
+            allowed=(Action.APPROVE, Action.DENY, Action.ABORT),
+        )
+
+    async def _withdraw(self, name: str) -> None:
+        """Withdraw what was answered at OpenCode itself."""
+        request = self._waiting.pop(name, None)
+        if request is not None:
+            words = "it was answered in OpenCode"
+            await self._client.cancel(request, reason=Reason.RESOLVED_ELSEWHERE, message=words)
+
+    async def _reply(self, name: str, body: JsonObject) -> None:
+        await self._post(f"/permission/{name}/reply", body)
+
+    async def _post(self, path: str, body: JsonObject) -> None:
+        """Post until OpenCode has it; one that it does not know any more was answered elsewhere."""
+        for _ in range(TRIES):
+            try:
+                status, _ = await self._api.call("POST", path, body)
+            except OSError as error:
+                log.warning("OpenCode does not answer: %s", error)
+                status = 0
+            if status in (_OK, _NOT_FOUND):
+                return
+            await self._pause(_AGAIN_SECONDS)
+        log.error("OpenCode did not take an answer: status %s", status)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `gateway bridge opencode`; return the exit code."""
+    parser = argparse.ArgumentParser(prog="gateway bridge opencode", description=__doc__)
+    parser.add_argument("--url", default="http://127.0.0.1:4096", help="OpenCode's server")
+    options = parser.parse_args(argv)
+    key = os.environ.get("OPENCODE_SERVER_PASSWORD")
+    return run_follower(
+        lambda client: OpenCodeBridge(client, OpenCodeApi(options.url, key)), options.url
+    )

@@ -1,0 +1,368 @@
+"""Between an agent and the program that shows it: what the agent asks a person, people are asked.
+
+Both speak JSON-RPC in lines. Everything passes both ways, but a question of the agent for
+permission: that is answered here, and the program never sees it. No answer of anybody is a refusal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from gateway.client import AsyncClient, Outcome, OutcomeKind
+from gateway.errors import GatewayError, InvalidRequest
+from gateway.integrations.bridges.host_http import HostTasks
+from gateway.integrations.coding_agents.hook import HookCall
+from gateway.integrations.coding_agents.pipe import HostPipe, TooLong
+from gateway.models import (
+    Action,
+    ApprovalRequest,
+    Context,
+    HostRule,
+    Kind,
+    Origin,
+    Question,
+    Reason,
+    Risk,
+    RiskLevel,
+)
+from gateway.wire.codec import JsonObject, build, plain
+
+log = logging.getLogger("gateway.integrations")
+
+LONGEST_MESSAGE = 16 * 1024 * 1024
+_END_SECONDS = 5.0
+_MOST_REMEMBERED = 10_000
+
+V = TypeVar("V")
+
+
+class Remembered(OrderedDict[str, V]):
+    """What passed by, the latest of it."""
+
+    def keep(self, key: str, value: V) -> None:
+        """Remember a value, and forget the oldest of too many."""
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > _MOST_REMEMBERED:
+            self.popitem(last=False)
+
+
+class Ending(NamedTuple):
+    """How a question ended. Without an approval it is a no, which `stops` the turn or not, and says
+    why in a `sentence`. `own` are the agent's own words for what it is to keep itself."""
+
+    approved: bool = False
+    stops: bool = False
+    sentence: str = ""
+    own: Any = None
+    answers: JsonObject | None = None
+
+
+class RpcDialect:
+    """What one protocol's agents ask, and how they are answered."""
+
+    name = ""
+    asks: frozenset[str] = frozenset()
+    """The methods by which an agent asks for permission."""
+
+    def note_host(self, message: JsonObject) -> str | None:
+        """Learn from what the program says; return the session whose questions it stops."""
+
+    def note_agent(self, message: JsonObject) -> str | None:
+        """Learn from what the agent says; return the key of its own question that is over."""
+
+    def read(self, method: str, params: JsonObject) -> HookCall:
+        """Return what the agent asks. Raises InvalidRequest."""
+        raise NotImplementedError
+
+    def answer(self, method: str, params: JsonObject, ending: Ending) -> JsonObject:
+        """Return the result that tells the agent."""
+        raise NotImplementedError
+
+    def stop(self, params: JsonObject) -> JsonObject | None:
+        """Return what tells the agent besides to stop its turn, where its answer does not."""
+
+
+class _Asking:
+    """One question of the agent that waits."""
+
+    def __init__(self, call: HookCall, request: ApprovalRequest) -> None:
+        self.call, self.request = call, request
+        self.over = asyncio.Event()
+        self.why: tuple[Reason, str] = (Reason.ABANDONED, "the agent ended")
+
+    def end(self, reason: Reason, why: str) -> None:
+        """Have it withdrawn: no answer to it counts any more."""
+        self.why = (reason, why)
+        self.over.set()
+
+
+class RpcBridge:
+    """Lets lines pass, and asks. Lives in one event loop."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        dialect: RpcDialect,
+        *,
+        to_host: Callable[[bytes], None],
+        to_agent: Callable[[bytes], None],
+        native_always: bool = False,
+    ) -> None:
+        self._client, self._dialect = client, dialect
+        self._to_host, self._to_agent = to_host, to_agent
+        self._waiting: dict[str, _Asking] = {}
+        self._native_always = native_always
+        self._tasks = HostTasks(dialect.name)
+
+    def from_host(self, line: bytes) -> None:
+        """Let a line of the program pass; one that stops a turn withdraws what waits in it."""
+        message = _read(line)
+        if message is not None and (session := self._dialect.note_host(message)) is not None:
+            for one in list(self._waiting.values()):
+                if one.call.session == session:
+                    one.end(Reason.ABANDONED, "the turn was stopped")
+        self._to_agent(line)
+
+    def from_agent(self, line: bytes) -> None:
+        """Let a line of the agent pass, unless it asks. What cannot be read asks nobody knows
+        what, so it does not pass."""
+        message = _read(line)
+        if message is None:
+            log.warning("a line of the agent is no message, and was passed over")
+            return
+        method = message.get("method")
+        if method in self._dialect.asks:
+            self._take(str(method), message)
+            return
+        over = self._dialect.note_agent(message)
+        if over is not None and (one := self._waiting.get(over)) is not None:
+            one.end(Reason.RESOLVED_ELSEWHERE, "the agent asks no longer")
+        self._to_host(line)
+
+    async def close(self) -> None:
+        """Withdraw what waits: nobody is there any more who would run it."""
+        for one in list(self._waiting.values()):
+            one.end(Reason.ABANDONED, "the agent ended")
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await self._tasks.finish()
+        except TimeoutError:
+            self._tasks.cancel()
+            await self._tasks.finish()
+
+    def _take(self, method: str, message: JsonObject) -> None:
+        number, params = message.get("id"), message.get("params")
+        if isinstance(number, bool) or not isinstance(number, str | int):
+            log.warning("a question without an id cannot be answered")
+            return
+        if not isinstance(params, dict):
+            params = {}
+        key = key_of(number)
+        if key in self._waiting:
+            log.warning("the agent asks twice under one id; the first is answered")
+            return
+        try:
+            call = self._dialect.read(method, params)
+            if not self._native_always:
+                call.forget_rules()
+            asking = _Asking(call, self._make_request(call, key))
+        except (ValueError, GatewayError) as error:
+            log.warning("nobody was asked: %s", error)
+            ending = Ending(sentence=f"nobody was asked: {error}")
+            self._reply(message, self._dialect.answer(method, params, ending))
+            return
+        self._waiting[key] = asking
+        self._tasks.start(self._deal_with(key, asking, {**message, "params": params}))
+
+    async def _deal_with(self, key: str, asking: _Asking, message: JsonObject) -> None:
+        """Ask, and tell the agent how that ended, or at once that it is over."""
+        answer = asyncio.create_task(self._client.outcome(asking.request))
+        over = asyncio.create_task(asking.over.wait())
+        try:
+            await asyncio.wait({answer, over}, return_when=asyncio.FIRST_COMPLETED)
+            self._waiting.pop(key, None)
+            outcome = None if asking.over.is_set() else _outcome_of(answer)
+            self._tell(asking.call, message, outcome)
+            if outcome is None:
+                reason, why = asking.why
+                with suppress(GatewayError):  # its answer is not taken any more, whatever it is
+                    await self._client.cancel(asking.request, reason=reason, message=why)
+        finally:
+            await cancel_all({answer, over})
+
+    def _tell(self, call: HookCall, message: JsonObject, outcome: Outcome | None) -> None:
+        params = message["params"]
+        ending = Ending(stops=True) if outcome is None else _read_ending(call, outcome)
+        if outcome is not None and not ending.approved:
+            log.warning("not approved: %s", outcome.message)
+        self._reply(message, self._dialect.answer(message["method"], params, ending))
+        aborts = outcome is not None and bool(outcome.abort)
+        if aborts and (more := self._dialect.stop(params)) is not None:
+            self._to_agent(_encode(more))
+
+    def _make_request(self, call: HookCall, key: str) -> ApprovalRequest:
+        doubt = call.needs_person
+        request = self._client.request(
+            call.tool,
+            call.arguments,
+            kind=Kind(call.kind),
+            call_id=call.unique_id,
+            part=key if call.unique_id else None,
+            context=Context(cwd=call.cwd) if call.cwd else None,
+            origin=Origin(framework=self._dialect.name, tool_call_id=call.call_id),
+            session=call.session,
+            turn=call.turn,
+            questions=[build(Question, one) for one in call.questions],
+            allowed=[Action(one) for one in call.allowed if one != "edit"],
+            risk=Risk(level=RiskLevel.HIGH, reasons=(doubt,)) if doubt else None,
+            human=bool(doubt),
+        )
+        return replace(request, host_rules=tuple(build(HostRule, one) for one in call.host_rules))
+
+    def _reply(self, message: JsonObject, result: JsonObject) -> None:
+        version = {"jsonrpc": message["jsonrpc"]} if "jsonrpc" in message else {}
+        self._to_agent(_encode({**version, "id": message["id"], "result": result}))
+
+
+def _read_ending(call: HookCall, outcome: Outcome) -> Ending:
+    """Return what the agent is told of an outcome. What it cannot use is a no."""
+    wanted = OutcomeKind.ANSWERED if call.questions else OutcomeKind.APPROVED
+    if outcome.kind is not wanted:
+        return Ending(stops=bool(outcome.abort), sentence=outcome.message)
+    rule = outcome.decision.host_rule if outcome.decision else None
+    return Ending(
+        approved=True,
+        sentence=outcome.message,
+        own=None if rule is None else call.find_own(plain(rule)),
+        answers=outcome.result if call.questions else None,
+    )
+
+
+def _outcome_of(answer: asyncio.Task[Outcome]) -> Outcome:
+    """Return how it ended. Whatever it is, the agent waits for an answer."""
+    error = None if answer.cancelled() else answer.exception()
+    if answer.cancelled() or error is not None:
+        return Outcome(kind=OutcomeKind.UNREACHABLE, message=f"nobody was asked: {error}")
+    return answer.result()
+
+
+async def cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until they are done."""
+    for one in tasks:
+        one.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def key_of(number: str | int) -> str:
+    """Return the id of a question as one that the wire carries."""
+    return f"s.{number}" if isinstance(number, str) else f"n.{number}"
+
+
+def _read(line: bytes) -> JsonObject | None:
+    """Return a message, None for what is none: a batch is none either."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _encode(message: JsonObject) -> bytes:
+    return json.dumps(message).encode()
+
+
+def run_bridge(words: Sequence[str], dialect: RpcDialect) -> int:
+    """Run the command of a bridge: start the agent, and stand before it; return the exit code."""
+    parser = argparse.ArgumentParser(prog=f"gateway bridge {dialect.name}")
+    parser.add_argument("command", nargs="+", metavar="COMMAND", help="the agent's, after --")
+    native = "offer people that the agent keeps a permission itself, which no one revokes here"
+    parser.add_argument("--native-always", action="store_true", help=native)
+    options = parser.parse_args(words)
+    logging.basicConfig(format="gateway: %(message)s")
+    try:
+        return asyncio.run(_run(options.command, dialect, native_always=options.native_always))
+    except (GatewayError, OSError) as error:
+        print(f"gateway: {error}", file=sys.stderr)  # noqa: T201 (a command)
+        return error.exit_code if isinstance(error, GatewayError) else InvalidRequest.exit_code
+
+
+async def _run(command: Sequence[str], dialect: RpcDialect, *, native_always: bool) -> int:
+    async with AsyncClient.from_env() as client, HostPipe.opened(LONGEST_MESSAGE) as host:
+        agent = await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, limit=LONGEST_MESSAGE
+        )
+        assert agent.stdin is not None
+        to_agent = agent.stdin
+
+        def write(line: bytes) -> None:
+            if not to_agent.is_closing():
+                to_agent.write(line + b"\n")
+
+        bridge = RpcBridge(
+            client, dialect, to_host=host.write, to_agent=write, native_always=native_always
+        )
+        passing = [
+            asyncio.create_task(_pass_host(host, bridge, agent)),
+            asyncio.create_task(_pass_agent(agent, bridge)),
+        ]
+        try:
+            done, _ = await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
+        finally:
+            await bridge.close()
+            await cancel_all(set(passing))
+            code = await _end(agent)
+        return code
+
+
+async def _pass_host(host: HostPipe, bridge: RpcBridge, agent: Process) -> None:
+    while True:
+        try:
+            line = await host.next_line()
+        except TooLong as error:
+            log.warning("%s, and was passed over", error)
+            continue
+        if line is None:
+            return
+        bridge.from_host(line.rstrip(b"\r\n"))
+        if agent.stdin is not None:
+            await agent.stdin.drain()
+
+
+async def _pass_agent(agent: Process, bridge: RpcBridge) -> None:
+    assert agent.stdout is not None
+    while True:
+        try:
+            line = await agent.stdout.readline()
+        except ValueError:  # too long: where its next message begins is not known
+            raise InvalidRequest("the agent wrote a line that is too long") from None
+        if not line:
+            return
+        if line.strip():
+            bridge.from_agent(line.rstrip(b"\r\n"))
+
+
+async def _end(agent: Process) -> int:
+    """Let the agent end as it does when its program closes the pipe; otherwise stop it."""
+    if agent.stdin is not None:
+        agent.stdin.close()
+    for stop in (agent.terminate, agent.kill):
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                return await agent.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                stop()
+    return await agent.wait()

@@ -1,0 +1,53 @@
+"""The commands of the agent's side; each loads nothing of any other, for some run once per call."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+
+_WITH_NAME = {
+    "ask": "gateway.client.commands",
+    "wait": "gateway.client.commands",
+    "run": "gateway.client.commands",
+}
+"""The module of each command whose `main` takes the command's name too."""
+_WITHOUT_NAME = {
+    "bridge": "gateway.integrations.bridges",
+    "install": "gateway.integrations.coding_agents.install",
+    "mcp": "gateway.integrations.mcp.command",
+}
+_HOOK = "gateway.integrations.coding_agents.hook"
+_BLOCKED = 2  # as in `coding_agents.hook`, which may be what cannot be loaded
+NAMES = (*_WITH_NAME, "hook", *_WITHOUT_NAME)
+
+
+def find_command(words: Sequence[str]) -> Callable[[], int] | None:
+    """Return what runs these words, None where they are no command of the agent's side. Every
+    command of `gateway` has an empty standard input from here on, where the caller closed it."""
+    if sys.stdin is None:
+        empty, other_end = os.pipe()  # which can be waited on, unlike /dev/null
+        os.close(other_end)
+        sys.stdin = os.fdopen(empty)
+    name = words[0] if words else ""
+    if name == "hook":
+        return partial(_run_hook, words)
+    if name in _WITH_NAME:
+        return partial(import_module(_WITH_NAME[name]).main, words)
+    if name in _WITHOUT_NAME:
+        return partial(import_module(_WITHOUT_NAME[name]).main, words[1:])
+    return None
+
+
+def _run_hook(words: Sequence[str]) -> int:
+    """Run a host's hook. Hosts run the tool after the exit code of a traceback, so a hook that
+    cannot be loaded blocks."""
+    try:
+        run: Callable[[Sequence[str]], int] = import_module(_HOOK).main
+    except BaseException as error:
+        why = f"{type(error).__name__}: {error}"
+        sys.stderr.write(f"approval gateway: nothing runs: the hook cannot be loaded: {why}\n")
+        return _BLOCKED
+    return run(words)

@@ -1,0 +1,162 @@
+"""Microsoft's agent-framework: a function middleware asks people before each call of a tool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.client import Client, Outcome
+from gateway.errors import GatewayError
+from gateway.integrations.frameworks.calls import (
+    ALONE,
+    AT_ONCE,
+    UNEDITED,
+    FrameworkCall,
+    FrameworkGate,
+    PausedRun,
+    Turn,
+    TurnGate,
+    tell,
+)
+
+
+def ask_people(*, client: Client | None = None, **details: Any) -> Any:
+    """Return the middleware: for `Agent(middleware=[…])`. `details` are keywords of
+    `client.request`. The calls of one turn are one batch. A person's abort raises
+    `MiddlewareFailure` out of the run."""
+    from agent_framework import function_middleware  # noqa: PLC0415 (the vendor)
+
+    gate = TurnGate(FrameworkGate("agent-framework-core", client, details))
+
+    @function_middleware  # type: ignore[untyped-decorator]  # the framework's
+    async def ask(context: Any, call_next: Any) -> None:
+        from agent_framework import MiddlewareFailure  # noqa: PLC0415 (the vendor)
+
+        name = context.function.name
+        call = FrameworkCall(
+            tool=name, arguments=dict(context.arguments), call_id=context.metadata.get("call_id")
+        )
+        session = getattr(context.session, "session_id", None)
+        try:
+            outcome = await gate.ask(call, _find_turn(context), session)
+        except GatewayError as error:  # any other exception is told to the model, which goes on
+            raise MiddlewareFailure(str(error)) from error
+        if not outcome.runs:
+            context.result = tell(name, outcome)
+            return
+        context.arguments = outcome.arguments
+        await call_next()
+
+    return ask
+
+
+def _find_turn(context: Any) -> Turn:
+    """Return the turn of a call: each run has a list of tools of its own, and starts the calls of a
+    turn at once."""
+    return ALONE if context.tools is None else Turn(id(context.tools), AT_ONCE)
+
+
+# Microsoft's agent-framework: people answer the approvals that a run pauses for (tools with
+# `approval_mode="always_require"`), here or elsewhere.
+#
+# The framework's own refusal has fixed words. So each answer that it gets says "approved", and a
+# middleware of that very run lets pass what people approved, or tells the model why not. Arguments
+# that change after that are asked about anew, so none can be edited.
+
+_Answers = dict[str, tuple[FrameworkCall, Outcome]]
+"""What people were asked about and how that ended, by the framework's own id of the call."""
+
+
+class FunctionApprovals:
+    """Has people answer the approvals that runs of agents pause for. `details` are keywords of
+    `client.request`.
+
+    A person's abort raises Aborted; every other refusal is told to the model.
+    """
+
+    def __init__(self, *, client: Client | None = None, **details: Any) -> None:
+        self._gate = FrameworkGate("agent-framework-core", client, details)
+
+    async def begin(self, agent: Any, given: Any, **run: Any) -> Any:
+        """Run an agent until it has its response, or PausedRun until people must answer.
+
+        `run` are keywords of `agent.run`; without a `session` it gets one of its own.
+        """
+        session = run.pop("session", None) or agent.create_session()
+        return await self._run(agent, given, session, {}, 0.0, run)
+
+    async def resume(
+        self, agent: Any, paused: PausedRun, *, timeout: float = 0.0, **run: Any
+    ) -> Any:
+        """Go on in any process, and return what `begin` returns: the same one where somebody has
+        not answered within `timeout` seconds. Raises Aborted where a person stops the run."""
+        from agent_framework import AgentSession, Content  # noqa: PLC0415 (the vendor)
+
+        session = AgentSession.from_dict(paused.state["session"])
+        waiting = [Content.from_dict(one) for one in paused.state["requests"]]
+        if not waiting:
+            raise GatewayError("this run does not wait for anybody")
+        return await self._settle(agent, session, waiting, timeout, run)
+
+    async def _run(
+        self, agent: Any, given: Any, session: Any, answers: _Answers, timeout: float, run: Any
+    ) -> Any:
+        from agent_framework import Agent  # noqa: PLC0415 (the vendor)
+
+        if not isinstance(agent, Agent):  # another one may leave out the middleware of a run
+            raise GatewayError(f"{type(agent).__name__} is no Agent of agent-framework")
+        middleware = [*(run.get("middleware") or ()), _let_pass(answers)]
+        response = await agent.run(given, session=session, **{**run, "middleware": middleware})
+        if not (waiting := response.user_input_requests):
+            return response
+        return await self._settle(agent, session, waiting, timeout, run)
+
+    async def _settle(
+        self, agent: Any, session: Any, waiting: list[Any], timeout: float, run: dict[str, Any]
+    ) -> Any:
+        from agent_framework import Message  # noqa: PLC0415 (the vendor)
+
+        calls = [_read(one) for one in waiting]
+        kept = {"session": session.to_dict(), "requests": [one.to_dict() for one in waiting]}
+        outcomes = await self._gate.settle(calls, session.session_id, kept, timeout=timeout)
+        if isinstance(outcomes, PausedRun):
+            return outcomes
+        answers = {
+            one.function_call.id: (call, outcome)
+            for one, call, outcome in zip(waiting, calls, outcomes, strict=True)
+        }
+        given = Message("user", [one.to_function_approval_response(True) for one in waiting])
+        return await self._run(agent, given, session, answers, timeout, run)
+
+
+def _let_pass(answers: _Answers) -> Any:
+    """Return a middleware that lets each call pass once that was asked about and approved, and
+    those of tools that need no approval."""
+    from agent_framework import MiddlewareFailure, function_middleware  # noqa: PLC0415 (the vendor)
+
+    @function_middleware  # type: ignore[untyped-decorator]  # the framework's
+    async def let_pass(context: Any, call_next: Any) -> None:
+        response = context.metadata.get("approval_response")
+        answer = answers.pop(response.function_call.id, None) if response else None
+        if answer is not None or context.function.approval_mode == "always_require":
+            if answer is None or answer[0] != _read(response):
+                raise MiddlewareFailure(f"{context.function.name} was called without an approval")
+            call, outcome = answer
+            if not outcome.runs:
+                context.result = tell(call.tool, outcome)
+                return
+        await call_next()
+
+    return let_pass
+
+
+def _read(content: Any) -> FrameworkCall:
+    """Return the call that an approval is about, asked for or given."""
+    call = getattr(content, "function_call", None)
+    if call is None or call.hosted:  # what a provider would run is not known here
+        raise GatewayError(f"the run waits for a {content.type} of its own: answer it yourself")
+    return FrameworkCall(
+        tool=call.name,
+        arguments=call.parse_arguments() or {},
+        call_id=call.call_id,
+        allowed=UNEDITED,
+    )

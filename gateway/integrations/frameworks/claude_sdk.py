@@ -1,0 +1,106 @@
+"""The Claude Agent SDK asks people: `can_use_tool` for its options, and the answer of a tool that
+Claude Code asks with `--permission-prompt-tool`.
+
+Both are asked where Claude Code would ask a person, so not about what its rules or modes let
+through. For a gate there is the hook, `gateway install claude-code`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from gateway.client import AsyncClient, Outcome, OutcomeKind
+from gateway.errors import GatewayError, InvalidRequest
+from gateway.integrations.coding_agents.claude_code import ClaudeCode, changed_input
+from gateway.integrations.coding_agents.hook import HookCall, HookVerdict
+from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, Question
+from gateway.wire.codec import JsonObject, build
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import (
+        PermissionResultAllow,
+        PermissionResultDeny,
+        ToolPermissionContext,
+    )
+
+_DIALECT = ClaudeCode()
+
+
+async def answer_permission_prompt(
+    client: AsyncClient, asked: JsonObject, *, session: str | None = None, cwd: str | None = None
+) -> JsonObject:
+    """Ask people about `{tool_name, input, tool_use_id}`, and return what Claude Code takes from a
+    permission tool as JSON: `behavior` allow with `updatedInput`, or deny with `message`.
+
+    Whatever goes wrong is a denial with its reason.
+    """
+    given = asked.get("input")
+    try:
+        call = HookCall(
+            event="permission prompt",
+            tool=str(asked.get("tool_name") or ""),
+            arguments=given if isinstance(given, dict) else {},
+            cwd=cwd,
+            session=session,
+            call_id=str(asked.get("tool_use_id") or "") or None,
+        )
+        if not isinstance(given, dict):
+            raise InvalidRequest("the tool has no input that can be shown")
+        call.kind = _DIALECT.kinds.get(call.tool, "tool")
+        _DIALECT.offer(call)
+        outcome = await client.outcome(_make_request(client, call))
+    except GatewayError as error:
+        return {"behavior": "deny", "message": f"nobody was asked: {error}"}
+    return _tell(call, outcome)
+
+
+def can_use_tool(
+    client: AsyncClient, *, session: str | None = None, cwd: str | None = None
+) -> Callable[
+    [str, dict[str, Any], ToolPermissionContext],
+    Awaitable[PermissionResultAllow | PermissionResultDeny],
+]:
+    """Return what goes into `ClaudeAgentOptions(can_use_tool=…)`."""
+
+    async def ask(
+        tool: str, given: dict[str, Any], context: ToolPermissionContext
+    ) -> PermissionResultAllow | PermissionResultDeny:
+        from claude_agent_sdk import (  # noqa: PLC0415 (only who uses the SDK has it)
+            PermissionResultAllow,
+            PermissionResultDeny,
+        )
+
+        call_id = getattr(context, "tool_use_id", None)
+        asked = {"tool_name": tool, "input": given, "tool_use_id": call_id}
+        told = await answer_permission_prompt(client, asked, session=session, cwd=cwd)
+        if told["behavior"] == "allow":
+            return PermissionResultAllow(updated_input=told["updatedInput"])
+        interrupt = told.get("interrupt", False)
+        return PermissionResultDeny(message=told["message"], interrupt=interrupt)
+
+    return ask
+
+
+def _make_request(client: AsyncClient, call: HookCall) -> ApprovalRequest:
+    return client.request(
+        call.tool,
+        call.arguments,
+        kind=Kind(call.kind),
+        call_id=call.unique_id,
+        context=Context(cwd=call.cwd) if call.cwd else None,
+        origin=Origin(framework="claude-agent-sdk", tool_call_id=call.call_id),
+        questions=[build(Question, one) for one in call.questions],
+        session=None if call.session == "default" else call.session,
+        allowed=[Action(one) for one in call.allowed],
+    )
+
+
+def _tell(call: HookCall, outcome: Outcome) -> JsonObject:
+    if outcome.kind is OutcomeKind.ANSWERED:
+        verdict = HookVerdict("approved", outcome.message, answers=outcome.result)
+        return {"behavior": "allow", "updatedInput": changed_input(call, verdict)}
+    if outcome.arguments is not None and not call.questions:
+        return {"behavior": "allow", "updatedInput": outcome.arguments}
+    stop = {"interrupt": True} if outcome.abort else {}
+    return {"behavior": "deny", "message": outcome.message, **stop}

@@ -1,0 +1,165 @@
+"""The command `gateway mcp`: which of its parts runs, and with what."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gateway.client import AsyncClient
+from gateway.client.config import is_installed
+from gateway.client.transport import say_on_stderr
+from gateway.errors import GatewayError, Misconfigured
+from gateway.integrations.mcp.calls import CallGate, Connect
+from gateway.models import Context
+from gateway.wire.local_discovery import secret
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_FAILED = 1
+_NO_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9.-]+")
+_NOT_INSTALLED = "`gateway mcp` needs the protocol's library: pip install 'approval-gateway[mcp]'"
+
+
+@asynccontextmanager
+async def connecting(agent: str | None) -> AsyncIterator[Connect]:
+    """Yield what returns the gateway's client. It is made when it is first needed, and looked for
+    anew each time until it was found."""
+    clients: list[AsyncClient] = []
+    making = asyncio.Lock()
+
+    async def connect() -> AsyncClient:
+        async with making:
+            if not clients:
+                client = await asyncio.to_thread(AsyncClient.from_env, agent, say=say_on_stderr)
+                clients.append(await client.__aenter__())
+            return clients[0]
+
+    try:
+        yield connect
+    finally:
+        for client in clients:
+            await client.close()
+
+
+def main(words: Sequence[str]) -> int:
+    """Run `gateway mcp`; return its exit code."""
+    given = options(words)
+    try:
+        if not is_installed("mcp"):
+            raise Misconfigured(_NOT_INSTALLED)
+        return asyncio.run(_proxy(given) if given.part == "proxy" else _serve(given))
+    except GatewayError as error:
+        sys.stderr.write(f"gateway mcp: {error}\n")
+        return error.exit_code
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"gateway mcp: {error}\n")
+        return _FAILED
+
+
+async def _proxy(given: argparse.Namespace) -> int:
+    from gateway.integrations.mcp import proxy  # noqa: PLC0415 (an extra)
+
+    server = proxy.Server(
+        command=tuple(given.command), url=given.url, token=_token(given.token_env)
+    )
+    where = Context(host=urlsplit(given.url).hostname) if given.url else None
+    gone = False
+    async with connecting(given.agent) as connect:
+        make_gate = partial(CallGate, connect, given.name, where=where, timeout=given.timeout)
+        if given.listen:
+            from gateway.integrations.mcp import http  # noqa: PLC0415 (loads a web server)
+
+            token = secret("GATEWAY_MCP_TOKEN")
+            front = partial(http.Front, server.opened, make_gate, token=token)
+            await http.listen(lambda near: front(loopback=near), given.listen, token)
+            return 0
+        try:
+            async with proxy.own_pipes() as streams:
+                gone = await proxy.serve(streams, server.opened, make_gate())
+        except* OSError as errors:
+            raise _first(errors) from None
+    if gone:
+        sys.stderr.write(f"gateway mcp: the server {given.name} has ended\n")
+    return _FAILED if gone else 0
+
+
+async def _serve(given: argparse.Namespace) -> int:
+    from gateway.integrations.mcp import proxy, server  # noqa: PLC0415 (an extra)
+
+    async with connecting(given.agent) as connect, proxy.own_pipes() as streams:
+        tools = server.AskTools(connect, timeout=given.timeout)
+        await tools.serve(streams)
+    return 0
+
+
+def _first(errors: BaseExceptionGroup[OSError]) -> OSError:
+    """Return the first error of a group, whatever groups it lies in."""
+    inner: BaseException = errors
+    while isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    assert isinstance(inner, OSError)
+    return inner
+
+
+def _token(variable: str | None) -> str | None:
+    """Return the token that an environment variable holds. Raises Misconfigured."""
+    if variable is None:
+        return None
+    token = os.environ.get(variable)
+    if not token:
+        raise Misconfigured(f"--token-env: the environment has no {variable}")
+    return token
+
+
+def options(words: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; a wrong one ends the program."""
+    parser = argparse.ArgumentParser(
+        prog="gateway mcp", description="Approvals for MCP clients, see docs/integrations/mcp.md."
+    )
+    parts = parser.add_subparsers(dest="part", required=True)
+    proxy = parts.add_parser(
+        "proxy",
+        help="stand before an MCP server, and ask before its tools run",
+        description="Stand before an MCP server: everything passes, and its tools run once they "
+        "are approved. An MCP client starts this in the server's place.",
+    )
+    add = proxy.add_argument
+    add("command", nargs="*", metavar="COMMAND", help="the server's command, after --")
+    add("--url", help="the server's address instead of a command (streamable HTTP)")
+    add("--token-env", metavar="VAR", help="the variable with the token that the address wants")
+    add("--name", help="the server's name in rules and on cards: mcp__NAME__TOOL")
+    add("--listen", metavar="HOST:PORT", help="serve over HTTP instead of pipes, at /mcp")
+    asking = parts.add_parser(
+        "server",
+        help="be an MCP server by which a model asks people",
+        description="Be an MCP server with the tools request_approval, check_approval and "
+        "ask_human, which a model may call or not, and with Claude Code's permission prompt.",
+    )
+    for part in (proxy, asking):
+        part.add_argument("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
+        said = "seconds that people have (default: the route's)"
+        part.add_argument("--timeout", type=float, help=said)
+    given = parser.parse_args(words)
+    if given.timeout is not None and not given.timeout > 0:
+        parser.error("--timeout takes seconds, more than 0")
+    if given.part == "server":
+        return given
+    if bool(given.command) == (given.url is not None):
+        proxy.error("name the server: `-- COMMAND ARGUMENTS…` or --url, not both")
+    given.name = given.name or _name_of(given.command, given.url)
+    if not _NAME.fullmatch(given.name) or "__" in given.name or given.name.endswith("_"):
+        proxy.error("--name takes letters, digits, `.`, `-` and single `_`, none at its end")
+    return given
+
+
+def _name_of(command: Sequence[str], url: str | None) -> str:
+    """Return a name for a server, from nothing but what was typed."""
+    typed = (urlsplit(url).hostname or "") if url else Path(command[0]).stem
+    return _NO_NAME_CHARACTERS.sub("-", typed).strip("-")[:64] or "server"

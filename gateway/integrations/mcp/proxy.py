@@ -1,0 +1,423 @@
+"""`gateway mcp proxy`: opens the server that it stands before, serves one client, and relays.
+
+Everything passes as it came, message by message, in both directions and in every version of the
+protocol, but for `tools/call`, which is held, the listing of tools, and what was cancelled.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+)
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+import anyio.abc
+import mcp_types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared.dispatcher import CallOptions, DispatchContext, ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import SessionMessage
+from mcp_types import CLIENT_INFO_META_KEY, INVALID_PARAMS, PROTOCOL_VERSION_META_KEY, RequestId
+
+from gateway.client import OutcomeKind
+from gateway.integrations.coding_agents.pipe import HostPipe, TooLong
+from gateway.integrations.mcp.calls import CallGate, McpCall, Tool, result_of
+from gateway.models import Execution
+from gateway.wire.codec import JsonObject
+
+_OWN_SETTINGS = "GATEWAY_"
+# The dispatcher applies them to what they are about, whose id or token they name.
+_HANDLED = ("notifications/cancelled", "notifications/progress")
+_LISTING_SECONDS = 10.0
+_LONGEST_NOISE = 200
+_MOST_PAGES = 50
+_MOST_TOOLS = 10_000
+_NEVER_CANCELLED = ("initialize", "server/discover")
+
+Params = Mapping[str, Any] | None
+Streams = tuple[Any, Any]
+Open = Callable[[], AbstractAsyncContextManager[Streams]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """The server behind the proxy: a command, or an address with a token."""
+
+    command: tuple[str, ...] = ()
+    url: str | None = None
+    token: str | None = None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Streams]:
+        """Yield the streams of messages from and to the server. Raises OSError."""
+        async with AsyncExitStack() as stack:
+            if self.url is None:
+                kept = {
+                    name: value
+                    for name, value in os.environ.items()
+                    if not name.startswith(_OWN_SETTINGS)  # it could ask in the agent's name
+                }
+                own = StdioServerParameters(
+                    command=self.command[0], args=list(self.command[1:]), env=kept, cwd=Path.cwd()
+                )
+                logging.getLogger(stdio_client.__module__).addFilter(_shorten)
+                yield await stack.enter_async_context(stdio_client(own, errlog=sys.stderr))
+                return
+            headers = {"Authorization": f"Bearer {self.token}"} if self.token else None
+            client = await stack.enter_async_context(create_mcp_http_client(headers=headers))
+            transport = streamable_http_client(self.url, http_client=client)
+            yield await stack.enter_async_context(transport)
+
+
+def _shorten(record: logging.LogRecord) -> bool:
+    """Have the SDK say in one line what a server writes beside its messages: many greet there."""
+    error = record.exc_info[1] if record.exc_info else None
+    read: Any = getattr(error, "errors", None)  # of the SDK's own validation
+    if isinstance(error, ValueError) and read is not None:
+        shown = repr(read()[0]["input"])[:_LONGEST_NOISE]
+        record.msg, record.args = f"passed over, for it is no message of MCP: {shown}", ()
+        record.exc_info = None
+    return True
+
+
+@asynccontextmanager
+async def link(
+    open_server: Open, peer: Callable[[], Peer], gate: CallGate
+) -> AsyncIterator[tuple[Relay, anyio.Event]]:
+    """Yield a relay to a server that was opened for it, and what is set when the server is gone.
+
+    What the server says by itself goes to `peer`.
+    """
+    gone = anyio.Event()
+    async with open_server() as streams, anyio.create_task_group() as tasks:
+        down: JSONRPCDispatcher[Any] = JSONRPCDispatcher(*streams)
+        relay = Relay(gate, down)
+
+        async def ask_client(
+            context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None
+        ) -> JsonObject:
+            opts: Any = {} if context.request_id is None else {"request_id": context.request_id}
+            return await peer().send_raw_request(method, params, opts)
+
+        async def tell_client(
+            context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None
+        ) -> None:
+            relay.note(method)
+            if method not in _HANDLED:
+                await peer().notify(method, params)
+
+        async def read(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+            try:
+                await down.run(ask_client, tell_client, task_status=task_status)
+            finally:
+                gone.set()
+
+        await tasks.start(read)
+        try:
+            yield relay, gone
+        finally:
+            with anyio.CancelScope(shield=True):
+                await gate.close()
+            tasks.cancel_scope.cancel()
+
+
+async def serve(streams: Streams, open_server: Open, gate: CallGate) -> bool:
+    """Serve one client until it is gone; return whether the server went first. Raises OSError."""
+    up: JSONRPCDispatcher[Any] = JSONRPCDispatcher(*streams)
+    waiting: dict[object, Peer] = {}
+
+    def peer() -> Peer:
+        """Return the newest request that waits: over HTTP, it has a stream of its own."""
+        return next(reversed(waiting.values()), up)
+
+    async with link(open_server, peer, gate) as (relay, gone):
+
+        async def answer(
+            context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None
+        ) -> JsonObject:
+            key = object()
+            waiting[key] = context
+            try:
+                return await relay.request(method, params, context.request_id, context.progress)
+            finally:
+                del waiting[key]
+
+        async def take(
+            context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None
+        ) -> None:
+            await relay.notify(method, params)
+
+        async with anyio.create_task_group() as tasks:
+
+            async def leave() -> None:
+                await gone.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(leave)
+            await up.run(answer, take)
+            tasks.cancel_scope.cancel()
+        return gone.is_set()
+
+
+class Peer(Protocol):
+    """The other end of a connection."""
+
+    async def send_raw_request(
+        self, method: str, params: Params, opts: CallOptions | None = None
+    ) -> JsonObject:
+        """Send a request, and return its result. Raises MCPError."""
+
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+        """Send a notification; what nobody reads any more is dropped."""
+
+
+class Relay:
+    """One client's connection, joined with a server's."""
+
+    def __init__(self, gate: CallGate, server: Peer) -> None:
+        self._gate = gate
+        self._server = server
+        self._tools: dict[str, Tool] = {}
+        self._client = ""
+        self._version: str | None = None
+        self._listings = 0
+
+    async def request(
+        self,
+        method: str,
+        params: Params,
+        request_id: RequestId | None,
+        tell: ProgressFnT,
+    ) -> JsonObject:
+        """Answer a client's request. `request_id` is the server's name of it, unless it is None;
+        `tell` sends the client a note of progress about it. Raises MCPError."""
+        given = dict(params or {})
+        if method == "tools/call":
+            return await self._call_tool(given, request_id, tell)
+        if method == "initialize":
+            self._client = _client_of(given.get("clientInfo"))
+        result = await self._send(method, given, request_id, tell)
+        if method == "initialize" and isinstance(result.get("protocolVersion"), str):
+            self._version = result["protocolVersion"]
+        return self._learn(given, result) if method == "tools/list" else result
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Pass a client's notification on. A cancellation has ended its request already, which has
+        told the server where the server knew of it; a call that wants no answer is not passed."""
+        if method not in ("notifications/cancelled", "tools/call"):
+            await self._server.notify(method, params, self._options(method, dict(params or {})))
+
+    def note(self, method: str) -> None:
+        """Note a notification of the server before it is passed on."""
+        if method == "notifications/tools/list_changed":
+            self._tools.clear()
+
+    async def _call_tool(
+        self,
+        params: JsonObject,
+        request_id: RequestId | None,
+        tell: ProgressFnT,
+    ) -> JsonObject:
+        name, arguments = params.get("name"), params.get("arguments")
+        if not isinstance(name, str) or not isinstance(arguments, dict | None):
+            raise MCPError(INVALID_PARAMS, "a call has a name, and an object as its arguments")
+
+        async def wait(told: int, number: str) -> None:  # less than what the server begins with
+            words = f"waiting for approval; {number}" if number else "waiting for approval"
+            await tell(told / 1_000_000, None, words)
+
+        meta = _meta_of(params)
+        tool = await self._find(name, meta)
+        client = _client_of(meta.get(CLIENT_INFO_META_KEY)) or self._client
+        call = McpCall(params=params, tool=tool, client=client, tell=wait)
+        answered = await self._gate.ask(call)
+        outcome = answered.outcome
+        if outcome.kind is OutcomeKind.RESPONDED:
+            answered.report(Execution.SKIPPED)
+        if not outcome.runs or outcome.arguments is None:
+            told = result_of(outcome)
+            return {**told, "resultType": "complete"} if _version_of(params) else told
+        if arguments is not None or outcome.arguments:
+            params = {**params, "arguments": outcome.arguments}
+        began = time.monotonic()
+        try:
+            result = await self._send("tools/call", params, request_id, tell)
+        except BaseException as error:
+            answered.report(Execution.FAILED, detail=type(error).__name__)
+            raise
+        spent = int((time.monotonic() - began) * 1000)
+        answered.report(_execution_of(result), duration_ms=spent)
+        return result
+
+    async def _find(self, name: str, meta: JsonObject) -> Tool | None:
+        """Return what the server says of a tool; it is asked where its client has not."""
+        if name in self._tools:
+            return self._tools[name]
+        kept = {key: value for key, value in meta.items() if key != "progressToken"}
+        params: JsonObject = {"_meta": kept} if kept else {}
+        try:
+            with anyio.fail_after(_LISTING_SECONDS):
+                for _ in range(_MOST_PAGES):
+                    self._listings += 1
+                    page = await self._send("tools/list", params, f"gateway-{self._listings}")
+                    self._learn(params, page)
+                    if name in self._tools or not isinstance(page.get("nextCursor"), str):
+                        break
+                    params = {**params, "cursor": page["nextCursor"]}
+        except (MCPError, TimeoutError):
+            return None  # a call of it is asked about all the same, and says what is wrong
+        return self._tools.get(name)
+
+    def _learn(self, params: JsonObject, result: JsonObject) -> JsonObject:
+        """Return a listing as the client gets it, and keep what it says of the tools."""
+        told = result.get("tools")
+        if not isinstance(told, list):
+            return result
+        if params.get("cursor") is None:
+            self._tools.clear()
+        for tool in map(Tool.read, told):
+            if tool is not None and len(self._tools) < _MOST_TOOLS:
+                self._tools[tool.name] = tool
+        # A person's text in a result's place would not fit it, and clients check.
+        shown = [_without(tool, "outputSchema") for tool in told]
+        return {**result, "tools": shown}
+
+    async def _send(
+        self,
+        method: str,
+        params: JsonObject,
+        request_id: RequestId | None,
+        tell: ProgressFnT | None = None,
+    ) -> JsonObject:
+        opts = self._options(method, params)
+        if tell is not None and "progressToken" in _meta_of(params):
+            opts["on_progress"] = tell
+        if request_id is not None:
+            opts["request_id"] = request_id
+        if method in _NEVER_CANCELLED:
+            opts["cancel_on_abandon"] = False
+        return await self._server.send_raw_request(method, params, opts)
+
+    def _options(self, method: str, params: JsonObject) -> CallOptions:
+        """Return the headers that the protocol wants where it is spoken over HTTP."""
+        version = _version_of(params)
+        if version is None:
+            return (
+                {"headers": {MCP_PROTOCOL_VERSION_HEADER: self._version}} if self._version else {}
+            )
+        headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}
+        name = params.get(NAME_BEARING_METHODS.get(method, ""))
+        if isinstance(name, str):
+            headers[MCP_NAME_HEADER] = encode_header_value(name)
+            tool = self._tools.get(name) if method == "tools/call" else None
+            if tool is not None and tool.schema is not None:
+                mirrored = x_mcp_header_map(tool.schema)
+                headers |= mcp_param_headers(mirrored, params.get("arguments") or {})
+        return {"headers": headers}
+
+
+def _meta_of(params: JsonObject) -> JsonObject:
+    meta = params.get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _version_of(params: JsonObject) -> str | None:
+    """Return the version that a message names itself, as those since 2026-07-28 do."""
+    version = _meta_of(params).get(PROTOCOL_VERSION_META_KEY)
+    return version if isinstance(version, str) else None
+
+
+def _client_of(told: Any) -> str:
+    """Return a client's name and version as it says them."""
+    if not isinstance(told, dict):
+        return ""
+    return " ".join(one for one in (told.get("name"), told.get("version")) if isinstance(one, str))
+
+
+def _execution_of(result: JsonObject) -> Execution:
+    if result.get("resultType") == "input_required":  # its client calls again, and is asked again
+        return Execution.STARTED
+    return Execution.FAILED if result.get("isError") is True else Execution.SUCCEEDED
+
+
+def _without(tool: Any, name: str) -> Any:
+    if not isinstance(tool, dict):
+        return tool
+    return {key: value for key, value in tool.items() if key != name}
+
+
+# The pipes of a host that started `gateway mcp`, as streams of the protocol's messages.
+
+LONGEST_MESSAGE = 16 * 1024 * 1024
+
+Read = MemoryObjectReceiveStream[SessionMessage | Exception]
+Write = MemoryObjectSendStream[SessionMessage]
+
+
+@asynccontextmanager
+async def own_pipes() -> AsyncIterator[tuple[Read, Write]]:
+    """Yield the streams of messages from and to the host."""
+    to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, to_host = anyio.create_memory_object_stream[SessionMessage](0)
+    async with HostPipe.opened(longest=LONGEST_MESSAGE) as pipe, anyio.create_task_group() as tasks:
+        tasks.start_soon(_take, pipe, to_us)
+        tasks.start_soon(_give, pipe, to_host)
+        try:
+            yield read, write
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+async def _take(pipe: HostPipe, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    """Read messages until the host is gone, or nobody reads them any more."""
+    async with to_us:
+        while True:
+            try:
+                line = await pipe.next_line()
+                if line is None:
+                    return
+                if line.strip():
+                    read = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    await to_us.send(SessionMessage(read))
+            except TooLong as error:
+                _refuse(pipe, str(error))
+            except ValueError:
+                _refuse(pipe, "that is no message of JSON-RPC 2.0")
+            except anyio.BrokenResourceError:
+                return
+
+
+async def _give(pipe: HostPipe, to_host: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async with to_host:
+        async for told in to_host:
+            pipe.write(told.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+
+
+def _refuse(pipe: HostPipe, why: str) -> None:
+    """Tell the host of a line that is passed over, such as a batch, whose ids nobody read."""
+    error = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message=why)
+    told = mcp_types.JSONRPCError(jsonrpc="2.0", id=None, error=error)
+    pipe.write(told.model_dump_json(by_alias=True, exclude_unset=True).encode())

@@ -1,0 +1,536 @@
+"""What an approver may remember about a request, in words, narrow first.
+
+An offer is made from the request alone, so that a click which names one can be checked against the
+same list made anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gateway.domain.records import Record, ScopeQuorum
+from gateway.domain.redaction import mask_of, names_secret, render_safe, start_of
+from gateway.models import HostRule, Kind
+from gateway.policy.calls.command_table import Known, Operands, ParsedCommand
+from gateway.policy.calls.paths import is_root
+from gateway.policy.calls.roles import JsonType
+from gateway.policy.calls.touches import Leaf, Touches, touches_of
+from gateway.policy.grants.coverage import covers, group_by_address, is_where_it_works, value_at
+from gateway.policy.grants.denials import denial_matches
+from gateway.policy.grants.grant import (
+    ANY_TOOL,
+    LONGEST_PASS_MS,
+    MAX_RULES,
+    PASSES,
+    Answer,
+    CommandPattern,
+    Effect,
+    Grant,
+    Match,
+    MatchResult,
+    Rule,
+    RuleKind,
+    Shape,
+)
+from gateway.policy.grants.variations import (
+    command_leaf,
+    is_open,
+    is_systems_folder,
+    legible,
+    path_leaf,
+    path_of,
+    why_fixed,
+)
+from gateway.wire.canonical_json import canonical, sha256_hex
+from gateway.wire.codec import Wire, plain
+from gateway.wire.roles import Role
+
+HOUR_MS = 3_600_000
+# Each way to end: its name, what is shown, and its length; None lasts until it is revoked.
+LIFETIMES: tuple[tuple[str, str, int | None], ...] = (
+    ("1h", "for an hour", HOUR_MS),
+    ("15m", "for 15 minutes", HOUR_MS // 4),
+    ("8h", "for 8 hours", 8 * HOUR_MS),
+    ("1d", "for a day", 24 * HOUR_MS),
+    ("1w", "for a week", 7 * 24 * HOUR_MS),
+    ("revoked", "until revoked", None),
+)
+_LONGEST_OPEN = 300  # what varies and does not fit cannot be said, so it is not offered
+_LONGEST_FLAGS = 160  # of those that are named one by one
+_LONGEST_FIXED = 200  # of what is the same each time, which may be counted instead
+_LONGEST_VALUE = 40
+_ID_LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer(Wire):
+    """One thing to remember: what it covers in words, and the match that it would become."""
+
+    id: str
+    words: str
+    match: Match
+
+
+def offers(record: Record, effect: Effect = Effect.ALLOW) -> tuple[Offer, ...]:
+    """Return what may be remembered about a request, narrow first; nothing when nothing may be.
+
+    High risk, questions, and text that hides something are asked about each time. Every offer
+    covers the request that it was made from.
+    """
+    return tuple(_offers(record, effect))
+
+
+def narrowest(record: Record, effect: Effect = Effect.ALLOW) -> Offer | None:
+    """Return the narrowest offer: for a `remember` that cannot say how much. Wider ones are not
+    looked for, which would take reading commands."""
+    return next(_offers(record, effect), None)
+
+
+def _offers(record: Record, effect: Effect) -> Iterator[Offer]:
+    request = record.request
+    if request.questions or not legible([request.tool, *record.parts]):
+        return
+    for words, match in _matches(record, effect):
+        offer = _offer(words, match)
+        if _covers(offer, record, effect):
+            yield offer
+
+
+def find_offer(record: Record, offer_id: str, effect: Effect = Effect.ALLOW) -> Offer | None:
+    """Return the offer with this id, if it is still made for the request as it stands."""
+    return next((offer for offer in offers(record, effect) if offer.id == offer_id), None)
+
+
+def _matches(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
+    request = record.request
+    touches = touches_of(record)[0]
+    yield _exact_words(record, touches), _exact(record)
+    if request.kind is Kind.PLAN:
+        return
+    if effect is Effect.DENY:
+        yield from denial_matches(record)
+        return
+    made = (*_commands(record, touches), *_folders(record, touches), *_texts(record, touches),
+            *_values(record, touches), *_whole_tool(record, touches))  # fmt: skip
+    for said, match in made:
+        if len(said.open) <= _LONGEST_OPEN and len(match.rules) <= MAX_RULES:
+            yield said.words, match
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What an offer says: what may vary, whole, and what is the same each time."""
+
+    open: str
+    fixed: str = ""
+    behind: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"{self.open}{self.fixed}{self.behind}"
+
+
+# ---------------------------------------------------------------- exactly this
+
+
+def _exact(record: Record) -> Match:
+    request = record.request
+    return Match(shape=Shape.EXACT, tool=request.tool, kind=request.kind, digest=record.digest)
+
+
+def _exact_words(record: Record, touches: Touches) -> str:
+    """Say what runs: the command as it stands, of any other call the tool and its arguments."""
+    context = record.request.context
+    leaf = command_leaf(touches)
+    base, beside = touches.base, touches.leaves
+    if leaf is not None and touches.programs:
+        text = " ".join(leaf.value) if isinstance(leaf.value, list) else str(leaf.value)
+        if leaf.role is Role.COMMANDS and isinstance(leaf.value, list):
+            text = "; ".join(leaf.value)
+        shown = json.dumps(start_of(text, _LONGEST_FIXED), ensure_ascii=False)
+        shown += f"… ({len(text)} characters)" if len(text) > _LONGEST_FIXED else ""
+        beside = tuple(one for one in beside if one is not leaf and one.role is not Role.REMARK)
+        beside = tuple(one for one in beside if one.role is not Role.WORKING_FOLDER)
+        given = _say_values([(one.place, one.value) for one in beside], ", with ")
+    else:
+        shown = record.request.tool
+        given = _say_values([(one.place, one.value) for one in beside], " with ")
+    where = f" in {base}" if base is not None else ""
+    host = f" on {context.host}" if context.host else ""
+    return f"exactly this: {shown}{given}{where}{host}"
+
+
+# ---------------------------------------------------------------- approvals
+
+
+def _commands(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+    leaf = command_leaf(touches)
+    if leaf is None or why_fixed(Answer.COMMAND, record, touches) is not None:
+        return
+    first = touches.programs[0] if touches.programs else None
+    if first is None or first.reading is None or not first.proven:
+        return
+    each = "each command of a list: " if leaf.role is Role.COMMANDS else ""
+    each = each if isinstance(leaf.value, list) else ""
+    by = f", by {' '.join(first.wrapper)}" if first.wrapper else ""
+    remarks = sorted({one.name for one in touches.with_role(Role.REMARK, Role.PART)})
+    said = "say" if remarks[1:] else "says"
+    behind = f"; whatever {', '.join(remarks)} {said}" if remarks else ""
+    for pattern, flags in _patterns(first.reading, touches.base):
+        text = f"{each}{_command_words(pattern)}, {flags}{by}{_where(record, touches)}"
+        rule = Rule(name=_name(leaf.address), kind=RuleKind.COMMAND, command=pattern,
+                    value=list(first.wrapper) or None, type=leaf.type.value)  # fmt: skip
+        yield _pattern(record, touches, Answer.COMMAND, text, rule, behind=behind)
+
+
+def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
+    """Yield the command with the flags and the kind of operands it has, then with harmless ones."""
+    known, used = reading.known, reading.flags
+    if is_root(folder) and known.operands in (Operands.PATHS, Operands.TEXT_PATHS):
+        return
+    narrow = CommandPattern(
+        program=known.program,
+        verbs=known.verbs,
+        flags=tuple(sorted(used)),
+        needs=known.list_restraints(used),
+        operands=known.operands if reading.operands else Operands.NONE,
+        words=reading.operands if known.operands is Operands.FIXED else (),
+        folder=folder,
+    )
+    listed, needed = " ".join(narrow.flags), " ".join(narrow.needs)
+    always = f", always with {needed}" if needed else ""
+    yield narrow, (f"with no flags but {listed}" if used else "without flags") + always
+    for flags, said in _list_wider(known, used):
+        wide = replace(narrow, flags=tuple(sorted(flags)), operands=known.operands)
+        if wide != narrow:
+            yield wide, said + always
+
+
+def _list_wider(known: Known, used: frozenset[str]) -> Iterator[tuple[frozenset[str], str]]:
+    """Yield more flags than a command had, and how they are told: the harmless ones may be counted,
+    of all others each is named."""
+    harmless, told = used | known.harmless, used | known.list_told(used)
+    every = harmless | told
+    if every > known.harmless:
+        named = f"with no flags but {' '.join(sorted(every))}"
+        if len(named) <= _LONGEST_FLAGS:
+            yield every, named
+            return
+    if harmless == known.harmless:
+        yield harmless, f"with any of its {len(harmless)} flags that run and write nothing else"
+    if told - known.harmless:
+        yield told, f"with no flags but {' '.join(sorted(told))}"
+
+
+def _command_words(pattern: CommandPattern) -> str:
+    command = " ".join((pattern.program, *pattern.verbs, *pattern.words))
+    inside = f"in {pattern.folder}" if pattern.folder else "below where it runs"
+    said = {
+        Operands.PATHS: f" on any paths {inside}",
+        Operands.TEXT: " with any text",
+        Operands.TEXT_PATHS: f" for any text, on any paths {inside}",
+        Operands.NAMES: " with any names",
+    }
+    return command + said.get(pattern.operands, "")
+
+
+def _where(record: Record, touches: Touches) -> str:
+    host = record.request.context.host
+    on = f" on {host}" if host else ""
+    return f", run in {touches.base}{on}" if touches.base else on
+
+
+def _folders(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+    """Offer the folder of the one path that a call names, where the rest is content or the same."""
+    leaf = path_leaf(touches)
+    use = path_of(touches, leaf) if leaf is not None else None
+    if leaf is None or use is None or why_fixed(Answer.FOLDER, record, touches) is not None:
+        return
+    if use.parts is None or not use.parts[1:]:
+        return  # never the root of the disk
+    folder = "/" + "/".join(use.parts[:-1])
+    if is_systems_folder(folder):
+        return
+    rule = Rule(name=_name(leaf.address), kind=RuleKind.FOLDER, value=folder, type=leaf.type.value)
+    varying = _varying_names(Answer.FOLDER, touches, leaf)
+    given = f", with any {varying}" if varying else ""
+    text = f"{record.request.tool} on anything in {folder}{given}"
+    behind = f"{_on_host(record)}, by its name; links are not followed here"
+    yield _pattern(record, touches, Answer.FOLDER, text, rule, behind=behind)
+
+
+def _texts(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+    """Offer a message to the same people with another text, or what was declared to be data."""
+    varying = _varying_names(Answer.TEXT, touches)
+    if varying and why_fixed(Answer.TEXT, record, touches) is None:
+        text = f"{record.request.tool} with any {varying}"
+        yield _pattern(record, touches, Answer.TEXT, text, behind=_behind(record, touches))
+
+
+def _values(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+    """Offer a look-up with other plain values of the same arguments."""
+    if why_fixed(Answer.VALUES, record, touches) is None:
+        names = ", ".join(sorted(one.name for one in touches.leaves))
+        text = f"{record.request.tool} with other plain values of {names}"
+        yield _pattern(record, touches, Answer.VALUES, text, behind=_behind(record, touches))
+
+
+def _whole_tool(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+    """Offer all that a harmless tool does with what is declared, and with these arguments."""
+    if why_fixed(Answer.TOOL, record, touches) is None:
+        varying = {one.address for one in touches.leaves if is_open(Answer.TOOL, one)}
+        names = ", ".join(sorted(varying))
+        given = f" with {names} and what is declared" if names else " with what is declared"
+        text = f"everything that {record.request.tool} can do{given}"
+        none = Rule(name="$", kind=RuleKind.ANY, optional=True)
+        yield _pattern(record, touches, Answer.TOOL, text, none, behind=_behind(record, touches))
+
+
+def _behind(record: Record, touches: Touches) -> str:
+    return f", run in {touches.base}{_on_host(record)}" if touches.base else _on_host(record)
+
+
+def _on_host(record: Record) -> str:
+    host = record.request.context.host
+    return f" on {host}" if host else ""
+
+
+def _pattern(
+    record: Record, touches: Touches, answer: Answer, text: str, *rules: Rule, behind: str = ""
+) -> tuple[_Said, Match]:
+    """Return a pattern of these rules; other values may vary where they are open, or are fixed."""
+    read = {rule.address for rule in rules}
+    made: list[Rule] = list(rules)
+    fixed: list[tuple[str, Any]] = []
+    for address, leaves in group_by_address(touches).items():
+        if address in read:
+            continue
+        name, first = _name(address), leaves[0]
+        same = len({one.type for one in leaves}) == 1
+        kept = first.type.value if same and len(leaves) == 1 else ""
+        if _all_vary(answer, leaves):
+            optional = all(one.optional for one in leaves) or answer is Answer.TOOL
+            known = "" if first.type is JsonType.NULL or answer is Answer.TOOL else kept
+            made.append(Rule(name=name, kind=RuleKind.ANY, type=known, optional=optional))
+        else:
+            value = value_at(address, leaves)
+            same_place = all(is_where_it_works(one, touches) for one in leaves)
+            made.append(
+                Rule(name=name, kind=RuleKind.EQUALS, value=value, type=kept, optional=same_place)
+            )
+            fixed += [(one.place, one.value) for one in leaves]
+    request = record.request
+    match = Match(
+        shape=Shape.PATTERN,
+        tool=request.tool,
+        kind=request.kind,
+        rules=tuple(made[:MAX_RULES]),
+        cwd=request.context.cwd,
+        host=request.context.host,
+        answer=answer,
+        base=touches.base,
+        fingerprint=touches.fingerprint,
+    )
+    if len(made) > MAX_RULES:
+        return _Said("?" * (_LONGEST_OPEN + 1)), match
+    return _Said(text, _say_values(fixed, ", always with "), behind), match
+
+
+def _varying_names(answer: Answer, touches: Touches, besides: Leaf | None = None) -> str:
+    """Return the names of what may be different each time, but for the leaf that is said anyway."""
+    names = {
+        leaves[0].name
+        for leaves in group_by_address(touches).values()
+        if besides not in leaves and _all_vary(answer, leaves)
+    }
+    return ", ".join(sorted(names))
+
+
+def _all_vary(answer: Answer, leaves: list[Leaf]) -> bool:
+    return all(is_open(answer, one) and _may_vary(answer, one) for one in leaves)
+
+
+def _may_vary(answer: Answer, leaf: Leaf) -> bool:
+    return answer in (Answer.VALUES, Answer.TOOL) or leaf.free or leaf.role is Role.PATCH
+
+
+def _name(address: str) -> str:
+    return f"${address}" if address.startswith("[") else f"$.{address}"
+
+
+def _say_values(values: list[tuple[str, Any]], before: str) -> str:
+    """Say each value that is the same each time, a long one by its beginning and length; what does
+    not fit is counted."""
+    said: list[str] = []
+    for at, (place, value) in enumerate(values):
+        one = f"{_cut(place, _LONGEST_VALUE)} = {_short(place, value)}"
+        if said and len(", ".join((*said, one))) > _LONGEST_FIXED:
+            said.append(f"and {len(values) - at} more, unchanged")
+            break
+        said.append(one)
+    return before + ", ".join(said) if said else ""
+
+
+def _short(place: str, value: Any) -> str:
+    if names_secret(place) and isinstance(value, str):
+        return mask_of(value)
+    text = value if isinstance(value, str) else canonical(value).decode()
+    return _cut(text, _LONGEST_VALUE)
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f"{start_of(text, most)}… ({len(text)} characters)"
+
+
+# ---------------------------------------------------------------- offers of matches
+
+
+def _offer(words: str, match: Match) -> Offer:
+    offer_id = sha256_hex(canonical(plain(match)))[:_ID_LENGTH]
+    return Offer(id=offer_id, words=words, match=match)
+
+
+def _covers(offer: Offer, record: Record, effect: Effect) -> bool:
+    grant = Grant(
+        id="0" * 32,
+        effect=effect,
+        agent=record.request.agent,
+        match=offer.match,
+        made_by="",
+        made_at=0,
+    )
+    return covers(grant, record) is MatchResult.YES
+
+
+# What an agent's host offers to keep itself: when a person may choose it, and in which words.
+#
+# The host decides by it from then on without asking here, and nothing here takes it back. So it is
+# offered only where an approval may be remembered at all, by one person, of the call as it was
+# asked.
+
+_PREFIX = "host:"
+NO_REACH = "Only the host knows what it will let through by that."
+"""What is said where other offers say what they would have covered."""
+
+
+def host_rules_of(record: Record) -> dict[str, HostRule]:
+    """Return what a person may have the host keep with an approval, by the id of each offer."""
+    takes_several = record.quorum > 1 or record.scope_quorum != ScopeQuorum()
+    rules = record.request.host_rules
+    if not rules or takes_several or record.canary or record.edited is not None:
+        return {}
+    if narrowest(record) is None:
+        return {}
+    return {
+        f"{_PREFIX}{number}": rule
+        for number, rule in enumerate(rules)
+        if _is_read_whole(rule.rule) and _is_read_whole(rule.scope)
+    }
+
+
+def find_host_rule(record: Record, offer_id: str) -> HostRule | None:
+    """Return the one that an offer's id names, if it is offered for the request as it stands."""
+    return host_rules_of(record).get(offer_id) if offer_id.startswith(_PREFIX) else None
+
+
+def host_rule_words(record: Record, rule: HostRule) -> str:
+    """Say what the host would keep. Its own words are quoted: they cannot pass for ours."""
+    return (
+        f"kept by {name_host(record)} itself: {_quote(rule.rule)}, {_quote(rule.scope)}; it asks "
+        "nobody here any more, and only it can take that back. Place and time below do not apply"
+    )
+
+
+def kept_words(record: Record, rule: HostRule) -> str:
+    """Say what the host keeps since an approval."""
+    return (
+        f"{name_host(record)} itself keeps {_quote(rule.rule)}, {_quote(rule.scope)}, "
+        "and only it can take that back"
+    )
+
+
+def name_host(record: Record) -> str:
+    """Return what the agent calls its host, quoted."""
+    told = record.request.origin.framework
+    return f"the host {_quote(told)}" if told else "the agent's host"
+
+
+def _quote(words: str) -> str:
+    return json.dumps(words, ensure_ascii=False)
+
+
+def _is_read_whole(words: str) -> bool:
+    seen = render_safe(words)
+    return not (seen.suspicious or seen.masked)
+
+
+# A session's passes as a card offers them: after every other offer, and never in their place.
+
+_PASS_OFFERS_ID_LENGTH = 16
+# How long a pass may last: no longer than a working day, and never until it is revoked.
+PASS_LIFETIMES = tuple(
+    name for name, _, length in LIFETIMES if length is not None and length <= LONGEST_PASS_MS
+)
+
+
+def passes_for(record: Record) -> tuple[Offer, ...]:
+    """Return the passes that would let this very request through, narrow first.
+
+    None for a canary, nor for what shows signs of danger, which a pass never lets through.
+    """
+    if record.canary or record.findings:
+        return ()
+    context = record.request.context
+    return tuple(
+        _pass_offers_offer(shape, pass_words(shape, context.cwd, context.host), context.host)
+        for shape in PASSES
+        if _pass_offers_covers(shape, record)
+    )
+
+
+def find_pass(record: Record, offer_id: str) -> Offer | None:
+    """Return the pass with this id, if it is still offered for the request as it stands."""
+    return next((one for one in passes_for(record) if one.id == offer_id), None)
+
+
+def pass_words(shape: Shape, folder: str | None = None, host: str | None = None) -> str:
+    """Say what a pass lets through. `folder` and `host` are where the agent works now."""
+    place = f" (now {folder}{f' on {host}' if host else ''})" if folder else ""
+    below = f"below where the agent works{place}"
+    ends = "secrets and files that run later require approval"
+    if shape is Shape.EDITS:
+        return f"creating, changing and moving files {below}, not deleting; {ends}"
+    if shape is Shape.WORK:
+        return (
+            f"reading, searching, creating, changing and moving files {below}, by tools and "
+            f"commands known to do no more; {ends}"
+        )
+    return (
+        "running the project's tests, builds and scripts, which can do whatever the agent's user "
+        f"can, and reading, searching and changing files {below}; {ends}"
+    )
+
+
+def _pass_offers_offer(shape: Shape, words: str, host: str | None) -> Offer:
+    match = Match(shape=shape, tool=ANY_TOOL, host=host)
+    offer_id = sha256_hex(canonical(plain(match)))[:_PASS_OFFERS_ID_LENGTH]
+    return Offer(id=offer_id, words=words, match=match)
+
+
+def _pass_offers_covers(shape: Shape, record: Record) -> bool:
+    grant = Grant(
+        id="0" * 32,
+        effect=Effect.ALLOW,
+        agent=record.request.agent,
+        session=record.request.session,
+        match=Match(shape=shape, tool=ANY_TOOL),
+        made_by="",
+        made_at=0,
+        expires_at=LONGEST_PASS_MS,
+    )
+    return covers(grant, record) is MatchResult.YES

@@ -1,0 +1,424 @@
+"""Keeps what people's devices show of a request true: tells those who may answer it now, and tells
+the end in its place to whoever was told before.
+
+It looks at the request as it is now. A notification is a copy of its card, at `push:<device>`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from gateway.approvals.core import Core
+from gateway.cards.blocks import draw, weight_of
+from gateway.cards.card import Card, card_of, discreet_summary
+from gateway.cards.masks import MaskProofs
+from gateway.cards.summary import NOTICE_CHARS, discreet_notice, notice_of
+from gateway.delivery.outbox_worker import TIMINGS, Timings
+from gateway.delivery.posting_and_editing import Copies
+from gateway.domain.records import GROUP_MARK, Identity, Record
+from gateway.domain.redaction import mask, render_safe
+from gateway.domain.store import Store
+from gateway.domain.time_and_tasks import Clock
+from gateway.errors import NotFound
+from gateway.models import Action, DeciderKind, RiskLevel
+from gateway.ports.devices import PUSH, DeviceStore, PushDevice
+from gateway.ports.outgoing import (
+    Copy,
+    CopyGone,
+    CopyState,
+    DeliveryFailed,
+    DeliveryUncertain,
+    Notes,
+    RetryLater,
+)
+from gateway.push.sending import DEVICE_REMOVED, Push, PushSender
+from gateway.wire.codec import JsonObject
+
+# What a notification on a device says of a request, and whether it may be approved from there.
+#
+# All that is decided about approving is asked of the card. What is added here is that a
+# notification shows no more than its text: Approve stands only beside the whole call.
+
+_ALL = 10**9
+_ASKS = "Approval needed"
+_OVER = "No longer waiting"
+_NOT_YOURS = "Not yours to answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """What a device shows: a title of ours, and a text of at most NOTICE_CHARS characters. What is
+    `approvable` may be approved by who sees nothing else."""
+
+    title: str
+    text: str
+    approvable: bool = False
+
+
+def notification_of(
+    record: Record, reader: str, *, discreet: bool = False, proofs: MaskProofs | None = None
+) -> Notification:
+    """Return what a device of this reader shows of a request that waits."""
+    if discreet:
+        return Notification(title=_ASKS, text=discreet_summary(record))
+    request = record.request
+    said = notice_of(record)
+    whole = f"{said}\n{_whole_call(record) or ''}"
+    # Only what is short is drawn: it is cheap, and nothing else can be approved here.
+    may = whole[-1] != "\n" and len(whole) <= NOTICE_CHARS
+    may = may and _offers_approval(
+        card_of(record, lines=_ALL, chars=_ALL, proofs=proofs, reader=reader), record
+    )
+    title = "Question" if request.questions else _ASKS
+    return Notification(title=title, text=whole if may else said, approvable=may)
+
+
+def end_of_notification(record: Record, *, discreet: bool = False) -> Notification:
+    """Return what replaces a notification: how the request ended, or that others answer it."""
+    over = _say_end(record) if record.final else _NOT_YOURS
+    agent, risk = record.request.agent, record.risk.level
+    said = discreet_notice(agent, over, risk) if discreet else notice_of(record, over)
+    return Notification(title=_OVER, text=said)
+
+
+def _say_end(record: Record) -> str:
+    """Return how a request ended, with the person who decided."""
+    word = card_of(record, lines=0, chars=0).word
+    by = record.decision.decided_by if record.decision else None
+    return f"{word} by {by.name}" if by and by.kind is DeciderKind.PERSON and by.name else word
+
+
+def _offers_approval(card: Card, record: Record) -> bool:
+    """Whether the card offers its reader an approval that one tap gives, and that is enough."""
+    offered = any(one.action is Action.APPROVE and one.confirm is None for one in card.controls)
+    return offered and not card.hides and record.quorum <= 1
+
+
+def _whole_call(record: Record) -> str | None:
+    """Return all that would run, on one line, None where one line cannot say it: when there is more
+    than a tool, its arguments, a folder and a host, or a character or a secret would not show."""
+    context = record.request.context
+    more = (record.request.payload, context.env or None, context.files or None)
+    if any(one is not None for one in more) or not context.cwd or not context.host:
+        return None
+    call = (record.request.tool, record.arguments, context.cwd, context.host)
+    tool, arguments, folder, host = (json.dumps(one, ensure_ascii=False) for one in call)
+    said = f"{tool} {arguments} in {folder} on {host}"
+    seen = render_safe(said)
+    plain = seen.text == said and not seen.masked and not seen.suspicious
+    return said if plain and mask(record.arguments) == record.arguments else None
+
+
+log = logging.getLogger("gateway.push")
+
+_MOST, _WITHIN_SECONDS = 12, 60.0  # notifications of one device
+_LONGEST_PAUSE_SECONDS = 120.0
+_SENDING_SECONDS = 30.0  # by then a sending has ended, or whoever did it
+_END_SECONDS = 24 * 3600  # for how long a device that is off is still told the end
+_MOST_ENDINGS = 10
+_AFTER_SECONDS = 1.0  # behind a deadline, by when it was written down
+_TEST_SECONDS = 60
+_TEST, _TEST_TEXT = "Approvals", "This is a test: notifications reach this device."
+_SESSION_ENDED = "its session ended"
+
+
+class SessionHolders(Protocol):
+    """Tells whose a browser session is, by its hash."""
+
+    async def holder(self, reference: str) -> Identity | None:
+        """Return whom the session belongs to; None when it ended."""
+
+
+class Notifications:
+    """Looks at one request at a time, for all devices."""
+
+    def __init__(
+        self,
+        core: Core,
+        store: Store,
+        devices: DeviceStore,
+        sessions: SessionHolders,
+        sender: PushSender,
+        notes: Notes,
+        clock: Clock,
+        timings: Timings = TIMINGS,
+    ) -> None:
+        self._requests = core.requests
+        self._writer = core.writer
+        self._outbox = core.outbox
+        self._proofs = core.proofs
+        self._store = store
+        self._devices = devices
+        self._sessions = sessions
+        self._sender = sender
+        self._notes = notes
+        self._clock = clock
+        self._timings = timings
+        self._copies = Copies(PUSH, core.outbox, clock, repeatable=True, timings=timings)
+
+    async def look(self, request_id: str) -> float | None:
+        """Make notifications of a request true; return in how many seconds to look again."""
+        if request_id.startswith(GROUP_MARK):
+            return None
+        try:
+            record = await self._requests.get(request_id)
+        except NotFound:
+            return None
+        copies = await self._outbox.copies(request_id)
+        ours = {key: one for key, one in copies.items() if self._copies.is_ours(one.target)}
+        told = {target_of(one): one for one in await self._list_told(record)}
+        steps: list[Awaitable[float | None]] = [
+            self._ring(record, device, ours.get(target)) for target, device in told.items()
+        ]
+        steps += [self._end(record, one) for one in ours.values() if one.target not in told]
+        waits = await self._copies.take(steps)
+        return min(waits) if waits else None
+
+    async def tidy(self) -> None:
+        """Forget the devices whose session ended, or whose person is gone."""
+        for device in await self._devices.everybody():
+            if await self._sessions.holder(device.session) is None:
+                await self._forget(device, _SESSION_ENDED)
+
+    async def test(self, device: PushDevice) -> None:
+        """Send a device a notification that says that it is a test. Raises DeliveryFailed."""
+        wait = await self._take_turn(device, "test", 0)
+        if wait > 0:
+            await self._leave_line(device, "test")
+            raise RetryLater(wait, "this device was told of much just now: try again in a minute")
+        content: JsonObject = {"id": "", "title": _TEST, "body": _TEST_TEXT, "actions": ["open"]}
+        try:
+            await self._sender.send(device, Push(content=content, ttl=_TEST_SECONDS, topic="test"))
+        except CopyGone as gone:
+            await self._forget(device, str(gone))
+            raise
+        except DeliveryFailed as failure:
+            await self._note_failure(device, str(failure))
+            raise
+        await self._note_failure(device, "")
+
+    # ---------------------------------------------------------------- who
+
+    async def _list_told(self, record: Record) -> list[PushDevice]:
+        """Return the devices of those who may answer now, and have not."""
+        if record.final or record.behind:
+            return []
+        policy = await self._writer.policy()
+        route = policy.route_for(record.request.agent, record.request.tool)
+        places = route.places(record.tier)
+        voted = {vote.person for vote in record.votes}
+        names = record.approvers.names if record.approvers else ()
+        found = []
+        for name in names:
+            if name in voted:
+                continue
+            for device in await self._devices.of_person(name):
+                fresh = device.place in places and device.added <= record.created
+                if fresh and await self._may_answer(record, device):
+                    found.append(device)
+        return found
+
+    async def _may_answer(self, record: Record, device: PushDevice) -> bool:
+        """Whether the device's person is signed in on it, and may decide. Who is not signed in any
+        more is forgotten with it."""
+        identity = await self._sessions.holder(device.session)
+        if identity is None:
+            await self._forget(device, _SESSION_ENDED)
+            return False
+        return await self._requests.may_decide(identity, record) is None
+
+    # ---------------------------------------------------------------- what
+
+    async def _ring(self, record: Record, device: PushDevice, known: Copy | None) -> float | None:
+        """Tell a device of a request, unless it was told, or must not be rung now."""
+        if known is not None:
+            if _shows(record, known):
+                return self._find_end(record)
+            if known.state is CopyState.FAILED and known.tried >= record.shown_since:
+                return None
+            if (pause := self._find_pause(known)) > 0:
+                return pause
+        if (quiet := await self._find_quiet_seconds(record, device)) > 0:
+            return quiet
+        rank = 0 if record.risk.level is RiskLevel.HIGH else 1
+        if (wait := await self._take_turn(device, record.id, rank)) > 0:
+            if known is None:  # by which it leaves the line when nobody is to be told any more
+                waits = self._copies.new(target_of(device))
+                await self._outbox.put_copy(record.id, waits, before=None)
+            return wait
+        route = (await self._writer.policy()).route_for(record.request.agent, record.request.tool)
+        said = await draw(
+            lambda: notification_of(
+                record,
+                device.person,
+                discreet=device.discreet or route.discreet,
+                proofs=self._proofs,
+            ),
+            *weight_of(record),
+        )
+        life = max(1, int((record.deadline - self._writer.now()) / 1000))
+        push = Push(content=_content(record, said), ttl=life, topic=record.id)
+        due = replace(known or self._copies.new(target_of(device)), tried=record.shown_since)
+        shown = {
+            "revision": record.revision,
+            "reminders": record.reminders,
+            "disarmed": False,
+        }
+        return await self._send(record, device, push, due, known, shown)
+
+    async def _end(self, record: Record, known: Copy) -> float | None:
+        """Tell the end to a device that may show the request."""
+        device = await self._devices.get(known.target.partition(":")[2])
+        hidden = known.revision == 0 and known.state is not CopyState.INTENDED
+        if device is not None and hidden and known.state is CopyState.DUE:
+            await self._leave_line(device, record.id)
+        over = known.disarmed or known.state in (CopyState.FAILED, CopyState.GONE)
+        if device is None or hidden or over or known.tries > _MOST_ENDINGS:
+            return None
+        if (pause := self._find_pause(known)) > 0:
+            return pause
+        if await self._sessions.holder(device.session) is None:
+            await self._forget(device, _SESSION_ENDED)
+            return None
+        route = (await self._writer.policy()).route_for(record.request.agent, record.request.tool)
+        said = end_of_notification(record, discreet=device.discreet or route.discreet)
+        push = Push(
+            content=_content(record, said, ended=True),
+            ttl=_END_SECONDS,
+            topic=record.id,
+            wakes=False,
+        )
+        return await self._send(record, device, push, known, known, {"disarmed": True})
+
+    async def _send(
+        self,
+        record: Record,
+        device: PushDevice,
+        push: Push,
+        due: Copy,
+        known: Copy | None,
+        done: JsonObject,
+    ) -> float | None:
+        """Send once, whoever else looks, and write down what became of it."""
+        now = self._clock.now_ms()
+        intent = replace(due, state=CopyState.INTENDED, at=now, tries=due.tries + 1)
+        if not await self._outbox.put_copy(record.id, intent, before=known):
+            return self._timings.retry
+        try:
+            await self._copies.ask(self._sender.send(device, push))
+        except CopyGone as gone:
+            await self._forget(device, str(gone))
+            await self._keep(record, intent, CopyState.GONE, str(gone))
+            return None
+        except (RetryLater, DeliveryUncertain) as wait:
+            asked = wait.seconds if isinstance(wait, RetryLater) else 0.0
+            seconds = asked or self._copies.pause_after(intent.tries, _LONGEST_PAUSE_SECONDS)
+            later = replace(intent, state=CopyState.DUE, at=now + int(seconds * 1000))
+            await self._copies.keep(record.id, later, intent)
+            await self._note_failure(device, f"{wait}; it is tried again")
+            return seconds
+        except DeliveryFailed as failure:
+            await self._keep(record, intent, CopyState.FAILED, str(failure))
+            await self._note_failure(device, str(failure))
+            return None
+        after = replace(intent, state=CopyState.POSTED, tries=0, why="", **done)
+        await self._copies.keep(record.id, after, intent)
+        await self._note_failure(device, "")
+        return None if after.disarmed else self._find_end(record)
+
+    async def _keep(self, record: Record, intent: Copy, state: CopyState, why: str) -> None:
+        await self._copies.keep(record.id, replace(intent, state=state, why=why), intent)
+
+    async def _forget(self, device: PushDevice, why: str) -> None:
+        await forget_device(self._devices, self._store, device, why)
+
+    async def _note_failure(self, device: PushDevice, why: str) -> None:
+        """Write down what went wrong with a device, or with "" that all went well."""
+        if why == device.failure:
+            return
+        if why:
+            log.warning("a push was not taken: %s", why, extra={"event": "push_failed"})
+        at = self._clock.now_ms() if why else 0
+        await self._devices.change(device.id, failure=why, failed_at=at)
+
+    # ---------------------------------------------------------------- when
+
+    async def _take_turn(self, device: PushDevice, name: str, rank: int) -> float:
+        """Take one of the notifications that a device gets in a minute, or return the seconds to
+        wait first: no agent floods a phone."""
+        return await self._notes.take_turn(
+            _budget_of(device),
+            name,
+            rank=rank,
+            most=_MOST,
+            seconds=_WITHIN_SECONDS,
+            leave=0,
+            about=name,
+        )
+
+    async def _leave_line(self, device: PushDevice, name: str) -> None:
+        budget = _budget_of(device)
+        await self._notes.leave_line(budget, name, most=_MOST, seconds=_WITHIN_SECONDS)
+
+    async def _find_quiet_seconds(self, record: Record, device: PushDevice) -> float:
+        hours = await self._devices.quiet(device.person)
+        if hours is None or (hours.high and record.risk.level is RiskLevel.HIGH):
+            return 0.0
+        return hours.seconds_left(self._clock.now_ms())
+
+    def _find_pause(self, copy: Copy) -> float:
+        """Return for how many seconds to let a copy be: it is to be tried later, or is being sent
+        by somebody else."""
+        until = {CopyState.DUE: 0.0, CopyState.INTENDED: _SENDING_SECONDS}.get(copy.state)
+        return 0.0 if until is None else (copy.at - self._clock.now_ms()) / 1000 + until
+
+    def _find_end(self, record: Record) -> float:
+        """Return when to look again: a notification stands, and its request must stay queued."""
+        return max((record.deadline - self._writer.now()) / 1000, 0.0) + _AFTER_SECONDS
+
+
+async def forget_device(devices: DeviceStore, store: Store, device: PushDevice, why: str) -> None:
+    """Forget a device, and write down why."""
+    if await devices.remove(device):
+        data: JsonObject = {"person": device.person, "device": device.label, "why": why}
+        await store.note(DEVICE_REMOVED, data=data)
+
+
+def _budget_of(device: PushDevice) -> str:
+    return f"push {device.id}"
+
+
+def target_of(device: PushDevice) -> str:
+    """Return what a request's copies call this device."""
+    return f"{PUSH}:{device.id}"
+
+
+def was_told(copy: Copy, record: Record) -> bool:
+    """Whether a device was told of a request as it would run now, or is being told."""
+    sent = copy.state is CopyState.POSTED and copy.revision >= record.shown_since
+    sending = copy.state is CopyState.INTENDED and copy.tried >= record.shown_since
+    return (sent or sending) and not copy.disarmed
+
+
+def _shows(record: Record, copy: Copy) -> bool:
+    """Whether a device shows the request as it stands, and was reminded as often as was due."""
+    told = copy.state is CopyState.POSTED and was_told(copy, record)
+    return told and copy.reminders >= record.reminders
+
+
+def _content(record: Record, said: Notification, *, ended: bool = False) -> JsonObject:
+    """Return what the service worker gets."""
+    offered = ["approve", "deny"] if said.approvable else ["deny", "open"]
+    return {
+        "id": record.id,
+        "title": said.title,
+        "body": said.text,
+        "ended": ended,
+        "actions": [] if ended else offered,
+        "revision": record.revision,
+        "digest": record.digest,
+    }

@@ -1,0 +1,433 @@
+"""The archive's folder: compressed segments of the audit, each a run of seals with their events.
+
+A segment is a file of gzip, numbered from 1. Its first line says what follows, with the SHA-256 of
+that and of the first line of the segment before; the rest are lines as `gateway audit export`
+writes them. A file is never changed. It comes into being by a link, which fails where there is one
+of its number already: of two gateways that write at once, one wins.
+
+A segment that is lost and was given up has a file too, which says so and holds nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import os
+import secrets
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from gateway.domain.audit import GENESIS, Seal, missing_line
+from gateway.domain.records import AuditEvent, place_of
+from gateway.errors import InvalidRequest, Unreachable
+from gateway.stores.keys import Keys
+from gateway.stores.record_codec import event_from
+from gateway.stores.scripts import At, ignore_step
+from gateway.wire.canonical_json import sha256_hex
+from gateway.wire.codec import JsonObject, Wire, build, plain
+
+_SUFFIX = ".jsonl.gz"
+_DIGITS = 10
+_LONGEST_HEAD = 4096
+
+NOTHING = "0-0"
+"""An id before that of every event."""
+
+
+class ArchiveProblem(Unreachable):
+    """A part of the archive is missing, damaged or another one's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentHead(Wire):
+    """What a segment holds: its events from `first` to `last`, and the seals over them.
+
+    The seals build on the head `previous` and end with `head`. `sha256` is that of all lines but
+    the first, `before` that of the first line of the segment before, empty where there is none.
+    `lost` says why there is nothing in it.
+    """
+
+    number: int
+    first: str
+    last: str
+    events: int
+    seals: int
+    previous: str
+    head: str
+    before: str
+    sha256: str
+    lost: str = ""
+
+
+class Mark(NamedTuple):
+    """How far the archive goes, as Redis knows: its segments from `first` to `number`, and the last
+    event and seal that left Redis."""
+
+    first: int = 1
+    number: int = 0
+    last: str = NOTHING
+    head: str = GENESIS
+
+    @classmethod
+    def parse(cls, written: str | None) -> Mark:
+        """Return the mark that is written so; None is that of a namespace without one."""
+        if not written:
+            return cls()
+        first, number, last, head = written.split(" ")
+        return cls(int(first), int(number), last, head)
+
+    @property
+    def written(self) -> str:
+        """The mark as one word after the other, empty before anything left Redis."""
+        return "" if self == Mark() else " ".join(map(str, self))
+
+    @property
+    def segments(self) -> range:
+        """The numbers of the segments that must be there."""
+        return range(self.first, self.number + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A seal, and the events that it covers."""
+
+    seal: Seal
+    events: tuple[AuditEvent, ...]
+
+
+class Archive:
+    """The segments in one folder. All of it waits for the disk: call it in a thread.
+
+    `at` is called at each step of writing.
+    """
+
+    def __init__(self, folder: Path, at: At = ignore_step) -> None:
+        self.folder, self._at = folder, at
+        self._heads: dict[int, SegmentHead] = {}
+        self._latest: tuple[int, tuple[JsonObject, ...]] = (0, ())
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all segments, the lowest first."""
+        found = (path.name.removesuffix(_SUFFIX) for path in self.folder.glob(f"*{_SUFFIX}"))
+        return sorted(int(name) for name in found if name.isdecimal())
+
+    def measure(self) -> int:
+        """Return how many bytes all segments take. One that is dropped meanwhile takes none."""
+        taken = 0
+        for path in self.folder.glob(f"*{_SUFFIX}"):
+            with suppress(OSError):
+                taken += path.stat().st_size
+        return taken
+
+    def path(self, number: int) -> Path:
+        """Return the file of a segment."""
+        return self.folder / f"{number:0{_DIGITS}}{_SUFFIX}"
+
+    def head_of(self, number: int, *, again: bool = False) -> SegmentHead:
+        """Return what a segment says of itself, read from the disk `again` although it was before.
+        Raises ArchiveProblem."""
+        if again or number not in self._heads:
+            self._heads[number] = _parse_head(self.path(number), self._first_line(number))
+        return self._heads[number]
+
+    def read(self, number: int) -> tuple[JsonObject, ...]:
+        """Return the lines of a segment, all but the first, as JSON objects. Raises ArchiveProblem
+        unless they are those that were written."""
+        latest, lines = self._latest
+        if latest == number:
+            return lines
+        path = self.path(number)
+        try:
+            first, _, rest = gzip.decompress(path.read_bytes()).partition(b"\n")
+        except (OSError, EOFError, zlib.error) as error:
+            raise _unreadable(path, error) from error
+        head = _parse_head(path, first)
+        if head.number != number or head.sha256 != sha256_hex(rest):
+            raise ArchiveProblem(f"{path} is damaged: its checksum is another one")
+        lines = tuple(json.loads(line) for line in rest.splitlines())
+        self._latest = number, lines
+        return lines
+
+    def check_order(self, number: int) -> None:
+        """Raise ArchiveProblem unless a segment follows the one before, where that is there."""
+        before = self.path(number - 1)
+        if not before.exists() or (known := self.head_of(number - 1)).lost:
+            return
+        if self.head_of(number).before != _digest(known):
+            raise ArchiveProblem(f"{self.path(number)} does not follow {before.name}")
+
+    def write(self, number: int, sealed: Sequence[Sealed]) -> None:
+        """Write a segment, so that it lasts, and read it back.
+
+        Raises FileExistsError when there is one of this number already, and OSError when the disk
+        is full or refuses.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = self._head_before(number)
+        events = [event for one in sealed for event in one.events]
+        body = "".join(f"{json.dumps(line)}\n" for one in sealed for line in _lines(one)).encode()
+        head = SegmentHead(
+            number=number,
+            first=events[0].id,
+            last=events[-1].id,
+            events=len(events),
+            seals=len(sealed),
+            previous=sealed[0].seal.previous,
+            head=sealed[-1].seal.head,
+            before=_digest(before) if before else "",
+            sha256=sha256_hex(body),
+        )
+        self._write_checked(head, body)
+
+    def find_lost(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return which of these segments cannot be read, and why."""
+        lost = {}
+        for number in numbers:
+            try:
+                self.read(number)
+            except ArchiveProblem as problem:
+                lost[number] = str(problem)
+        return lost
+
+    def give_up(self, numbers: Iterable[int], mark: Mark, why: str) -> None:
+        """Put a file that says why in place of each of these segments, which are lost. What was
+        there stays beside it, under another name."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for number in sorted(numbers):
+            path, before = self.path(number), self._head_before(number)
+            if path.exists():
+                path.rename(path.with_name(f"{path.name}.{secrets.token_hex(4)}.lost"))
+            last, head = (before.last, before.head) if before else (NOTHING, GENESIS)
+            if number == mark.number:
+                last, head = mark.last, mark.head
+            body = f"{missing_line(number, why)}\n".encode()
+            told = SegmentHead(
+                number=number,
+                first=last,
+                last=last,
+                events=0,
+                seals=0,
+                previous=head,
+                head=head,
+                before=_digest(before) if before else "",
+                sha256=sha256_hex(body),
+                lost=why,
+            )
+            self._write_checked(told, body)
+
+    def verify(self, head: SegmentHead) -> None:
+        """Read a segment from the disk. Raises ArchiveProblem unless it is the one meant."""
+        self._heads.pop(head.number, None)
+        self._latest = (0, ())
+        self.read(head.number)
+        if self.head_of(head.number) != head:
+            raise ArchiveProblem(f"{self.path(head.number)} is another one than was written")
+
+    def drop(self, below: int) -> None:
+        """Delete the segments with lower numbers."""
+        for number in self.numbers():
+            if number < below:
+                self.path(number).unlink(missing_ok=True)
+                self._heads.pop(number, None)
+
+    def sweep(self) -> None:
+        """Delete what gateways that died while they wrote have left behind."""
+        for part in self.folder.glob(".*.part"):
+            part.unlink(missing_ok=True)
+
+    def _head_before(self, number: int) -> SegmentHead | None:
+        return self.head_of(number - 1) if self.path(number - 1).exists() else None
+
+    def _write_checked(self, head: SegmentHead, body: bytes) -> None:
+        first = _first_line_of(head)
+        content = gzip.compress(first, mtime=0) + gzip.compress(body, mtime=0)
+        self._keep(self.path(head.number), content)
+        self.verify(head)
+
+    def _keep(self, path: Path, content: bytes) -> None:
+        part = self.folder / f".{path.name}.{secrets.token_hex(8)}.part"
+        try:
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            self._at("segment:written")
+            os.link(part, path)
+            self._at("segment:linked")
+        finally:
+            part.unlink(missing_ok=True)
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        self._at("segment:kept")
+
+    def _first_line(self, number: int) -> bytes:
+        path = self.path(number)
+        try:
+            with gzip.open(path) as file:
+                return file.readline(_LONGEST_HEAD)
+        except (OSError, EOFError, zlib.error) as error:
+            raise _unreadable(path, error) from error
+
+
+def name_numbers(numbers: Iterable[int]) -> str:
+    """Return numbers as people write them: `1 to 4, 7`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join(" to ".join(map(str, run)) for run in runs)
+
+
+def event_of(line: JsonObject) -> AuditEvent | None:
+    """Return the event of a line, None for a seal."""
+    return build(AuditEvent, line["event"]) if "event" in line else None
+
+
+def place_in(line: JsonObject) -> str:
+    """Return the id of a line's event, or of the last one that its seal covers."""
+    found: str = line["event"]["id"] if "event" in line else line["seal"]["last"]
+    return found
+
+
+def _lines(sealed: Sealed) -> list[JsonObject]:
+    events = [{"event": plain(event)} for event in sealed.events]
+    return [*events, {"seal": plain(sealed.seal)}]
+
+
+def _parse_head(path: Path, line: bytes) -> SegmentHead:
+    try:
+        return build(SegmentHead, json.loads(line)["segment"])
+    except (KeyError, TypeError, ValueError, InvalidRequest) as error:
+        raise ArchiveProblem(f"{path} is damaged: {error!r}") from error
+
+
+def _unreadable(path: Path, error: Exception) -> ArchiveProblem:
+    if isinstance(error, FileNotFoundError):
+        return ArchiveProblem(f"{path} is missing")
+    return ArchiveProblem(f"{path} cannot be read: {error}")
+
+
+def _first_line_of(head: SegmentHead) -> bytes:
+    return json.dumps({"segment": plain(head)}).encode() + b"\n"
+
+
+def _digest(head: SegmentHead) -> str:
+    return sha256_hex(_first_line_of(head))
+
+
+# Reads the audit as one sequence: what is in the archive, then what is in Redis.
+
+log = logging.getLogger("gateway.archive")
+
+_LAST = 2**64 - 1  # the greatest number of an event within a millisecond
+_UNTOLD = (
+    "a part of the audit is in an archive: name its folder in GATEWAY_ARCHIVE, or run this where "
+    "the gateway runs"
+)
+
+
+class AuditSource(Protocol):
+    """What reading the audit needs of the store."""
+
+    @property
+    def redis(self) -> Any:
+        """The client."""
+
+    @property
+    def keys(self) -> Keys:
+        """The names of its keys."""
+
+    @property
+    def archive(self) -> Archive | None:
+        """The archive, where its folder is known."""
+
+
+async def read_mark(store: AuditSource) -> Mark:
+    """Return how far the archive goes."""
+    return Mark.parse(await store.redis.hget(store.keys.meta, "archived"))
+
+
+def archive_of(store: AuditSource) -> Archive:
+    """Return the archive. Raises ArchiveProblem where its folder is not known."""
+    if store.archive is None:
+        raise ArchiveProblem(_UNTOLD)
+    return store.archive
+
+
+async def read_history(store: AuditSource, after: str | None, limit: int) -> list[AuditEvent]:
+    """Return up to `limit` events after an id, from the oldest kept when it is None.
+
+    Raises ArchiveProblem when some of them are in an archive that cannot be read.
+    """
+    start = "-" if after is None else f"({after}"
+    rows = await store.redis.xrange(store.keys.events, start, "+", count=limit)
+    # Read after the events: what leaves Redis meanwhile is in the archive by now.
+    mark = await read_mark(store)
+    end = place_of(mark.last)
+    if not mark.segments or (after is not None and place_of(after) >= end):
+        return [event_from(*row) for row in rows]
+    archive = archive_of(store)
+    found = await asyncio.to_thread(_read_segments, archive, mark, after, limit)
+    found += [event_from(*row) for row in rows if place_of(row[0]) > end]
+    return found[:limit]
+
+
+async def find_event(store: AuditSource, event_id: str) -> AuditEvent | None:
+    """Return an event by its id, None once it is no longer kept, or where it cannot be read."""
+    rows = await store.redis.xrange(store.keys.events, event_id, event_id)
+    if rows:
+        return event_from(*rows[0])
+    milliseconds, number = place_of(event_id)
+    before = f"{milliseconds}-{number - 1}" if number else f"{milliseconds - 1}-{_LAST}"
+    try:
+        found = await read_history(store, before, 1)
+    except ArchiveProblem as problem:
+        log.warning("%s was not found: %s", event_id, problem, extra={"event": "archive_unread"})
+        return None
+    return found[0] if found and found[0].id == event_id else None
+
+
+async def read_latest(store: AuditSource, count: int) -> list[AuditEvent]:
+    """Return the last events, the newest last."""
+    rows = await store.redis.xrevrange(store.keys.events, count=count)
+    mark = await read_mark(store)
+    found = [event_from(*row) for row in reversed(rows)]
+    if len(found) == count or not mark.segments:
+        return found
+    archive, numbers = archive_of(store), list(mark.segments)
+    end = place_of(mark.last)
+    found = [event for event in found if place_of(event.id) > end]
+    while numbers and len(found) < count:
+        lines = await asyncio.to_thread(archive.read, numbers.pop())
+        found = [event for line in lines if (event := event_of(line))] + found
+    return found[-count:]
+
+
+def _read_segments(archive: Archive, mark: Mark, after: str | None, limit: int) -> list[AuditEvent]:
+    """Return up to `limit` archived events after an id, each later than all before it."""
+    floor = (-1, 0) if after is None else place_of(after)
+    found: list[AuditEvent] = []
+    for number in mark.segments:
+        end = place_of(archive.head_of(number).last)
+        if end <= floor:
+            continue
+        for line in archive.read(number):
+            event = event_of(line)
+            if event is not None and place_of(event.id) > floor:
+                found.append(event)
+                if len(found) == limit:
+                    return found
+        floor = end
+    return found
