@@ -32,7 +32,7 @@ from gateway.cards.masks import MaskProofs
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import REVIEWS, Record, RequestOutcome, outcome_of, told_edits
 from gateway.domain.redaction import mask, start_of
-from gateway.domain.store import MessageContext, Store, Transition, WriteResult
+from gateway.domain.store import Change, MessageContext, Store, Transition, WriteResult
 from gateway.errors import (
     Conflict,
     InvalidRequest,
@@ -130,7 +130,7 @@ class Approvals:
             if after is None:
                 return None
             told = plain(after.report)
-            return Transition(before=record, after=after, event="reported", data=told)
+            return Transition(record, after, "reported", Change.FACT, told)
 
         record = await self._store.load(request_id)
         if record is not None and not is_own(record, origin):
@@ -204,9 +204,8 @@ class Approvals:
                 before=record,
                 after=replace(record, consumers=consumers, revision=record.revision + 1),
                 event="consumed",
+                kind=Change.USE,
                 data={"process": digest_process(process), "may_have_run": len(consumers) > 1},
-                clock="before",
-                stoppable=True,
             )
 
         record, changed = await self._writer.update(request_id, decide, origin=origin)
@@ -233,7 +232,7 @@ class Approvals:
                 return None
             after = replace(record, report=report, revision=record.revision + 1)
             told = record.hide_in(plain(report))
-            return Transition(before=record, after=after, event="reported", data=told)
+            return Transition(record, after, "reported", Change.FACT, told)
 
         record, changed = await self._writer.update(request_id, decide, origin=origin)
         if changed:
@@ -291,7 +290,7 @@ class Approvals:
             if record.erased:
                 return None
             after = erase_content(record)
-            return Transition(before=record, after=after, event="erased", data={"by": by})
+            return Transition(record, after, "erased", Change.FACT, {"by": by})
 
         record, changed = await self._writer.update(request_id, decide)
         if changed:
@@ -310,7 +309,7 @@ class Approvals:
             after = note_never_fetched(record)
             if after is None:
                 return None
-            return Transition(before=record, after=after, event="never_fetched", clock="after")
+            return Transition(record, after, "never_fetched", Change.EXPIRY)
 
         with suppress(NotFound):
             await self._writer.update(request_id, decide)
@@ -457,9 +456,7 @@ def _step(record: Record, after: Record, policy: PolicyDocument) -> Transition:
         data={}
         if after.final
         else {"digest": after.digest, **raised_data(after), **told_edits(after)},
-        clock="before",
         generation=policy.generation,
-        stoppable=after.status in (Status.PENDING, Status.APPROVED),
     )
 
 
@@ -482,9 +479,8 @@ async def end_siblings(store: Store, writer: Writer, aborted: Record) -> None:
         same = (one.agent, one.session, one.turn) == (other.agent, other.session, other.turn)
         if record.final or not same or (aborted.holder, record.canary) != (record.holder, False):
             return None
-        planned = writer.plan_end(record, ending)
         note = f"denied together with {aborted.id}, whose turn was stopped"
-        return planned._replace(after=planned.after.copy_with(note=note), clock="before")
+        return writer.plan_end(record, ending, await writer.policy(), note=note)
 
     for record in await store.load_many(await store.pending_of(aborted.holder)):
         if record is not None:

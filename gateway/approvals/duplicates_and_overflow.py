@@ -97,7 +97,7 @@ class Grouping:
             ids = await self._held.behind(leader.id)
             for follower in await self._store.load_many(ids[:_AT_ONCE]):
                 if follower is not None and shares(policy, leader, follower):
-                    await self._deny(policy, leader, decision, follower)
+                    await self._deny(leader, decision, follower)
             if len(ids) > _AT_ONCE:
                 return _SOON
             if await self._has_undecided(leader, policy):
@@ -129,18 +129,16 @@ class Grouping:
         left = await self._store.load_many(await self._held.behind(leader.id))
         return any(one is not None and shares(policy, leader, one) for one in left)
 
-    async def _deny(
-        self, policy: PolicyDocument, leader: Record, decision: Decision, known: Record
-    ) -> None:
+    async def _deny(self, leader: Record, decision: Decision, known: Record) -> None:
         """Have a request that waits behind another take over its denial."""
         ending = outcome_of(decision)
 
         async def decide(follower: Record) -> Transition | None:
+            policy = await self._writer.policy()
             if not shares(policy, leader, follower):
                 return None
-            planned = self._writer.plan_end(follower, ending)
             note = f"denied together with {leader.id}, which asked the same"
-            return planned._replace(after=planned.after.copy_with(note=note), clock="before")
+            return self._writer.plan_end(follower, ending, policy, note=note)
 
         with suppress(NotFound, Overtaken):
             await self._writer.update(known.id, decide, known=known)

@@ -18,7 +18,7 @@ from gateway.domain.risk import is_named
 from gateway.domain.store import MessageContext, Store, Transition, WriteResult
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
-from gateway.models import Action, ApprovalRequest, DeciderKind, Status, new_id
+from gateway.models import Action, ApprovalRequest, DeciderKind, new_id
 from gateway.policy.authorization import (
     ADMIN,
     REMEMBERED,
@@ -215,11 +215,7 @@ class GrantCreation:
                 return None
             if (ending.by.kind, ending.by.name) != (DeciderKind.GRANT, grant.id):
                 return None
-            return self._writer.plan_end(record, ending)._replace(
-                clock="before",
-                generation=policy.generation,
-                stoppable=ending.status is Status.APPROVED,
-            )
+            return self._writer.plan_end(record, ending, policy)
 
         with suppress(NotFound, Overtaken):
             await self._writer.update(known.id, decide, known=known)

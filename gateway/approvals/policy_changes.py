@@ -61,7 +61,6 @@ async def _recount(writer: Writer, request_id: str) -> None:
             after=replace(counted, revision=record.revision + 1),
             event="recounted",
             data={"votes": plain(counted.votes)},
-            clock="before",
             generation=policy.generation,
         )
 

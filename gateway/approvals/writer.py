@@ -19,6 +19,7 @@ from gateway.domain.records import Click, MessageRef, Record, RequestOutcome
 from gateway.domain.redaction import mask
 from gateway.domain.risk import draw_number
 from gateway.domain.store import (
+    Change,
     MessageContext,
     RequestWriter,
     Store,
@@ -347,11 +348,24 @@ class Writer:
         """Return the record with a terminal decision, signed."""
         return close_record(record, ending, revision=revision, now=self.now(), sign=self.sign)
 
-    def plan_end(self, record: Record, ending: RequestOutcome) -> Transition:
-        """Return the transition that ends a request."""
+    def plan_end(
+        self,
+        record: Record,
+        ending: RequestOutcome,
+        policy: PolicyDocument | None = None,
+        *,
+        note: str | None = None,
+    ) -> Transition:
+        """Return the transition that ends a request: a decision under this policy, or without one
+        a fact, such as that it was withdrawn. A `note` is added to the record."""
         after = self.close_record(record, ending, revision=record.revision + 1)
-        clock = "after" if ending.status is Status.EXPIRED else ""
-        return Transition(before=record, after=after, event=after.status.value, clock=clock)
+        if note is not None:
+            after = after.copy_with(note=note)
+        event = after.status.value
+        if policy is not None:
+            return Transition(record, after, event, generation=policy.generation)
+        expired = ending.status is Status.EXPIRED
+        return Transition(record, after, event, Change.EXPIRY if expired else Change.FACT)
 
     def sign(self, decision: Decision) -> Decision:
         """Return the decision with the gateway's signature, when it has a key."""

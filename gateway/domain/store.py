@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from gateway.domain.policy_document import Budget, PolicyDocument
 from gateway.domain.records import AuditEvent, Page, Query, Record, Session
+from gateway.models import Status
 from gateway.wire.codec import JsonObject
 
 REROUTING = "rerouting"
@@ -54,29 +55,71 @@ class MessageContext:
     entry: str | None = None
 
 
+class Change(StrEnum):
+    """The kind of a change. What protects a change follows from its kind (see `Transition.guards`).
+
+    DECISION: a person, a rule or a policy hook decided, or votes were counted. USE: an agent takes
+    an approval. STEP: what waits moves on, such as a reminder or a claim. EXPIRY: its time is over.
+    FACT: it was withdrawn, stopped, reported or erased, which holds at any time.
+    """
+
+    DECISION = "decision"
+    USE = "use"
+    STEP = "step"
+    EXPIRY = "expiry"
+    FACT = "fact"
+
+
+class Guards(NamedTuple):
+    """What must hold at the instant when a change is written.
+
+    `clock` is `before` (refused as late once the deadline has passed), `after` (refused as early
+    until then) or empty. `generation` must be that of the policy in force, unless it is None. The
+    kill switch refuses what is `stoppable`.
+    """
+
+    clock: str = ""
+    generation: int | None = None
+    stoppable: bool = False
+
+
 class Transition(NamedTuple):
     """One change of a record, applied only if all its guards hold at that instant.
 
-    `after` replaces `before` if its revision is still current. `clock` is `before` (refused as late
-    once the deadline has passed), `after` (refused as early until then) or empty. `generation` is
-    the policy generation it was decided under, None when policy has no part in it. `stoppable`
-    changes are refused while the kill switch is on, and those that rest on a `number` unless it is
-    the request's. With the agent's `budget`, as when a person
-    decided, denials in a row are counted. A denial answers the same call for so many `minutes`.
-    The event says `data`, that of an ending what the decision says.
+    `after` replaces `before` if its revision is still current. A decision names the `generation` of
+    the policy that it was made under. What rests on a `number` is refused unless that is the
+    request's. With the agent's `budget`, as when a person decided, denials in a row are counted. A
+    denial answers the same call for so many `minutes`. The event says `data`, that of an ending
+    what the decision says.
     """
 
     before: Record
     after: Record
     event: str
+    kind: Change = Change.DECISION
     data: JsonObject | None = None
-    clock: str = ""
     generation: int | None = None
-    stoppable: bool = False
     secrets: JsonObject | None = None
     budget: Budget | None = None
     number: str = ""
     minutes: int = 0
+
+    def guards(self) -> Guards:
+        """Return what protects this change. Raises ValueError for a decision without a policy."""
+        match self.kind:
+            case Change.DECISION:
+                if self.generation is None:
+                    raise ValueError("a decision names the policy that it was made under")
+                goes_on = self.after.status in (Status.PENDING, Status.APPROVED)
+                return Guards("before", self.generation, stoppable=goes_on)
+            case Change.USE:
+                return Guards("before", stoppable=True)
+            case Change.STEP:
+                return Guards("before")
+            case Change.EXPIRY:
+                return Guards("after")
+            case Change.FACT:
+                return Guards()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

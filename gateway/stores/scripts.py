@@ -219,7 +219,7 @@ def changes(
     """Return the call of change.lua that applies transitions, all of them or none."""
     call = ScriptCall([], [])
     for transition in transitions:
-        before, after = transition.before, transition.after
+        before, after, guards = transition.before, transition.after, transition.guards()
         decision, told = ending_of(after)
         named = _keys_of_change(keys, before, after.holder)
         values: Values = {
@@ -234,9 +234,9 @@ def changes(
             "consumer": after.consumers[-1] if after.consumers else None,
             "untaken": "1" if after.untaken else None,
             "attached+": before.attached,
-            "clock": transition.clock or None,
-            "generation": transition.generation,
-            "stoppable": "1" if transition.stoppable else None,
+            "clock": guards.clock or None,
+            "generation": guards.generation,
+            "stoppable": "1" if guards.stoppable else None,
             "nonce": after.nonces[-1] if after.nonces != before.nonces else None,
         }
         values |= _fields_of_change(transition, decision)

@@ -12,7 +12,7 @@ import pytest
 from gateway.approvals.transitions import close_record
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import SYSTEM, Query, Record, RequestOutcome
-from gateway.domain.store import MessageContext, Transition, WriteResult
+from gateway.domain.store import Change, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import DecidedBy, DeciderKind, Status
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
@@ -65,16 +65,16 @@ async def create_under(store: RedisStore, generation: int) -> Record:
     return stored
 
 
-def denied(before: Record, by: DecidedBy = SYSTEM) -> Transition:
-    """Return a transition that denies."""
+def denied(before: Record, by: DecidedBy = SYSTEM, status: Status = Status.DENIED) -> Transition:
+    """Return a transition that denies, or ends otherwise."""
     after = close_record(
         before,
-        RequestOutcome(status=Status.DENIED, reason="rule", by=by),  # type: ignore[arg-type]
+        RequestOutcome(status=status, reason="rule", by=by),  # type: ignore[arg-type]
         revision=before.revision + 1,
         now=1,
         sign=lambda made: made,
     )
-    return Transition(before=before, after=after, event="denied", clock="before")
+    return Transition(before, after, "denied", Change.STEP)
 
 
 async def test_what_is_created_is_loaded(store: RedisStore) -> None:
@@ -244,12 +244,12 @@ async def test_a_canary_is_nobodys_and_no_transition_approves_it(store: RedisSto
 async def test_decisions_end_at_the_deadline_and_expiry_begins_there(store: RedisStore) -> None:
     """The server's clock refuses late decisions and early expiries."""
     stored = await create(store, pending())
-    assert await store.change(denied(stored)._replace(clock="after")) == WriteResult.EARLY
+    assert await store.change(denied(stored)._replace(kind=Change.EXPIRY)) == WriteResult.EARLY
     short = await create(store, pending(), timeout_ms=1)
     while not (await store.due(idle_ms=10**9, limit=10)).expired:
         pass
     assert await store.change(denied(short)) == WriteResult.LATE
-    assert await store.change(denied(short)._replace(clock="after")) == WriteResult.OK
+    assert await store.change(denied(short)._replace(kind=Change.EXPIRY)) == WriteResult.OK
     assert (await store.due(idle_ms=10**9, limit=10)).expired == ()
 
 
@@ -277,10 +277,58 @@ async def test_the_kill_switch_stops_what_would_open_or_approve(store: RedisStor
         pending(), over_http(), generation=0, data={}, timeout_ms=9, **ROOM
     )
     assert outcome == WriteResult.STOPPED
-    assert await store.change(denied(stored)._replace(stoppable=True)) == WriteResult.STOPPED
+    assert await store.change(denied(stored)._replace(kind=Change.USE)) == WriteResult.STOPPED
     assert await store.change(denied(stored)) == WriteResult.OK
     await store.set_stopped(False, by="test")
     await create(store, pending())
+
+
+OK, LATE, EARLY = WriteResult.OK, WriteResult.LATE, WriteResult.EARLY
+STOPPED, AGAIN = WriteResult.STOPPED, WriteResult.AGAIN
+# By the kind of a change and how it leaves the request: what the store says in time, once the
+# deadline is over, with the kill switch on, and under another policy.
+PROTECTED = [
+    (Change.DECISION, Status.APPROVED, (OK, LATE, STOPPED, AGAIN)),
+    (Change.DECISION, Status.PENDING, (OK, LATE, STOPPED, AGAIN)),
+    (Change.DECISION, Status.DENIED, (OK, LATE, OK, AGAIN)),
+    (Change.USE, Status.APPROVED, (OK, LATE, STOPPED, OK)),
+    (Change.STEP, Status.PENDING, (OK, LATE, OK, OK)),
+    (Change.EXPIRY, Status.EXPIRED, (EARLY, OK, EARLY, EARLY)),
+    (Change.FACT, Status.CANCELLED, (OK, OK, OK, OK)),
+]
+
+
+@pytest.mark.parametrize(("kind", "status", "answers"), PROTECTED)
+async def test_the_kind_of_a_change_says_what_protects_it(
+    store: RedisStore, kind: Change, status: Status, answers: tuple[WriteResult, ...]
+) -> None:
+    """Deadline, kill switch and policy follow from the kind, whoever makes the change."""
+
+    async def write(stored: Record) -> WriteResult:
+        change = denied(stored, status=status)
+        if status is Status.PENDING:
+            change = change._replace(after=replace(stored, revision=2, reminders=1))
+        return await store.change(change._replace(kind=kind, generation=0))
+
+    in_time = await write(await create(store, pending()))
+    short = await create(store, pending(), timeout_ms=1)
+    while not (await store.due(idle_ms=10**9, limit=10)).expired:
+        pass
+    late = await write(short)
+    waiting = await create(store, pending())
+    await store.set_stopped(True, by="test")
+    stopped = await write(waiting)
+    await store.set_stopped(False, by="test")
+    waiting = await create(store, pending())
+    await store.apply(PolicyDocument(routes=(Route(),)), by="test")
+    assert (in_time, late, stopped, await write(waiting)) == answers
+
+
+def test_a_decision_names_the_policy_that_it_was_made_under() -> None:
+    """A change that says nothing of itself is a decision, and is never written unguarded."""
+    record = pending()
+    with pytest.raises(ValueError, match="names the policy"):
+        Transition(record, record, "approved").guards()
 
 
 async def test_what_was_decided_under_an_older_policy_is_refused(store: RedisStore) -> None:
@@ -291,8 +339,9 @@ async def test_what_was_decided_under_an_older_policy_is_refused(store: RedisSto
         pending(), over_http(), generation=0, data={}, timeout_ms=9, **ROOM
     )
     assert outcome == WriteResult.AGAIN
-    assert await store.change(denied(stored)._replace(generation=0)) == WriteResult.AGAIN
-    assert await store.change(denied(stored)._replace(generation=1)) == WriteResult.OK
+    decided = denied(stored)._replace(kind=Change.DECISION)
+    assert await store.change(decided._replace(generation=0)) == WriteResult.AGAIN
+    assert await store.change(decided._replace(generation=1)) == WriteResult.OK
     with pytest.raises(Conflict):
         await store.apply(PolicyDocument(), by="test")
     assert (await store.policy()).routes == (Route(),)
