@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from gateway.api.authentication import TokenAccess
 from gateway.api.metrics import Metrics
@@ -20,7 +20,7 @@ from gateway.api.problems import BadCall, Stopping, TooLarge, TooManyWaits, TooS
 from gateway.approvals.core import Core
 from gateway.cards.blocks import draw
 from gateway.domain.health_and_metrics import Readiness
-from gateway.domain.parsing import parse_message, parse_off_loop, sentence
+from gateway.domain.parsing import adapter_of, parse_message, parse_off_loop, sentence
 from gateway.domain.records import AuditEvent, Identity, Page, Query
 from gateway.domain.redaction import hide_in
 from gateway.domain.store import MessageContext
@@ -273,10 +273,12 @@ def read_query(cls: type[T], query: Mapping[str, str]) -> T:
     values = dict(query)
     if len(values) != len(query):
         raise InvalidRequest("a parameter stands twice in the query string")
+    kind: Any = cls  # to the type checker a class is not hashable
     try:
-        return TypeAdapter(cls).validate_python(values)
+        read: T = adapter_of(kind).validate_python(values)
     except ValidationError as error:
         raise InvalidRequest(sentence(error)) from None
+    return read
 
 
 def _media_type(request: web.Request) -> str:

@@ -14,12 +14,13 @@ from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.operators import OperatorDesk, ToolDeclarations
 from gateway.approvals.request_service import QueueDesk, RequestDesk, SessionDesk
 from gateway.approvals.search_service import ReportQuery, SearchDesk
-from gateway.approvals.writer import PostedCopies, Writer
+from gateway.approvals.writer import TOMBSTONE_DIGEST, PostedCopies, Writer
 from gateway.cards.blocks import CardSizes
 from gateway.cards.masks import MaskProofs
 from gateway.domain.health_and_metrics import Health, Tally
 from gateway.domain.store import WritableStore
 from gateway.domain.time_and_tasks import Clock
+from gateway.models import ApprovalRequest, Kind, new_id
 from gateway.policy.chain import Chain
 from gateway.policy.decider import Decider
 from gateway.policy.deciders import GrantBook, GrantStore, rule_links
@@ -80,6 +81,19 @@ class Core:
         self.sessions = SessionDesk(store, writer, self.approvals, self.grants)
         self.tools = ToolDeclarations(store, writer)
         self.operator = OperatorDesk(store, writer, held, self.reporting, self.health)
+
+    async def load_tables(self) -> None:
+        """Read the tables of programs, tools and signs, by judging a harmless call that is not
+        stored. Else the first request waits for them."""
+        request = ApprovalRequest(
+            id=new_id(),
+            agent="gateway",
+            tool="shell",
+            kind=Kind.COMMAND,
+            arguments={"command": "git status"},
+            digest=TOMBSTONE_DIGEST,
+        )
+        await self.approvals.draft(request)
 
     def desk(
         self,

@@ -106,6 +106,7 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         feed = RedisFeed(blocking, store.keys)
         core = build_core(settings, store, feed, hooks, signer)
         core.health.note(POLICY_FILE, refused)
+        await core.load_tables()
         await _prepare_grants(settings, core)
         into = Intake(core, store, backend.credentials)
         ingress = Ingress(store.redis, blocking, store.keys, into.handle, into.dead_letter, at=at)
