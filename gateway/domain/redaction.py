@@ -2,7 +2,7 @@
 
 The digest of a request covers the real bytes; only what is shown is masked. Where a value is bare,
 a mask ends at a space, a quote or an operator; where it is quoted, at its closing quote. Whether
-what is masked could act is not decided here, but by `ports.proven_masks`.
+what is masked could act is not decided here, but by `cards.masks`.
 """
 
 from __future__ import annotations
