@@ -32,7 +32,7 @@ from gateway.cards.masks import MaskProofs
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import REVIEWS, Record, RequestOutcome, outcome_of, told_edits
 from gateway.domain.redaction import mask, start_of
-from gateway.domain.store import Change, MessageContext, Store, Transition, WriteResult
+from gateway.domain.store import ChangeKind, MessageContext, Store, Transition, WriteResult
 from gateway.errors import (
     Conflict,
     InvalidRequest,
@@ -130,7 +130,7 @@ class Approvals:
             if after is None:
                 return None
             told = plain(after.report)
-            return Transition(record, after, "reported", Change.FACT, told)
+            return Transition(record, after, "reported", ChangeKind.FACT, told)
 
         record = await self._store.load(request_id)
         if record is not None and not is_own(record, origin):
@@ -204,7 +204,7 @@ class Approvals:
                 before=record,
                 after=replace(record, consumers=consumers, revision=record.revision + 1),
                 event="consumed",
-                kind=Change.USE,
+                kind=ChangeKind.USE,
                 data={"process": digest_process(process), "may_have_run": len(consumers) > 1},
             )
 
@@ -232,7 +232,7 @@ class Approvals:
                 return None
             after = replace(record, report=report, revision=record.revision + 1)
             told = record.hide_in(plain(report))
-            return Transition(record, after, "reported", Change.FACT, told)
+            return Transition(record, after, "reported", ChangeKind.FACT, told)
 
         record, changed = await self._writer.update(request_id, decide, origin=origin)
         if changed:
@@ -290,7 +290,7 @@ class Approvals:
             if record.erased:
                 return None
             after = erase_content(record)
-            return Transition(record, after, "erased", Change.FACT, {"by": by})
+            return Transition(record, after, "erased", ChangeKind.FACT, {"by": by})
 
         record, changed = await self._writer.update(request_id, decide)
         if changed:
@@ -309,7 +309,7 @@ class Approvals:
             after = note_never_fetched(record)
             if after is None:
                 return None
-            return Transition(record, after, "never_fetched", Change.EXPIRY)
+            return Transition(record, after, "never_fetched", ChangeKind.EXPIRY)
 
         with suppress(NotFound):
             await self._writer.update(request_id, decide)

@@ -23,7 +23,7 @@ from gateway.domain.records import (
     Session,
     deciders_of,
 )
-from gateway.domain.store import Change, MessageContext, Store, Transition
+from gateway.domain.store import ChangeKind, MessageContext, Store, Transition
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
 from gateway.policy.authorization import answers_for, approver, who_may_approve
@@ -227,7 +227,7 @@ class RequestDesk:
 
 def _step(before: Record, after: Record, event: str, data: JsonObject) -> Transition:
     moved = replace(after, revision=before.revision + 1)
-    return Transition(before, moved, event, Change.STEP, data)
+    return Transition(before, moved, event, ChangeKind.STEP, data)
 
 
 # The queue as one person sees it: soonest deadline first, and theirs apart from others'.

@@ -19,7 +19,7 @@ from gateway.domain.records import Click, MessageRef, Record, RequestOutcome
 from gateway.domain.redaction import mask
 from gateway.domain.risk import draw_number
 from gateway.domain.store import (
-    Change,
+    ChangeKind,
     MessageContext,
     RequestWriter,
     Store,
@@ -365,7 +365,7 @@ class Writer:
         if policy is not None:
             return Transition(record, after, event, generation=policy.generation)
         expired = ending.status is Status.EXPIRED
-        return Transition(record, after, event, Change.EXPIRY if expired else Change.FACT)
+        return Transition(record, after, event, ChangeKind.EXPIRY if expired else ChangeKind.FACT)
 
     def sign(self, decision: Decision) -> Decision:
         """Return the decision with the gateway's signature, when it has a key."""

@@ -55,7 +55,7 @@ class MessageContext:
     entry: str | None = None
 
 
-class Change(StrEnum):
+class ChangeKind(StrEnum):
     """The kind of a change. What protects a change follows from its kind (see `Transition.guards`).
 
     DECISION: a person, a rule or a policy hook decided, or votes were counted. USE: an agent takes
@@ -96,7 +96,7 @@ class Transition(NamedTuple):
     before: Record
     after: Record
     event: str
-    kind: Change = Change.DECISION
+    kind: ChangeKind = ChangeKind.DECISION
     data: JsonObject | None = None
     generation: int | None = None
     secrets: JsonObject | None = None
@@ -107,18 +107,18 @@ class Transition(NamedTuple):
     def guards(self) -> Guards:
         """Return what protects this change. Raises ValueError for a decision without a policy."""
         match self.kind:
-            case Change.DECISION:
+            case ChangeKind.DECISION:
                 if self.generation is None:
                     raise ValueError("a decision names the policy that it was made under")
                 goes_on = self.after.status in (Status.PENDING, Status.APPROVED)
                 return Guards("before", self.generation, stoppable=goes_on)
-            case Change.USE:
+            case ChangeKind.USE:
                 return Guards("before", stoppable=True)
-            case Change.STEP:
+            case ChangeKind.STEP:
                 return Guards("before")
-            case Change.EXPIRY:
+            case ChangeKind.EXPIRY:
                 return Guards("after")
-            case Change.FACT:
+            case ChangeKind.FACT:
                 return Guards()
 
 

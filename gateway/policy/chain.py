@@ -298,7 +298,7 @@ async def judge(
 ) -> tuple[Record, RequestOutcome | None]:
     """Return the record, changed where a hook wants that, and how it ends; None asks people.
 
-    Before it is `stored`, what slow deciders have to say first is left to `approvals.agent_service`.
+    Before it is `stored`, what slow deciders say first is left to `approvals.agent_service`.
     """
     record, verdict = await _judge_weighed(chain, record, policy, stored=stored)
     if verdict is not None and verdict.effect == LATER:

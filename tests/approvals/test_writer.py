@@ -12,7 +12,7 @@ from gateway.approvals.writer import Overtaken, Writer
 from gateway.domain.health_and_metrics import Tally
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
-from gateway.domain.store import Change, Transition
+from gateway.domain.store import ChangeKind, Transition
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict, NotFound, Unreachable
 from gateway.models import Reason, Status
@@ -25,7 +25,7 @@ from tests.world import World, identity, policy
 def step(record: Record, **guards: Any) -> Transition:
     """Return a transition that anyone may take, under these guards."""
     after = replace(record, reminders=record.reminders + 1, revision=record.revision + 1)
-    return Transition(record, after, "reminded", Change.FACT)._replace(**guards)
+    return Transition(record, after, "reminded", ChangeKind.FACT)._replace(**guards)
 
 
 async def test_after_so_many_tries_the_caller_is_told_to_come_again(world: World) -> None:
@@ -60,7 +60,7 @@ async def test_what_was_decided_under_an_older_policy_is_decided_again(world: Wo
     async def decide(found: Record) -> Transition:
         current = await writer.policy()
         asked.append(current.routes[0].approvers)
-        return step(found, kind=Change.DECISION, generation=current.generation)
+        return step(found, kind=ChangeKind.DECISION, generation=current.generation)
 
     assert (await writer.update(record.id, decide)).changed
     assert asked == [("ann", "bob"), ("eve",)]
@@ -92,7 +92,7 @@ async def test_the_kill_switch_ends_what_it_overtakes(world: World) -> None:
     """With the switch on, what would have gone on is denied, and says why."""
     record = await world.submit()
     await world.store.set_stopped(True, by="test")
-    assert not await world.core.writer.apply(step(record, kind=Change.USE))
+    assert not await world.core.writer.apply(step(record, kind=ChangeKind.USE))
     ended = await world.core.requests.get(record.id)
     assert ended.decision is not None
     assert (ended.status, ended.decision.reason) == (Status.DENIED, Reason.STOPPED)

@@ -12,7 +12,7 @@ import pytest
 from gateway.approvals.transitions import close_record
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import SYSTEM, Query, Record, RequestOutcome
-from gateway.domain.store import Change, MessageContext, Transition, WriteResult
+from gateway.domain.store import ChangeKind, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import DecidedBy, DeciderKind, Status
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
@@ -74,7 +74,7 @@ def denied(before: Record, by: DecidedBy = SYSTEM, status: Status = Status.DENIE
         now=1,
         sign=lambda made: made,
     )
-    return Transition(before, after, "denied", Change.STEP)
+    return Transition(before, after, "denied", ChangeKind.STEP)
 
 
 async def test_what_is_created_is_loaded(store: RedisStore) -> None:
@@ -244,12 +244,12 @@ async def test_a_canary_is_nobodys_and_no_transition_approves_it(store: RedisSto
 async def test_decisions_end_at_the_deadline_and_expiry_begins_there(store: RedisStore) -> None:
     """The server's clock refuses late decisions and early expiries."""
     stored = await create(store, pending())
-    assert await store.change(denied(stored)._replace(kind=Change.EXPIRY)) == WriteResult.EARLY
+    assert await store.change(denied(stored)._replace(kind=ChangeKind.EXPIRY)) == WriteResult.EARLY
     short = await create(store, pending(), timeout_ms=1)
     while not (await store.due(idle_ms=10**9, limit=10)).expired:
         pass
     assert await store.change(denied(short)) == WriteResult.LATE
-    assert await store.change(denied(short)._replace(kind=Change.EXPIRY)) == WriteResult.OK
+    assert await store.change(denied(short)._replace(kind=ChangeKind.EXPIRY)) == WriteResult.OK
     assert (await store.due(idle_ms=10**9, limit=10)).expired == ()
 
 
@@ -277,7 +277,7 @@ async def test_the_kill_switch_stops_what_would_open_or_approve(store: RedisStor
         pending(), over_http(), generation=0, data={}, timeout_ms=9, **ROOM
     )
     assert outcome == WriteResult.STOPPED
-    assert await store.change(denied(stored)._replace(kind=Change.USE)) == WriteResult.STOPPED
+    assert await store.change(denied(stored)._replace(kind=ChangeKind.USE)) == WriteResult.STOPPED
     assert await store.change(denied(stored)) == WriteResult.OK
     await store.set_stopped(False, by="test")
     await create(store, pending())
@@ -288,19 +288,19 @@ STOPPED, AGAIN = WriteResult.STOPPED, WriteResult.AGAIN
 # By the kind of a change and how it leaves the request: what the store says in time, once the
 # deadline is over, with the kill switch on, and under another policy.
 PROTECTED = [
-    (Change.DECISION, Status.APPROVED, (OK, LATE, STOPPED, AGAIN)),
-    (Change.DECISION, Status.PENDING, (OK, LATE, STOPPED, AGAIN)),
-    (Change.DECISION, Status.DENIED, (OK, LATE, OK, AGAIN)),
-    (Change.USE, Status.APPROVED, (OK, LATE, STOPPED, OK)),
-    (Change.STEP, Status.PENDING, (OK, LATE, OK, OK)),
-    (Change.EXPIRY, Status.EXPIRED, (EARLY, OK, EARLY, EARLY)),
-    (Change.FACT, Status.CANCELLED, (OK, OK, OK, OK)),
+    (ChangeKind.DECISION, Status.APPROVED, (OK, LATE, STOPPED, AGAIN)),
+    (ChangeKind.DECISION, Status.PENDING, (OK, LATE, STOPPED, AGAIN)),
+    (ChangeKind.DECISION, Status.DENIED, (OK, LATE, OK, AGAIN)),
+    (ChangeKind.USE, Status.APPROVED, (OK, LATE, STOPPED, OK)),
+    (ChangeKind.STEP, Status.PENDING, (OK, LATE, OK, OK)),
+    (ChangeKind.EXPIRY, Status.EXPIRED, (EARLY, OK, EARLY, EARLY)),
+    (ChangeKind.FACT, Status.CANCELLED, (OK, OK, OK, OK)),
 ]
 
 
 @pytest.mark.parametrize(("kind", "status", "answers"), PROTECTED)
 async def test_the_kind_of_a_change_says_what_protects_it(
-    store: RedisStore, kind: Change, status: Status, answers: tuple[WriteResult, ...]
+    store: RedisStore, kind: ChangeKind, status: Status, answers: tuple[WriteResult, ...]
 ) -> None:
     """Deadline, kill switch and policy follow from the kind, whoever makes the change."""
 
@@ -339,7 +339,7 @@ async def test_what_was_decided_under_an_older_policy_is_refused(store: RedisSto
         pending(), over_http(), generation=0, data={}, timeout_ms=9, **ROOM
     )
     assert outcome == WriteResult.AGAIN
-    decided = denied(stored)._replace(kind=Change.DECISION)
+    decided = denied(stored)._replace(kind=ChangeKind.DECISION)
     assert await store.change(decided._replace(generation=0)) == WriteResult.AGAIN
     assert await store.change(decided._replace(generation=1)) == WriteResult.OK
     with pytest.raises(Conflict):
