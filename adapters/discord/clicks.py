@@ -264,12 +264,14 @@ class InteractionHandler:
         self, interaction: discord.Interaction, button: DiscordButton
     ) -> InteractionReply:
         """Return all that waits with a request, in place of the private message that is open."""
+        await refuse_unfit(self._desk, interaction, button.request_id)
         private = _is_private(interaction)
         return InteractionReply(await self._batches.build(interaction, button), replaces=private)
 
     async def _decide_batch(
         self, interaction: discord.Interaction, button: DiscordButton
     ) -> InteractionReply:
+        await refuse_unfit(self._desk, interaction, button.request_id)
         told = await self._batches.decide(interaction, button)
         shown = await self._batches.build(interaction, button, told)
         return InteractionReply(shown, replaces=True)
