@@ -42,7 +42,7 @@ async def draw_slack(page: Page) -> None:
 
 
 async def draw_discord(page: Page) -> None:
-    """Draw every card, what is behind More…, and a group."""
+    """Draw every card, what is behind More…, and a batch."""
     for name, make in scenes.messages().items():
         for look, dark in _LOOKS:
             # Each anew: sending uses a view up.

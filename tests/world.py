@@ -39,11 +39,6 @@ ALL_ACTIONS = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.
 PEOPLE = tuple(Person(name=name, identities=(f"token:{name}",)) for name in ("ann", "bob", "eve"))
 
 
-def ascending_ids(count: int) -> list[str]:
-    """Return so many new ids in their order, which is that of requests of one millisecond."""
-    return [f"{number:02x}{new_id()[2:]}" for number in range(count)]
-
-
 def request(**changes: Any) -> ApprovalRequest:
     """Return a request of agent `bot` with its right digest."""
     values: JsonObject = {

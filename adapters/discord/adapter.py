@@ -10,7 +10,7 @@ from typing import Any
 import discord
 from aiohttp import web
 
-from adapters.discord.cards import CARD_CHARS, CARD_LINES, list_fitting
+from adapters.discord.cards import CARD_CHARS, CARD_LINES
 from adapters.discord.clicks import InteractionHandler
 from adapters.discord.commands import register_missing
 from adapters.discord.connection import PATH, Connection, Endpoint, Losses
@@ -24,7 +24,6 @@ from gateway.ports import (
     Desk,
     Finding,
     GrantCard,
-    GroupCard,
     Logins,
     MessageRef,
     Notes,
@@ -112,18 +111,6 @@ class DiscordAdapter:
         """Leave the line of a channel."""
         if self._posting is not None:
             await self._posting.withdraw(target, nonce)
-
-    def list_fitting(self, group: GroupCard) -> tuple[str, ...]:
-        """Return the ids of the requests that find room in one message, each whole."""
-        return list_fitting(group)
-
-    async def deliver_group(self, target: str, group: GroupCard, nonce: str) -> MessageRef:
-        """Post the card of a group."""
-        return await self._post().deliver_group(target, group, nonce)
-
-    async def update_group(self, ref: MessageRef, group: GroupCard, nonce: str) -> None:
-        """Edit the posted card of a group."""
-        await self._post().update_group(ref, group, nonce)
 
     async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         """Post the card of a remembered decision."""

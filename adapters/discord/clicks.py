@@ -16,13 +16,11 @@ import aiohttp
 import discord
 
 from adapters.discord.cards import (
-    ALL,
+    BATCH,
     BECAUSE,
     CLAIM,
     CONFIRMED,
-    GROUP,
     MORE,
-    NONE,
     NUMBER,
     READ,
     REMEMBER,
@@ -47,7 +45,7 @@ from adapters.discord.edits import (
     read_content,
     read_values,
 )
-from adapters.discord.full_view import IN_GROUP, FullViewPages, GroupMessages
+from adapters.discord.full_view import ALL, IN_BATCH, NONE, BatchMessages, FullViewPages
 from adapters.discord.grants import (
     KEEP,
     REVOKE,
@@ -84,7 +82,6 @@ from gateway.ports import (
     Field,
     MessageRef,
     Record,
-    shows_group,
 )
 
 log = logging.getLogger("adapters.discord")
@@ -104,7 +101,7 @@ class InteractionHandler:
         self._desk = desk
         self._reading = FullViewPages(desk)
         self._edits = EditMessages(desk)
-        self._groups = GroupMessages(desk)
+        self._batches = BatchMessages(desk)
         self._remembering = RememberDialog(desk, self._reading)
         self._operating = KillSwitchActions(desk)
         self._commands = DiscordCommands(desk, self._reading, self._remembering, self._operating)
@@ -140,9 +137,9 @@ class InteractionHandler:
             CLAIM: self._claim,
             UNCLAIM: self._claim,
             APPLY: self._apply_changes,
-            GROUP: self._show_group,
-            ALL: self._decide_group,
-            NONE: self._decide_group,
+            BATCH: self._show_batch,
+            ALL: self._decide_batch,
+            NONE: self._decide_batch,
             Action.APPROVE.value: self._approve,
         }
         if button.verb in doing:
@@ -263,23 +260,20 @@ class InteractionHandler:
         sure = {"confirmed": button.more == CONFIRMED}
         return await self._decide(interaction, button, Action.APPROVE, sure)
 
-    async def _show_group(
+    async def _show_batch(
         self, interaction: discord.Interaction, button: DiscordButton
     ) -> InteractionReply:
         """Return all that waits with a request, in place of the private message that is open."""
+        await refuse_unfit(self._desk, interaction, button.request_id)
         private = _is_private(interaction)
-        return InteractionReply(await self._groups.build(interaction, button), replaces=private)
+        return InteractionReply(await self._batches.build(interaction, button), replaces=private)
 
-    async def _decide_group(
+    async def _decide_batch(
         self, interaction: discord.Interaction, button: DiscordButton
     ) -> InteractionReply:
-        if button.copy and shows_group(button.copy):
-            ref = read_ref(interaction, button)
-            await refuse_unfit(self._desk, interaction, button.request_id)
-            await self._groups.decide_posted(interaction, button, ref)
-            return InteractionReply(await self._groups.build_posted(button), replaces=True)
-        told = await self._groups.decide(interaction, button)
-        shown = await self._groups.build(interaction, button, told)
+        await refuse_unfit(self._desk, interaction, button.request_id)
+        told = await self._batches.decide(interaction, button)
+        shown = await self._batches.build(interaction, button, told)
         return InteractionReply(shown, replaces=True)
 
     async def _show_changes(
@@ -411,13 +405,11 @@ class InteractionHandler:
         self, interaction: discord.Interaction, button: DiscordButton, record: Record
     ) -> InteractionReply:
         """Return the clicked message in its new state. The worker updates the other copies."""
-        if shows_group(button.copy) and not _is_private(interaction):
-            return InteractionReply(await self._groups.build_posted(button), replaces=True)
         card = await self._reading.build_card(record)
-        if _is_private(interaction) and button.more == IN_GROUP:
+        if _is_private(interaction) and button.more == IN_BATCH:
             told = card.ending.text if card.ending else card.progress
             return InteractionReply(
-                await self._groups.build(interaction, button, told), replaces=True
+                await self._batches.build(interaction, button, told), replaces=True
             )
         if _is_private(interaction):
             return InteractionReply(build_outcome_view(card), replaces=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,6 @@ import discord
 from discord import ui
 
 from adapters.discord.cards import (
-    ALL,
     BECAUSE_UNITS,
     CARD_CHARS,
     CARD_LINES,
@@ -22,28 +21,22 @@ from adapters.discord.cards import (
     CONFIRMED,
     FILE_NAME,
     LEAST,
-    MOST_COMPONENTS,
     MOST_TEXT,
-    NONE,
     NUMBER,
-    PER_ITEM,
     READ,
     SIGN_UNITS,
     STYLES,
     CardBudget,
     MessageContent,
     arrange_in_rows,
-    build_all_row,
-    build_group_view,
-    build_item_row,
     build_more_view,
     build_remember_buttons,
     build_text_view,
     build_view,
+    choose_above,
+    choose_batch_colour,
     choose_colour,
-    choose_group_colour,
     count_units,
-    draw_item,
     escape_line,
     escape_with_mentions,
     fence,
@@ -51,37 +44,38 @@ from adapters.discord.cards import (
     label_inbox,
     leads_of,
     list_notices,
+    render_above,
     render_because,
+    render_blocks,
     render_changes,
     render_ended,
     render_facts,
     render_findings,
     render_head,
+    render_risk,
     render_statement,
     share_room,
-    shows_all,
 )
 from adapters.discord.custom_ids import PLATFORM, DiscordButton
 from adapters.discord.interactions import InteractionReply, read_identity, refuse_stranger
-from gateway.errors import BatchRefused, Conflict, InvalidRequest, NotFound
+from gateway.errors import BatchRefused, Conflict, InvalidRequest
 from gateway.models import Action, RiskLevel
 from gateway.ports import (
     HIDDEN,
     NO_LINK,
+    BatchCard,
     Card,
     Click,
     Desk,
     FullView,
-    GroupCard,
-    MessageRef,
     Record,
     Worklist,
+    batch_card_of,
     card_of,
     draw,
-    group_card_of,
+    is_simple,
     leads_to_inbox,
-    posted_group_of,
-    read_revisions,
+    named_facts,
     say_no_link,
     weight_of,
 )
@@ -262,48 +256,52 @@ def _build_page_row(button: DiscordButton, page: int, pages: int) -> ui.ActionRo
     return row
 
 
-# Several waiting requests of one group in a private message: each whole, answered one by one, or
-# all at once where all of them were read there.
+# A batch in a private message: each of its requests whole, answered one by one, or all at once
+# where all of them were read there.
 
-IN_GROUP = "g"
-GROUP_CHARS = 2600
+ALL, NONE = "all", "none"
+IN_BATCH = "b"
+BATCH_CHARS = 2600
 _SPACE = 300  # for the title, and differences in Discord's counting
-_MOST_ITEMS = (MOST_COMPONENTS - 8) // PER_ITEM  # the rest is what stands around them
+_MOST_COMPONENTS = 40
+_PER_ITEM = 6  # a separator, the text, a row, three buttons
+_MOST_ITEMS = (_MOST_COMPONENTS - 8) // _PER_ITEM  # the rest is what stands around them
 _SEEN_SECONDS = 3600.0
-_GROUPS_TOLD = 300
+_ITEM_UNITS = 300  # of what is said in one line
+_FACT_UNITS = 160
 _ANSWERS = {ALL: Action.APPROVE, NONE: Action.DENY}
 
 
-class GroupMessages:
-    """Shows the group of a request, and answers all of it at once."""
+class BatchMessages:
+    """Shows the batch of a request, and answers all of it at once."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._worklist = Worklist(desk)
 
     async def count(self, interaction: discord.Interaction, request_id: str) -> int:
-        """Return how many requests of this group wait for the person."""
+        """Return how many requests of this batch wait for the person."""
         record = await self._desk.requests.get(request_id)
-        return len(await self._worklist.list_group(read_identity(interaction), record))
+        return len(await self._worklist.list_batch(read_identity(interaction), record))
 
     async def build(
         self, interaction: discord.Interaction, button: DiscordButton, told: str = ""
     ) -> MessageContent:
-        """Return the group, as it stands now, below what came of the last tap."""
+        """Return the batch, as it stands now, below what came of the last tap."""
         identity = read_identity(interaction)
         record = await self._desk.requests.get(button.request_id)
-        found = await self._worklist.list_group(identity, record)
+        found = await self._worklist.list_batch(identity, record)
         if not found:
             return build_text_view(told or "None of them waits any more.")
         person = await self._desk.requests.person(identity)
         reader = person.name if person else identity.written
-        group = group_card_of(found, chars=GROUP_CHARS, each=CARD_CHARS, reader=reader)
-        shown = list_drawn(group)
-        together = group.together and len(shown) == len(group.items)
+        batch = batch_card_of(found, chars=BATCH_CHARS, each=CARD_CHARS, reader=reader)
+        shown = list_drawn(batch)
+        together = batch.together and len(shown) == len(batch.items)
         kept = {"seen": [[card.request_id, card.revision] for card, _ in shown], "all": together}
         key = base64.urlsafe_b64encode(interaction.id.to_bytes(8, "big")).decode().rstrip("=")
         await self._desk.notes.put(_note(key), json.dumps(kept), seconds=_SEEN_SECONDS)
-        return build_group(group, shown, button, key, told=told, together=together)
+        return build_batch(batch, shown, button, key, told=told, together=together)
 
     async def decide(self, interaction: discord.Interaction, button: DiscordButton) -> str:
         """Answer all that the message showed, or none of it; return what came of it."""
@@ -313,49 +311,6 @@ class GroupMessages:
         kept: dict[str, Any] = json.loads(text)
         if not kept["all"] and button.verb == ALL:
             raise InvalidRequest("not all of them can be read here: answer each")
-        try:
-            done = await self._decide_all(interaction, button, kept["seen"])
-        except BatchRefused as refused:
-            return str(refused)
-        return f"All {len(done)} are {done[0].status.value}."
-
-    async def decide_posted(
-        self, interaction: discord.Interaction, button: DiscordButton, ref: MessageRef | None
-    ) -> None:
-        """Answer all that wait on the posted card of a group, as it showed them, or none of it.
-
-        Raises NotFound, Conflict, InvalidRequest.
-        """
-        records = await self._desk.requests.list_on_card(button.request_id, button.copy)
-        if not records or ref is None:
-            raise NotFound("this is not the card of a group")
-        seen = read_revisions(button.more, [one.id for one in records])
-        whole = button.verb == NONE or shows_all(await self._draw(records))
-        if not seen or not whole:
-            raise InvalidRequest("not all of them can be read here: answer each")
-        where = {"copy": button.copy, "ref": ref}
-        try:
-            await self._decide_all(interaction, button, seen.items(), **where)
-        except BatchRefused as refused:
-            raise Conflict(str(refused)) from refused
-
-    async def build_posted(self, button: DiscordButton) -> MessageContent:
-        """Return the posted card of a group as it is now. Raises NotFound."""
-        records = await self._desk.requests.list_on_card(button.request_id, button.copy)
-        if not records:
-            raise NotFound("this is not the card of a group")
-        return build_group_view(await self._draw(records), button.copy)
-
-    async def _draw(self, records: Sequence[Record]) -> GroupCard:
-        return posted_group_of([(one, await draw_card(self._desk, one)) for one in records])
-
-    async def _decide_all(
-        self,
-        interaction: discord.Interaction,
-        button: DiscordButton,
-        seen: Iterable[tuple[str, int]],
-        **where: Any,
-    ) -> list[Record]:
         clicks = [
             Click(
                 request_id=request_id,
@@ -363,29 +318,22 @@ class GroupMessages:
                 identity=read_identity(interaction),
                 action=_ANSWERS[button.verb],
                 nonce=f"{PLATFORM} {interaction.id}",
-                **where,
             )
-            for request_id, revision in seen
+            for request_id, revision in kept["seen"]
         ]
-        return await self._desk.requests.decide_all(clicks)
+        try:
+            done = await self._desk.requests.decide_all(clicks)
+        except BatchRefused as refused:
+            return str(refused)
+        return f"All {len(done)} are {done[0].status.value}."
 
 
-async def draw_card(desk: Desk, record: Record) -> Card:
-    """Return the card of a request at the size for channels."""
-    card = await draw(
-        lambda: card_of(record, lines=CARD_LINES, chars=CARD_CHARS), *weight_of(record)
-    )
-    leads = desk.address_of(record.id) if leads_to_inbox(card) else ""
-    deciders = await desk.requests.deciders(record, PLATFORM)
-    return replace(card, deciders=deciders, inbox=leads)
-
-
-def list_drawn(group: GroupCard) -> list[tuple[Card, str]]:
+def list_drawn(batch: BatchCard) -> list[tuple[Card, str]]:
     """Return the items with their texts, as far as they find room, each whole or not at all."""
     left = MOST_TEXT - _SPACE
     drawn: list[tuple[Card, str]] = []
-    for card in group.items[:_MOST_ITEMS]:
-        text, whole = draw_item(card)
+    for card in batch.items[:_MOST_ITEMS]:
+        text, whole = _draw_item(card)
         if not whole or count_units(text) + 2 > left:
             continue
         left -= count_units(text) + 2
@@ -393,8 +341,8 @@ def list_drawn(group: GroupCard) -> list[tuple[Card, str]]:
     return drawn
 
 
-def build_group(
-    group: GroupCard,
+def build_batch(
+    batch: BatchCard,
     shown: Sequence[tuple[Card, str]],
     button: DiscordButton,
     key: str,
@@ -402,37 +350,90 @@ def build_group(
     told: str = "",
     together: bool,
 ) -> MessageContent:
-    """Return the message of a group."""
-    colour = choose_group_colour(group.items)
-    container: ui.Container[Any] = ui.Container(accent_colour=colour)
-    title = f"### {escape_line(group.title.text, _GROUPS_TOLD)}"
-    said = escape_line(f"{told[:1].upper()}{told[1:]}", _GROUPS_TOLD) if told else ""
+    """Return the message of a batch."""
+    container: ui.Container[Any] = ui.Container(accent_colour=choose_batch_colour(batch.items))
+    title = f"### {escape_line(batch.title.text, _ITEM_UNITS)}"
+    said = escape_line(f"{told[:1].upper()}{told[1:]}", _ITEM_UNITS) if told else ""
     container.add_item(ui.TextDisplay("\n".join(filter(None, (title, said)))))
     for card, text in shown:
         container.add_item(ui.Separator())
         container.add_item(ui.TextDisplay(text))
-        base = DiscordButton(
-            verb=READ, request_id=card.request_id, revision=card.revision, more=IN_GROUP
-        )
-        container.add_item(build_item_row(card, base, whole=True))
-    hidden = group.more + len(group.items) - len(shown)
+        container.add_item(_build_item_row(card))
+    hidden = batch.more + len(batch.items) - len(shown)
     if hidden:
         container.add_item(ui.TextDisplay(f"-# {hidden} more do not fit here: open each alone."))
     if len(shown) > 1:
         container.add_item(ui.Separator())
-        every = build_all_row(len(shown), button, key, approves=together, hidden=bool(hidden))
+        every = _build_all_row(len(shown), button, key, approves=together, hidden=bool(hidden))
         container.add_item(every)
         if not together:
             text = "-# Not all may be approved at once: decide each by itself."
             container.add_item(ui.TextDisplay(text))
-    view = ui.LayoutView(timeout=None)
-    view.add_item(container)
-    view.stop()
-    return MessageContent(view)
+    return MessageContent(build_view(container))
+
+
+def _draw_item(card: Card) -> tuple[str, bool]:
+    """Return a request's head, what was found and exactly what runs, and whether it is whole."""
+    blocks, whole = render_blocks(card, MOST_TEXT)
+    facts = " · ".join(
+        f"**{fact.label}** {escape_line(fact.text.text, _FACT_UNITS)}" for fact in named_facts(card)
+    )
+    above = choose_above(card)
+    people = (("👥", card.progress), ("👀", card.claimed))
+    parts = (
+        render_head(card),
+        render_above(card, above, _ITEM_UNITS),
+        blocks,
+        facts,
+        render_risk(card, above, _ITEM_UNITS),
+        render_findings(card, _ITEM_UNITS, above),
+        "\n".join(f"⚠️ {notice}" for notice in list_notices(card)),
+        *(
+            f"{sign} {escape_with_mentions(text, _ITEM_UNITS, card.people)}"
+            for sign, text in people
+            if text
+        ),
+    )
+    return "\n".join(filter(None, parts)), whole and card.complete
+
+
+def _build_item_row(card: Card) -> ui.ActionRow[Any]:
+    """Return the answers to one request: its approval where it takes one tap."""
+    base = DiscordButton(
+        verb=READ, request_id=card.request_id, revision=card.revision, more=IN_BATCH
+    )
+    row: ui.ActionRow[Any] = ui.ActionRow()
+    simple = is_simple(card)
+    if simple:
+        approve = base.with_verb(Action.APPROVE.value, more=IN_BATCH)
+        row.add_item(_build_button("Approve", approve, discord.ButtonStyle.success))
+    deny = base.with_verb(Action.DENY.value, more=IN_BATCH)
+    row.add_item(_build_button("Deny", deny, discord.ButtonStyle.danger))
+    label = "Details" if simple else "Review…"
+    row.add_item(_build_button(label, base.with_verb(READ), discord.ButtonStyle.secondary))
+    return row
+
+
+def _build_all_row(
+    count: int, base: DiscordButton, key: str, *, approves: bool, hidden: bool
+) -> ui.ActionRow[Any]:
+    """Return the buttons that answer all of a batch at once; not all may be approved so. With
+    `hidden` there are others that are not shown."""
+    row: ui.ActionRow[Any] = ui.ActionRow()
+    every, none = base.with_verb(ALL, more=key), base.with_verb(NONE, more=key)
+    if approves:
+        row.add_item(_build_button(f"Approve all {count}", every, discord.ButtonStyle.success))
+    label = f"Deny {'these' if hidden else 'all'} {count}"
+    row.add_item(_build_button(label, none, discord.ButtonStyle.danger))
+    return row
+
+
+def _build_button(label: str, wanted: DiscordButton, style: discord.ButtonStyle) -> ui.Button[Any]:
+    return ui.Button(label=label, style=style, custom_id=wanted.custom_id)
 
 
 def _note(key: str) -> str:
-    return f"group {key}"
+    return f"batch {key}"
 
 
 EVERYTHING = 10**9
@@ -444,11 +445,15 @@ class FullViewPages:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._groups = GroupMessages(desk)
+        self._batches = BatchMessages(desk)
 
     async def build_card(self, record: Record) -> Card:
         """Return the card at the size for channels."""
-        return await draw_card(self._desk, record)
+        build = partial(_build_card, record, CARD_LINES, CARD_CHARS)
+        card = await draw(build, *weight_of(record))
+        leads = self._desk.address_of(record.id) if leads_to_inbox(card) else ""
+        deciders = await self._desk.requests.deciders(record, PLATFORM)
+        return replace(card, deciders=deciders, inbox=leads)
 
     async def build_whole_card(self, record: Record) -> Card:
         """Return the card without a size limit, and so with every control."""
@@ -474,9 +479,9 @@ class FullViewPages:
         build = partial(_build_card, record, CARD_LINES, CARD_CHARS, reader)
         card = await draw(build, *weight_of(record))
         card = replace(card, inbox=self._desk.address_of(record.id))
-        count = await self._groups.count(interaction, record.id)
+        count = await self._batches.count(interaction, record.id)
         named = self.name_card(interaction, button)
-        return InteractionReply(build_more_view(card, named, group=count))
+        return InteractionReply(build_more_view(card, named, batch=count))
 
     async def get_permitted(self, interaction: discord.Interaction, request_id: str) -> Record:
         """Return a request, if the person may decide it. Raises NotFound, Unauthorized."""

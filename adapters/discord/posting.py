@@ -16,7 +16,6 @@ from adapters.discord.cards import (
     NOBODY,
     MessageContent,
     build_card_view,
-    build_group_view,
     escape_line,
     escape_with_mentions,
 )
@@ -27,7 +26,6 @@ from gateway.ports import (
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
-    GroupCard,
     Limited,
     MessageRef,
     Notes,
@@ -96,19 +94,6 @@ class Posting:
             place, view, nonce, rank=card.created, allowed=allowed, about=card.request_id
         )
 
-    async def deliver_group(self, target: str, group: GroupCard, nonce: str) -> MessageRef:
-        """Post the card of a group, as `deliver` posts one."""
-        place = _find_place(target)
-        called, allowed = _build_mentions(group.calls, place.guild)
-
-        def view(silent: bool) -> MessageContent:
-            return build_group_view(group, nonce, called=called, silent=silent)
-
-        first = group.items[0]
-        return await self._post(
-            place, view, nonce, rank=first.created, allowed=allowed, about=first.request_id
-        )
-
     async def withdraw(self, target: str, nonce: str) -> None:
         """Leave the line of a channel."""
         await self._pace.leave(_find_place(target).posts, POSTS, nonce)
@@ -150,14 +135,6 @@ class Posting:
         await self.edit(
             ref, lambda silent: build_card_view(card, nonce, silent=silent), nonce, rank=rank
         )
-
-    async def update_group(self, ref: MessageRef, group: GroupCard, nonce: str) -> None:
-        """Edit the posted card of a group."""
-
-        def view(silent: bool) -> MessageContent:
-            return build_group_view(group, nonce, silent=silent)
-
-        await self.edit(ref, view, nonce, rank=rank_edit(group.newest))
 
     async def edit(self, ref: MessageRef, view: View, nonce: str, *, rank: int) -> None:
         """Edit a posted message."""

@@ -16,8 +16,8 @@ from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 
 from adapters.slack.app import App, HttpReceiver
-from adapters.slack.batches import GroupModals
-from adapters.slack.cards import CARD_CHARS, CARD_LINES, list_fitting
+from adapters.slack.batches import BatchModals
+from adapters.slack.cards import CARD_CHARS, CARD_LINES
 from adapters.slack.checks import run_checks
 from adapters.slack.clicks import ButtonActions, Submissions
 from adapters.slack.commands import COMMAND, SlackCommands
@@ -45,7 +45,6 @@ from gateway.ports import (
     Desk,
     Finding,
     GrantCard,
-    GroupCard,
     Logins,
     MessageRef,
     Notes,
@@ -131,8 +130,8 @@ class SlackAdapter:
         rights = Rights(desk, worklist, directory, uploads)
         operating = AdminActions(desk, rights, worklist)
         edits = EditModals(desk)
-        groups = GroupModals(desk, rights, worklist, clicked)
-        acts = ButtonActions(desk, rights, operating, clicked, edits, groups)
+        batches = BatchModals(desk, rights, worklist)
+        acts = ButtonActions(desk, rights, operating, clicked, edits, batches)
         commands = SlackCommands(desk, worklist, rights, acts, operating)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
 
@@ -240,18 +239,6 @@ class SlackAdapter:
     async def check_copy(self, ref: MessageRef) -> None:
         """Ask whether a copy is still there."""
         await self._run_patiently(lambda posts: posts.check_copy(ref))
-
-    def list_fitting(self, group: GroupCard) -> tuple[str, ...]:
-        """Return the ids of the requests that find room in one message, each whole."""
-        return list_fitting(group)
-
-    async def deliver_group(self, target: str, group: GroupCard, nonce: str) -> MessageRef:
-        """Post the card of a group."""
-        return await self._run_patiently(lambda posts: posts.deliver_group(target, group, nonce))
-
-    async def update_group(self, ref: MessageRef, group: GroupCard, nonce: str) -> None:
-        """Edit the posted card of a group."""
-        await self._run_patiently(lambda posts: posts.update_group(ref, group, nonce))
 
     async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         """Post the card of a remembered decision."""

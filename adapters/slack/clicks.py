@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from adapters.slack import modals
-from adapters.slack.batches import GroupModals
+from adapters.slack.batches import BatchModals
 from adapters.slack.cards import CARD_CHARS, CARD_LINES, FORMS, as_sentence
 from adapters.slack.grants import ADMIN_BUTTONS, AdminActions
 from adapters.slack.modals import EditModals, SubmittedValues, Typed, list_shown, read_typed
 from adapters.slack.payloads import (
-    GROUP_VIEW,
+    BATCH_VIEW,
     NO_COPY,
     Act,
     Interaction,
@@ -58,7 +58,7 @@ _EDITING = {Act.EDIT, Act.EDIT_JSON, Act.EDIT_AGAIN}
 _Work = Callable[[Workspace, Interaction, ModalMetadata, PrivateReply], Awaitable[None]]
 
 # These open a modal, and change nothing yet.
-OPENS_MODAL = {*_BUILD, Act.EDIT, Act.REMEMBER, Act.DETAILS, Act.MORE, Act.GROUP}
+OPENS_MODAL = {*_BUILD, Act.EDIT, Act.REMEMBER, Act.DETAILS, Act.MORE, Act.BATCH}
 
 
 class ButtonActions:
@@ -71,10 +71,10 @@ class ButtonActions:
         operating: AdminActions,
         clicked: ClickedCards,
         edits: EditModals,
-        groups: GroupModals,
+        batches: BatchModals,
     ) -> None:
         self._edits = edits
-        self._groups = groups
+        self._batches = batches
         self._clicked = clicked
         self._desk = desk
         self._rights = rights
@@ -100,8 +100,8 @@ class ButtonActions:
             Act.BACK: self._turn_page,
             Act.CLAIM: self._claim,
             Act.UNCLAIM: self._claim,
-            Act.GROUP_APPROVE: self._decide_group,
-            Act.GROUP_DENY: self._decide_group,
+            Act.BATCH_APPROVE: self._decide_batch,
+            Act.BATCH_DENY: self._decide_batch,
             Act.EDIT_JSON: self._show_form,
             Act.EDIT_AGAIN: self._show_form,
             Act.NUMBER: self._show_form,
@@ -135,22 +135,18 @@ class ButtonActions:
             await self._clicked.expect(form.ref(did.actor.team))
         sure = did.act == Act.APPROVE_SURE
         record = await self.approve(workspace, did, form, sure=sure)
-        if did.view.get("callback_id") == GROUP_VIEW:
-            await self._show_group(workspace, did, reply, describe_state(record))
+        if did.view.get("callback_id") == BATCH_VIEW:
+            await self._show_batch(workspace, did, reply, describe_state(record))
         elif did.in_modal:
             await reply.tell(describe_state(record))
         elif not await self._clicked.show_end(did, record, reply):
             await reply.tell(f"{describe_state(record)} The card follows.")
 
-    async def _decide_group(
+    async def _decide_batch(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
     ) -> None:
-        if did.in_modal:
-            told = await self._groups.decide(workspace, did, form)
-            await self._show_group(workspace, did, reply, told)
-            return
-        await self._groups.decide_posted(workspace, did, form)
-        await self.repair(did, reply)
+        told = await self._batches.decide(workspace, did, form)
+        await self._show_batch(workspace, did, reply, told)
 
     async def _show_form(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
@@ -158,11 +154,11 @@ class ButtonActions:
         """Show the form of an edit in place of the open modal."""
         await reply.show(await self._build_view(workspace, did, form))
 
-    async def _show_group(
+    async def _show_batch(
         self, workspace: Workspace, did: Interaction, reply: PrivateReply, told: str
     ) -> None:
         form = read_metadata(did.view.get("private_metadata"))
-        await reply.show(await self._groups.build(workspace, did, form, told))
+        await reply.show(await self._batches.build(workspace, did, form, told))
 
     async def _deny_because(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
@@ -226,7 +222,7 @@ class ButtonActions:
         shown = {
             Act.DETAILS.value: self.build_details,
             Act.MORE.value: self._build_more,
-            Act.GROUP.value: self._groups.build,
+            Act.BATCH.value: self._batches.build,
         }
         if build := shown.get(did.act):
             return await build(workspace, did, form)
@@ -271,8 +267,8 @@ class ButtonActions:
         card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS, reader=reader)
         card = replace(card, inbox=self._desk.address_of(record.id))
         mine = record.claim is not None and record.claim.person == reader
-        count = 1 if refusal else await self._groups.count(workspace, did, record.id)
-        return modals.build_more(card, form, refusal=refusal or "", mine=mine, group=count)
+        count = 1 if refusal else await self._batches.count(workspace, did, record.id)
+        return modals.build_more(card, form, refusal=refusal or "", mine=mine, batch=count)
 
     async def _build_remember_view(
         self,

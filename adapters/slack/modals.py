@@ -151,7 +151,7 @@ def build_referral(title: str, text: str, inbox: str) -> Json:
 
 
 def build_more(
-    card: Card, form: ModalMetadata, *, refusal: str, mine: bool, group: int = 1
+    card: Card, form: ModalMetadata, *, refusal: str, mine: bool, batch: int = 1
 ) -> Json:
     """Return the modal behind "More…": everything else that may be done, each in a line. Who may
     not decide, for the reason in `refusal`, may look; `mine` says that they said they are looking.
@@ -163,9 +163,9 @@ def build_more(
     rows = [_MORE[0], *(one for one in _MORE if not refusal and one[0] in offered)]
     if not refusal:
         rows.append(_CLAIMS[mine])
-    if group > 1:
+    if batch > 1:
         said = "All that was asked with it, on one card"
-        rows.insert(1, (Act.GROUP, f"All {group}…", said))
+        rows.insert(1, (Act.BATCH, f"All {batch}…", said))
     blocks = [render_summary_head(card)]
     for act, text, said in rows:
         line_of = section(plain(said))

@@ -17,13 +17,13 @@ from gateway.ports import Identity, MessageRef
 Json = dict[str, Any]
 
 PLATFORM = "slack"
-_BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})(?::([0-9.]{1,64}))?")
+_BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})")
 _PLACE = re.compile(
     r"(?P<shared>shared/)?(?P<team>[A-Z0-9]{2,32})/(?P<channel>[A-Z0-9]{2,32})(/(?P<thread>[0-9]{1,12}\.[0-9]{6}))?"
 )
 ANSWER_SHORTCUT = "answer_request"
 NO_COPY = "none"  # in buttons that belong to no posted copy
-GROUP_VIEW = "group"  # the modal with several requests, each with buttons of its own
+BATCH_VIEW = "batch"  # the modal with several requests, each with buttons of its own
 
 
 class Malformed(Exception):
@@ -54,9 +54,9 @@ class Act(StrEnum):
     CLAIM = "claim"
     UNCLAIM = "unclaim"
     MORE = "more"
-    GROUP = "group"
-    GROUP_APPROVE = "group_approve"
-    GROUP_DENY = "group_deny"
+    BATCH = "batch"
+    BATCH_APPROVE = "batch_approve"
+    BATCH_DENY = "batch_deny"
     NEXT = "next_page"
     BACK = "previous_page"
     OPEN = "open_inbox"  # a link: Slack opens it, and reports the click
@@ -64,18 +64,15 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlackButton:
-    """The value of a button: a request, its revision and the copy of its card; on one that answers
-    all of a posted group, the revisions of all."""
+    """The value of a button: a request, its revision and the copy of its card."""
 
     request_id: str
     revision: int
     copy: str
-    revisions: str = ""
 
     def encode(self) -> str:
         """Return the value of a button."""
-        more = f":{self.revisions}" if self.revisions else ""
-        return f"v1:{self.request_id}:{self.revision}:{self.copy}{more}"
+        return f"v1:{self.request_id}:{self.revision}:{self.copy}"
 
 
 def read_button(value: object) -> SlackButton:
@@ -83,7 +80,7 @@ def read_button(value: object) -> SlackButton:
     found = _BUTTON.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise Malformed("not a button of ours")
-    return SlackButton(found[1], int(found[2]), found[3], found[4] or "")
+    return SlackButton(found[1], int(found[2]), found[3])
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +216,7 @@ class Interaction:
         """
         if self.in_modal:
             form = read_metadata(self.view.get("private_metadata"))
-            if self.view.get("callback_id") == GROUP_VIEW and self.value:
+            if self.view.get("callback_id") == BATCH_VIEW and self.value:
                 return self._form_of_item(form, read_button(self.value))
             if self.value and read_button(self.value) != form.button:
                 raise Malformed("the button does not belong to its modal")
@@ -233,7 +230,7 @@ class Interaction:
 
     @staticmethod
     def _form_of_item(form: ModalMetadata, button: SlackButton) -> ModalMetadata:
-        """Return the metadata for a button of one item of a group, or of the whole group."""
+        """Return the metadata for a button of one item of a batch, or of the whole batch."""
         if button == form.button:
             return form
         if button.copy != NO_COPY:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +19,6 @@ from adapters.slack.cards import (
     CARD_CHARS,
     CARD_LINES,
     FullText,
-    build_group_message,
     build_message,
     build_thread_note,
     button,
@@ -71,7 +69,6 @@ from gateway.ports import (
     DeliveryUncertain,
     Desk,
     GrantCard,
-    GroupCard,
     MessageRef,
     Notes,
     Notice,
@@ -84,9 +81,7 @@ from gateway.ports import (
     card_of,
     draw,
     leads_to_inbox,
-    posted_group_of,
     rank_edit,
-    shows_group,
     weight_of,
 )
 
@@ -137,27 +132,7 @@ class CardPosting:
         Slack does not answer. One too many, which no click counts on, is better than none.
         """
         workspace, place = await self.find_open_place(target)
-        made = blocks.build_message(card, nonce, called=mention_people(workspace.team, card))
-        ref = await self._post(workspace, place, card, nonce, *made)
-        if not card.complete:
-            await self._attach(workspace, ref, card, nonce)
-        return ref
-
-    async def deliver_group(self, target: str, group: GroupCard, nonce: str) -> MessageRef:
-        """Post the card of a group, as `deliver` posts one."""
-        workspace, place = await self.find_open_place(target)
-        made = self._build_group(workspace, group, nonce)
-        return await self._post(workspace, place, group.items[0], nonce, *made)
-
-    async def _post(
-        self,
-        workspace: Workspace,
-        place: SlackPlace,
-        card: Card,
-        nonce: str,
-        text: str,
-        made: list[Json],
-    ) -> MessageRef:
+        text, made = blocks.build_message(card, nonce, called=mention_people(workspace.team, card))
         about = {"event_type": "approval", "event_payload": {"request": card.request_id}}
 
         async def send() -> Json:
@@ -174,12 +149,9 @@ class CardPosting:
         ref = build_ref(workspace.team, str(answer["channel"]), str(answer["ts"]))
         if place.thread:
             await self._notes.put(_thread_note(ref), place.thread, seconds=_NOTE_SECONDS)
+        if not card.complete:
+            await self._attach(workspace, ref, card, nonce)
         return ref
-
-    @staticmethod
-    def _build_group(workspace: Workspace, group: GroupCard, nonce: str) -> tuple[str, list[Json]]:
-        called = _build_mentions(workspace.team, group.calls)
-        return build_group_message(group, nonce, partial(mention_people, workspace.team), called)
 
     async def _attach(self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str) -> None:
         """Attach the full text and mention it on the card. Failures leave the card as posted."""
@@ -203,14 +175,6 @@ class CardPosting:
                 full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
             await self._edit(workspace, ref, card, nonce, full)
         await self._note_progress(workspace, ref, card)
-
-    async def update_group(self, ref: MessageRef, group: GroupCard, nonce: str) -> None:
-        """Edit the posted card of a group."""
-        workspace, _ = await self.find_place(ref.channel)
-        async with self.edit_turn(workspace, nonce, await self._rank(ref, group.newest)):
-            await edit_message(workspace, ref, *self._build_group(workspace, group, nonce))
-        for card in group.items:
-            await self._note_progress(workspace, ref, card)
 
     async def check_copy(self, ref: MessageRef) -> None:
         """Ask Slack, which tells nobody of deleted messages, whether a copy is still there. Any
@@ -587,23 +551,13 @@ class ClickedCards:
         """
         if did.ref is None or not record.final:
             return True
-        copy = did.form().copy
-        if shows_group(copy):
-            records = await self._desk.requests.list_on_card(record.id, copy)
-            name = partial(mention_people, did.actor.team)
-            made = build_group_message(await self.draw_group(records), copy, name)
-        else:
-            card = await self._draw(record)
-            made = build_message(card, copy, called=mention_people(did.actor.team, card))
-        done = await reply.replace(*made)
+        card = await self._draw(record)
+        named = mention_people(did.actor.team, card)
+        done = await reply.replace(*build_message(card, did.form().copy, called=named))
         await self._notes.put(
             _name(did.ref), _SHOWN if done else _FIRST, seconds=_CLICKED_CARDS_NOTE_SECONDS
         )
         return done
-
-    async def draw_group(self, records: Sequence[Record]) -> GroupCard:
-        """Return the posted card of a group as it is now."""
-        return posted_group_of([(one, await self._draw(one)) for one in records])
 
     async def _draw(self, record: Record) -> Card:
         card = await draw(

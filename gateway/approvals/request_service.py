@@ -69,13 +69,6 @@ class RequestDesk:
             return await self._with_approvers(known)
         return await self.get(request_id)
 
-    async def list_on_card(self, request_id: str, copy: str) -> list[Record]:
-        """Return all that stand on a posted card. See `gateway.ports.RequestCalls`."""
-        members = await self._copies.list_members(request_id, copy)
-        if request_id not in members:
-            return []
-        return [await self.get(one) for one in members]
-
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first."""
         page = await self._store.page(query)

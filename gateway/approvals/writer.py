@@ -484,16 +484,6 @@ class PostedCopies:
             raise Unauthorized("this is not a card that the gateway posted here")
         await self.adopt(click.request_id, copy.nonce, click.ref)
 
-    async def list_members(self, request_id: str, nonce: str) -> tuple[str, ...]:
-        """Return the ids of all that stand on a copy of this request, in their order; none for a
-        copy that shows nothing else, or that is not known."""
-        known = (await self._outbox.copies(request_id)).values()
-        copy = next((one for one in known if one.nonce == nonce and not one.outcome), None)
-        if copy is None or not copy.within:
-            return copy.members if copy is not None else ()
-        led = (await self._outbox.copies(copy.within)).get(copy.target)
-        return led.members if led is not None and led.nonce == nonce else ()
-
     async def adopt(self, subject_id: str, nonce: str, ref: MessageRef) -> None:
         """Write down where a copy stands that was posted just before a crash.
 

@@ -234,10 +234,10 @@ def _draft_notice(record: Record, head: Head, ended: str) -> tuple[Head, str]:
     if ended:
         return (say_ours(f"{ended} · {agent}: "), *head), ""
     first = f"{_HIGH_RISK} · " if record.risk.level is RiskLevel.HIGH else ""
-    return (say_ours(f"{first}{agent} "), *_say_wish(record, head)), say_found(record, head)
+    return (say_ours(f"{first}{agent} "), *_say_wish(record, head)), _say_found(record, head)
 
 
-def say_found(record: Record, head: Head = ()) -> str:
+def _say_found(record: Record, head: Head) -> str:
     """Return the first finding as it ends a notification, without the name that the head has; ""
     where none was found."""
     if not record.findings:

@@ -36,9 +36,8 @@ class Timings:
     `finish` seconds for what is on its way to a platform. Whoever is slow keeps the next request
     waiting for `line` seconds, and the next copy for `copy`; a `call` to an adapter that takes
     longer is given up. A copy says another number every `count_ms`, and is given up after
-    `most_refusals` of an edit. A group's card is made once nothing has joined the group for
-    `gather_ms`. Where the platform does not tell of deleted cards, it is asked about each that
-    waits every `check` seconds.
+    `most_refusals` of an edit. Where the platform does not tell of deleted cards, it is
+    asked about each that waits every `check` seconds.
     """
 
     lease: float = 6.0
@@ -53,7 +52,6 @@ class Timings:
     at_once: int = 64
     count_ms: int = 5000
     most_refusals: int = 24
-    gather_ms: int = 250
     check: float = 300.0
 
 

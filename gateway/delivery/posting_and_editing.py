@@ -26,12 +26,9 @@ from gateway.ports.outgoing import (
     CopyState,
     DeliveryFailed,
     DeliveryUncertain,
-    Notice,
-    NoticeKind,
     Outbox,
     Queues,
     RetryLater,
-    group_nonce,
 )
 
 log = logging.getLogger("gateway.courier")
@@ -115,26 +112,14 @@ class Copies:
         """Whether a target is a place of this adapter."""
         return target.startswith(f"{self._adapter}:")
 
-    def new(self, target: str, *, outcome: bool = False, members: tuple[str, ...] = ()) -> Copy:
-        """Return a copy that was not sent yet; with `members` that of a group's card."""
-        nonce = secrets.token_hex(_NONCE_BYTES)
+    def new(self, target: str, *, outcome: bool = False) -> Copy:
+        """Return a copy that was not sent yet."""
         return Copy(
             target=target,
-            nonce=group_nonce(nonce) if members else nonce,
+            nonce=secrets.token_hex(_NONCE_BYTES),
             state=CopyState.DUE,
             at=self._clock.now_ms(),
             outcome=outcome,
-            members=members,
-        )
-
-    def reminder(self, copy: Copy, mentions: tuple[str, ...]) -> Notice:
-        """Return the reminder beside a posted copy."""
-        return Notice(
-            kind=NoticeKind.REMINDER,
-            target=copy.target,
-            nonce=copy.nonce,
-            ref=copy.ref,
-            mentions=mentions,
         )
 
     async def keep(self, subject_id: str, copy: Copy, before: Copy) -> None:
@@ -280,8 +265,7 @@ class Copies:
         """Write down that a copy is gone. One that was deleted is posted again while it matters."""
         await subject.noted("copy_gone", copy, str(gone))
         if gone.deleted and not subject.final and copy.reposts < _MOST_REPOSTS:
-            fresh = self.new(copy.target, members=copy.members)
-            again = replace(fresh, reposts=copy.reposts + 1)
+            again = replace(self.new(copy.target), reposts=copy.reposts + 1)
             await self.keep(subject.id, again, copy)
             return AT_ONCE
         await self.keep(subject.id, replace(copy, state=CopyState.GONE, why=str(gone)), copy)

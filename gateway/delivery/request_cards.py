@@ -13,7 +13,6 @@ from gateway.approvals.core import Core
 from gateway.approvals.grant_lifecycle import GrantView
 from gateway.cards.blocks import draw, weight_of
 from gateway.cards.card import Card, card_of, discreet_summary, leads_to_inbox
-from gateway.delivery.batch_cards import GroupCopies
 from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings
 from gateway.delivery.overflow_cards import DigestCards
 from gateway.delivery.posting_and_editing import (
@@ -36,7 +35,6 @@ from gateway.ports.outgoing import (
     NoticeKind,
     Posts,
     PostsGrants,
-    PostsGroups,
     RetryLater,
 )
 
@@ -78,17 +76,6 @@ class RequestCopies:
         self._order = InOrder(timings.line)
         self._inbox = inbox
         self._crowds = DigestCards(adapter, core, clock, self._copies, inbox=inbox)
-        self._groups: GroupCopies | None = None
-        if isinstance(adapter, PostsGroups):
-            self._groups = GroupCopies(
-                adapter,
-                core,
-                clock,
-                self._copies,
-                timings,
-                draw=self._card,
-                called=lambda policy, route: mentions(policy, route, adapter.name),
-            )
 
     async def look(self, request_id: str) -> float | None:
         """Make the copies of a request true; return in how many seconds to look again, or None."""
@@ -109,12 +96,7 @@ class RequestCopies:
         subject = self._subject(record, policy, route)
         places = () if record.behind else route.places(record.tier)
         await passed()
-        waits, taken = list[float](), set[str]()
-        if self._groups is not None:
-            waits, taken = await self._groups.look(record, places, copies)
-        alone = [place for place in places if place not in taken]
-        own = {key: copy for key, copy in copies.items() if copy.target not in taken}
-        waits += await self._copies.look(subject, alone, own)
+        waits = await self._copies.look(subject, places, copies)
         if record.final and not record.follows:
             informed = self._list_informed(record, policy, route)
             waits += await self._copies.take(
@@ -141,8 +123,11 @@ class RequestCopies:
             if record.final:
                 await self._copies.withdraw(copy)
                 return
-            reminder = self._copies.reminder(copy, mentions(policy, route, adapter.name))
-            reminder = replace(reminder, discreet=route.discreet)
+            reminder = replace(
+                _make_reminder(copy),
+                mentions=mentions(policy, route, adapter.name),
+                discreet=route.discreet,
+            )
             await adapter.tell(reminder, await self._card(record, discreet=route.discreet))
 
         return Subject(

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from gateway.cards.batch_cards import is_of_group
+from gateway.cards.batch_cards import is_of_batch
 from gateway.cards.blocks import CardSizes
 from gateway.cards.grant_cards import GrantCard
 from gateway.cards.words import KillSwitch
@@ -239,11 +239,6 @@ class RequestCalls(Protocol):
 
         It may have changed since: `decide` has the last word, and refuses what the card is too old
         for.
-        """
-
-    async def list_on_card(self, request_id: str, copy: str) -> list[Record]:
-        """Return the requests that stand on the posted card of a group, in their order, itself
-        among them; none where this copy of it, by its nonce, is not such a card. Raises NotFound.
         """
 
     async def page(self, query: Query) -> Page:
@@ -479,7 +474,7 @@ def address_of(inbox: str, request_id: str) -> str:
 
 _LEAST_ID = 4
 _PAGES = 10
-_GROUP = 50
+_BATCH = 50
 
 
 class Worklist:
@@ -510,15 +505,15 @@ class Worklist:
             if after is None:
                 return
 
-    async def list_group(self, identity: Identity, record: Record) -> list[Record]:
-        """Return the waiting requests of a request's group that this person may decide, itself
+    async def list_batch(self, identity: Identity, record: Record) -> list[Record]:
+        """Return the waiting requests of a request's batch that this person may decide, itself
         among them."""
         request = record.request
-        own = Query(agent=request.agent, session=request.session, followers=False, limit=_GROUP)
+        own = Query(agent=request.agent, session=request.session, followers=False, limit=_BATCH)
         # Canaries are nobody's requests: they are looked for among all that wait.
-        every = Query(followers=False, limit=_GROUP)
+        every = Query(followers=False, limit=_BATCH)
         pages = [await self._desk.requests.page(query) for query in (own, every)]
-        found = {one.id: one for page in pages for one in page.items if is_of_group(record, one)}
+        found = {one.id: one for page in pages for one in page.items if is_of_batch(record, one)}
         may = [
             one
             for one in found.values()

@@ -10,15 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Protocol, runtime_checkable
 
-from gateway.cards.batch_cards import GroupCard
 from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
 from gateway.domain.records import MessageRef
 from gateway.errors import GatewayError
 from gateway.wire.codec import Wire
-
-# What a group's card has as its nonce begins so; that of a request's own is of hexadecimal digits.
-_OF_GROUP = "g"
 
 # Queues and copies call a remembered decision by this and its id; a request by its id alone.
 GRANT = "grant:"
@@ -27,16 +23,6 @@ GRANT = "grant:"
 def is_grant(subject_id: str) -> bool:
     """Whether what queues and copies call so is a remembered decision."""
     return subject_id.startswith(GRANT)
-
-
-def shows_group(nonce: str) -> bool:
-    """Whether a copy with this nonce is the card of several requests."""
-    return nonce.startswith(_OF_GROUP)
-
-
-def group_nonce(nonce: str) -> str:
-    """Return the nonce for the card of several requests, as long as the one given."""
-    return _OF_GROUP + nonce[1:]
 
 
 class CopyState(StrEnum):
@@ -63,10 +49,6 @@ class Copy(Wire):
     offers nothing more to press: it shows the end. Where the gateway is locked out it is `away`:
     nobody can answer on it until it is edited again. `reposts` counts how often it was deleted and
     posted again.
-
-    The card of a group is the copy of its first request, which has the ids of all in `members`, for
-    good: a posted one never gets others. Each of the rest has a copy with the same nonce and place,
-    `within` which it stands: the id of the first.
     """
 
     target: str
@@ -85,8 +67,6 @@ class Copy(Wire):
     disarmed: bool = False
     away: bool = False
     reposts: int = 0
-    members: tuple[str, ...] = ()
-    within: str = ""
 
     @property
     def key(self) -> str:
@@ -188,21 +168,6 @@ class PostsGrants(Posts, Protocol):
 
     async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
         """Announce beside a posted copy what its card says newly."""
-
-
-@runtime_checkable
-class PostsGroups(Posts, Protocol):
-    """An adapter that also posts several requests of one group on one card. Failures as in
-    `Posts`."""
-
-    def list_fitting(self, group: GroupCard) -> tuple[str, ...]:
-        """Return the ids of the requests that find room on one card, each whole."""
-
-    async def deliver_group(self, target: str, group: GroupCard, nonce: str) -> MessageRef:
-        """Post the card of a group; return where it stands."""
-
-    async def update_group(self, ref: MessageRef, group: GroupCard, nonce: str) -> None:
-        """Have a posted copy show the group as it is now."""
 
 
 class DeliveryFailed(GatewayError):

@@ -12,19 +12,18 @@ from adapters.discord.cards import (
     CARD_CHARS,
     CARD_LINES,
     build_card_view,
-    build_group_view,
     render_about,
 )
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.full_view import build_full_view, page_fits
+from adapters.discord.full_view import build_batch, build_full_view, list_drawn, page_fits
 from adapters.slack import cards, modals
-from adapters.slack.cards import build_group_message
+from adapters.slack.batches import build_batch as build_batch_modal
 from adapters.slack.payloads import ModalMetadata
 from adapters.terminal.cards import render_about as render_about_in_terminal
 from adapters.terminal.cards import render_card
 from adapters.web.cards import build_row
 from gateway.api.messages import masked_view
-from gateway.cards.batch_cards import posted_group_of
+from gateway.cards.batch_cards import batch_card_of
 from gateway.cards.card import card_of, full_view
 from gateway.cli.requests import format_request
 from gateway.domain.records import Approvers, Record
@@ -184,10 +183,9 @@ def _slack_details(record: Record) -> str:
     return " ".join(words(modals.build_details(card, full, form, refusal="")))
 
 
-def _slack_group(record: Record) -> str:
-    card = card_of(record, lines=cards.CARD_LINES, chars=cards.CARD_CHARS)
-    group = posted_group_of([(record, card)])
-    return " ".join(words(build_group_message(group, COPY, lambda _: "")[1]))
+def _slack_batch(record: Record) -> str:
+    form = ModalMetadata(record.id, record.revision, COPY, "C1", "1.1")
+    return " ".join(words(build_batch_modal(batch_card_of([record], chars=ALL, each=ALL), form)))
 
 
 def _slack_modal(record: Record) -> str:
@@ -206,9 +204,10 @@ def _discord_details(record: Record) -> str:
     return _texts(build_full_view(card_of(record, lines=ALL, chars=ALL), view, button, page=0))
 
 
-def _discord_group(record: Record) -> str:
-    group = posted_group_of([(record, card_of(record, lines=CARD_LINES, chars=CARD_CHARS))])
-    return _texts(build_group_view(group, COPY))
+def _discord_batch(record: Record) -> str:
+    batch = batch_card_of([record], chars=ALL, each=ALL)
+    button = DiscordButton(verb="batch", request_id=record.id, revision=record.revision)
+    return _texts(build_batch(batch, list_drawn(batch), button, "", together=False))
 
 
 def _show(record: Record) -> str:
@@ -218,10 +217,10 @@ def _show(record: Record) -> str:
 PLACES = {
     **SURFACES,
     "Details in Slack": _slack_details,
-    "a group in Slack": _slack_group,
+    "a batch in Slack": _slack_batch,
     "a modal in Slack": _slack_modal,
     "Details in Discord": _discord_details,
-    "a group in Discord": _discord_group,
+    "a batch in Discord": _discord_batch,
     "a modal in Discord": lambda one: render_about(card_of(one, lines=30, chars=2000)),
     "a prompt in a terminal": lambda one: printed(render_about_in_terminal(
         card_of(one, lines=30, chars=2000))),
@@ -231,7 +230,7 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 def test_what_was_found_stands_between_head_and_call(place: str) -> None:
-    """On cards, in groups, on pages, in forms, at the command line, which begins with the tool."""
+    """On cards, in batches, on pages, in forms, at the command line, which begins with the tool."""
     shown = PLACES[place](DANGER).replace("\\", "")
     head = "shell" if place == "gateway show" else "Deletes"
     order = [shown.index(one) for one in (head, "removes folders whole", f"rm -rf {MARK}")]

@@ -13,7 +13,6 @@ from adapters.discord.cards import (
     CARD_LINES,
     MessageContent,
     build_card_view,
-    build_group_view,
     build_more_view,
     build_outcome_view,
     render_about,
@@ -28,9 +27,9 @@ from adapters.discord.edits import (
     build_refused_edit,
 )
 from adapters.discord.full_view import (
-    GROUP_CHARS,
+    BATCH_CHARS,
+    build_batch,
     build_full_view,
-    build_group,
     list_drawn,
     page_fits,
 )
@@ -43,7 +42,7 @@ from adapters.discord.grants import (
     list_ways,
 )
 from adapters.discord.interactions import build_private_reply, build_refusal
-from gateway.cards.batch_cards import GroupCard, group_card_of, posted_group_of
+from gateway.cards.batch_cards import batch_card_of
 from gateway.cards.card import Card, card_of, full_view
 from gateway.cards.grant_cards import grant_card_of
 from gateway.cards.remember_options import scopes_of
@@ -65,8 +64,6 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
     made: dict[str, Callable[[], MessageContent]] = {
         name: partial(_card, record) for name, record in records.items()
     }
-    for name, record in states.GROUP_CARDS.items():
-        made[name] = partial(_posted, record)
     for name, card in states.crowds().items():
         made[name] = partial(build_card_view, card, COPY)
     for number, grant in enumerate(states.GRANTS):
@@ -96,7 +93,7 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
         made[f"error-{number}"] = partial(lambda one: build_refusal(one).shown, error)
     sized = _sized(records["pending"])
     several = (states.FILE, states.known_as(states.PAYMENT, "3a"), states.HOSTILE)
-    alone = (*states.GROUP, states.known_as(states.PAYMENT, "3a"))
+    alone = (*states.BATCH, states.known_as(states.PAYMENT, "3a"))
     return made | {
         "silent": lambda: build_card_view(sized, COPY, silent=True),
         "secret-inbox": lambda: build_card_view(_led("question-secret"), COPY),
@@ -110,13 +107,12 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
             BUTTON,
         ),
         "called": lambda: build_card_view(sized, COPY, called="<@111111111111111111>"),
-        "more": lambda: build_more_view(sized, BUTTON, group=3),
+        "more": lambda: build_more_view(sized, BUTTON, batch=3),
         "more-inbox": lambda: build_more_view(
             replace(_sized(records["pending-votes"]), inbox=INBOX), BUTTON
         ),
-        "group": lambda: _group(states.GROUP),
-        "group-alone": lambda: _group(alone),
-        "group-silent": lambda: build_group_view(_posted_group(states.GROUP), COPY, silent=True),
+        "batch": lambda: _batch(states.BATCH),
+        "batch-alone": lambda: _batch(alone),
         "outcome": lambda: build_outcome_view(_sized(records["denied"])),
         "outcome-voted": lambda: build_outcome_view(
             card_of(records["pending-votes"], lines=9, chars=99, reader="ann")
@@ -192,17 +188,8 @@ def _page(record: Record, page: int) -> MessageContent:
     return build_full_view(_whole(record), pages, BUTTON, page=page)
 
 
-def _posted_group(records: tuple[Record, ...]) -> GroupCard:
-    return posted_group_of([(one, _sized(one)) for one in records])
-
-
-def _posted(records: tuple[Record, ...]) -> MessageContent:
-    group = _posted_group(records)
-    return build_group_view(group, states.GROUP_COPY)
-
-
-def _group(records: tuple[Record, ...]) -> MessageContent:
-    group = group_card_of(records, chars=GROUP_CHARS, each=CARD_CHARS)
-    shown = list_drawn(group)
-    together = group.together and len(shown) == len(group.items)
-    return build_group(group, shown, BUTTON, "k" * 11, together=together)
+def _batch(records: tuple[Record, ...]) -> MessageContent:
+    batch = batch_card_of(records, chars=BATCH_CHARS, each=CARD_CHARS)
+    shown = list_drawn(batch)
+    together = batch.together and len(shown) == len(batch.items)
+    return build_batch(batch, shown, BUTTON, "k" * 11, together=together)

@@ -95,17 +95,21 @@ async def test_25_neither_bots_nor_the_timed_out_nor_the_mighty_decide(stage: St
         assert "not an approver" in private_text(await stage.click(mighty, card, "Approve"))
     server.bob.user.bot = True
     assert "bots decide nothing" in private_text(await stage.click(server.bob, card, "Approve"))
-    opened = (await stage.click(server.ann, card, "More…")).private[0]
+    await stage.asked(arguments={"command": "ls other"})
+    more = [(await stage.click(server.ann, card, "More…")).private[0] for _ in range(2)]
+    await stage.click(server.ann, more[1], "All 2…")
     server.guild.members[server.ann.id].timed_out_until = "2100-01-01T00:00:00+00:00"
     for shown, label in (
         (card, "Approve"),
         (card, "Deny"),
-        (opened, "I'm looking"),
+        (more[0], "I'm looking"),
+        (more[0], "All 2…"),
+        (more[1], "Approve all 2"),
         (card, "Details"),
     ):
         assert "timed out" in private_text(await stage.click(server.ann, shown, label))
     assert not (await stage.core.requests.get(record.id)).final
-    assert len(await stage.events("refused")) == 7
+    assert len(await stage.events("refused")) == 9
 
 
 async def test_25_nobody_approves_their_own_dangerous_request(stage: Stage) -> None:

@@ -11,7 +11,8 @@ import pytest
 from adapters.discord.cards import (
     MOST_TEXT,
     build_card_view,
-    choose_group_colour,
+    choose_batch_colour,
+    choose_colour,
     count_units,
     render_findings,
 )
@@ -161,23 +162,14 @@ def test_what_a_denial_can_cover_is_whole_where_it_is_chosen() -> None:
     assert "a denial can cover is listed where it is chosen" in shown("options")
 
 
-def test_a_group_has_the_colour_of_the_loudest_that_waits() -> None:
-    """Red for high risk; when all ended, how they did; grey where they differ."""
+def test_a_batch_has_the_colour_of_the_loudest() -> None:
+    """Red where one is high risk, none where nothing was found."""
     quiet, loud = card("pending-git"), card("pending-high-risk")
-    done, denied = card("approved"), card("denied")
+    found = card("pending-findings")
     assert loud.risk is RiskLevel.HIGH
-    red = choose_group_colour([denied])
-    assert choose_group_colour([quiet, loud, done]) == red
-    assert choose_group_colour([quiet, done]) is None
-    assert choose_group_colour([done, done]) == choose_group_colour([done])
-    assert choose_group_colour([done, denied]) not in (red, choose_group_colour([done]))
-    assert "accent_color" in drawn("group-card-ended")
-
-
-def test_what_ended_in_a_group_has_its_details() -> None:
-    """As a card alone has."""
-    assert drawn("group-card-ended").count('"label": "Details"') == 3
-    assert drawn("group-card-one-ended").count('"label": "Details"') == 1
+    assert choose_batch_colour([quiet, found, loud]) == choose_colour(loud)
+    assert choose_batch_colour([quiet, found]) == choose_colour(found)
+    assert choose_batch_colour([quiet, quiet]) is None
 
 
 def test_what_only_the_inbox_can_take_leads_there() -> None:
@@ -209,13 +201,13 @@ def test_the_list_of_what_waits_names_agents_and_marks_high_risk() -> None:
 
 def test_what_ended_badly_is_not_green() -> None:
     """Nor has it a tick: approved and failed, never fetched, answered instead."""
-    good = choose_group_colour([card("approved")])
+    good = choose_colour(card("approved"))
     for name in ("approved-failed", "approved-never-fetched", "responded"):
-        assert choose_group_colour([card(name)]) != good
+        assert choose_colour(card(name)) != good
         assert card(name).icon != "✅"
         assert card(name).status is Status.APPROVED
     ran = card("approved", report=Report(execution=Execution.SUCCEEDED))
-    assert (ran.icon, choose_group_colour([ran])) == ("✅", good)
+    assert (ran.icon, choose_colour(ran)) == ("✅", good)
     assert 'Not run: answered instead by bob: "use staging"' in shown("responded")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from adapters.slack import cards as blocks
 from adapters.slack import modals
 from adapters.slack.app import NO_REQUEST, describe_error
-from adapters.slack.batches import GROUP_CHARS, build_group
-from adapters.slack.cards import CARD_CHARS, CARD_LINES, FullText, build_group_message
+from adapters.slack.batches import BATCH_CHARS, build_batch
+from adapters.slack.cards import CARD_CHARS, CARD_LINES, FullText
 from adapters.slack.clicks import describe_state, describe_what
 from adapters.slack.commands import (
     HELP,
@@ -24,7 +24,7 @@ from adapters.slack.home_tab import build_home
 from adapters.slack.payloads import ModalMetadata
 from adapters.slack.posting import build_grant_message
 from gateway.approvals.duplicates_and_overflow import AgentGroup
-from gateway.cards.batch_cards import group_card_of, posted_group_of
+from gateway.cards.batch_cards import batch_card_of
 from gateway.cards.card import Card, Control, card_of, full_view, leads_to_inbox
 from gateway.cards.forms import edit_fields
 from gateway.cards.grant_cards import grant_card_of
@@ -203,7 +203,7 @@ OUTSIDE = asked(
     arguments={"path": "/etc/cron.d/sync", "content": "* * * * * root /srv/app/sync\n"},
     hint="The shop's files are copied every night.",
 )
-GROUP = (FILE, OUTSIDE, asked(arguments={"command": "make release"}))
+BATCH = (FILE, OUTSIDE, asked(arguments={"command": "make release"}))
 GRANT = Grant(
     id="2e" * 16,
     effect=Effect.ALLOW,
@@ -348,22 +348,6 @@ def known_as(record: Record, digits: str) -> Record:
     return replace(record, request=replace(record.request, id=digits * 16))
 
 
-def _end_one(record: Record) -> Record:
-    return replace(
-        ended(record, Status.APPROVED, Reason.PERSON, "bob"),
-        report=REPORTED,
-    )
-
-
-GROUP_COPY = "g" + "0" * 21
-GROUP_CARDS: dict[str, tuple[Record, ...]] = {
-    "group-card": GROUP,
-    "group-card-one-ended": (GROUP[0], _end_one(GROUP[1]), *GROUP[2:]),
-    "group-card-changed": (*GROUP[:1], known_as(PAYMENT, "3a"), known_as(LONG, "4b")),
-    "group-card-ended": tuple(map(_end_one, GROUP)),
-}
-
-
 @cache
 def messages() -> dict[str, tuple[str, list[Json]]]:
     """Return text and blocks of every card."""
@@ -379,9 +363,6 @@ def messages() -> dict[str, tuple[str, list[Json]]]:
     long = card_of(LONG, lines=CARD_LINES, chars=CARD_CHARS)
     long = replace(long, inbox=INBOX)
     made["pending-long-no-file"] = blocks.build_message(long, COPY, FullText.MISSING)
-    for name, records in GROUP_CARDS.items():
-        drawn = [(one, card_of(one, lines=CARD_LINES, chars=CARD_CHARS)) for one in records]
-        made[name] = build_group_message(posted_group_of(drawn), GROUP_COPY, lambda _: "")
     return made
 
 
@@ -399,10 +380,10 @@ def views() -> dict[str, Json]:
     money = full_view(PAYMENT, fits=modals.page_fits)
     diff = '  {\n-   "command": "rm -rf build && make release"\n+   "command": "make release"\n  }'
     return {
-        "more": modals.build_more(whole["pending-git"], form, refusal="", mine=False, group=3),
-        "group": build_group(group_card_of(GROUP, chars=GROUP_CHARS, each=1500), form),
-        "group-alone": build_group(
-            group_card_of((*GROUP, known_as(PAYMENT, "3a")), chars=GROUP_CHARS, each=1500), form
+        "more": modals.build_more(whole["pending-git"], form, refusal="", mine=False, batch=3),
+        "batch": build_batch(batch_card_of(BATCH, chars=BATCH_CHARS, each=1500), form),
+        "batch-alone": build_batch(
+            batch_card_of((*BATCH, known_as(PAYMENT, "3a")), chars=BATCH_CHARS, each=1500), form
         ),
         "deny": modals.build_deny(whole["pending"], form),
         "abort": modals.build_abort(whole["pending"], form),

@@ -65,10 +65,10 @@ def test_no_golden_file_is_missing_or_left_over() -> None:
 
 @pytest.mark.parametrize("name", names_of("card-"))
 def test_slack_takes_every_card(name: str) -> None:
-    """Each card keeps Slack's limits and our own budget, with at most 15 blocks for a request."""
+    """Each card keeps Slack's limits and our own budget, with at most 15 blocks."""
     text, made = states.messages()[name]
     check_message(made, MOST_UNITS)
-    assert len(made) <= (50 if name in states.GROUP_CARDS else 15)
+    assert len(made) <= 15
     assert 0 < units(text) <= 300
 
 

@@ -339,12 +339,11 @@ def test_how_an_idle_card_stands_is_said_once(name: str) -> None:
         assert "⚠️ Nobody" in says(made) and " Ends at " in says(made)
 
 
-def test_a_group_says_why_there_is_no_approve_all() -> None:
-    """What finds no room says so, and the line below the buttons why each is answered alone."""
-    text = says(states.messages()["group-card-changed"][1])
-    assert "is not shown" in text
-    assert "Not all may be approved at once: decide each by itself." in text
-    assert "decide each by itself" not in says(states.messages()["group-card"][1])
+def test_a_batch_says_why_there_is_no_approve_all() -> None:
+    """The line below the buttons says why each is answered alone."""
+    alone, batch = (says(states.views()[name]["blocks"]) for name in ("batch-alone", "batch"))
+    assert "Not all may be approved at once: decide each by itself." in alone
+    assert "decide each by itself" not in batch
 
 
 def test_details_of_a_question_ask_it() -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from adapters.discord.cards import MessageContent
 from adapters.slack.cards import build_actions, build_message
 from adapters.terminal.cards import render_card
-from gateway.cards.batch_cards import posted_group_of
+from gateway.cards.batch_cards import batch_card_of
 from gateway.cards.card import Card, Style, Tone, card_of, full_view
 from gateway.cards.grant_cards import grant_card_of
 from gateway.cards.summary import plain_head
@@ -133,22 +133,6 @@ async def test_a_state_stands_once_where_no_text_may_stand() -> None:
     made = scenes.messages()
     assert shown(made["silent"]()).count("Approval needed") == 1
     assert shown(made["pending"]()).count("Approval needed") == 1
-
-
-async def test_how_one_of_a_group_ended_and_what_it_was_are_two_lines() -> None:
-    """What the agent says of the end does not run on into the head."""
-    how, head = "ran for 1.8 s", "outside its folder"
-    (drawn,) = (
-        one
-        for part in states.messages()["group-card-one-ended"][1]
-        if str(part.get("block_id", "")).startswith("ended ")
-        for one in (part["elements"],)
-    )
-    texts = ["".join(str(one.get("text", "")) for one in line["elements"]) for line in drawn]
-    assert [how in texts[0], head in texts[0]] == [True, False]
-    assert head in texts[1]
-    message = shown(scenes.messages()["group-card-one-ended"]()).replace("\\\\", "")
-    assert f"{how}\\nWrites" in message
 
 
 @pytest.mark.parametrize("name", ["question", "question-abandoned"])
@@ -284,16 +268,11 @@ def test_rules_are_quoted_and_nothing_is_called_unasked() -> None:
     assert "ran for 1.8 s" in str(card("approved-ran").result)
 
 
-def test_a_group_counts_requests_and_names_their_kinds() -> None:
+def test_a_batch_counts_requests_and_names_their_kinds() -> None:
     """No word stands for the whole and for a part of it."""
     alone = states.known_as(states.PAYMENT, "3a")
-    title = posted_group_of(
-        [(one, card_of(one, lines=9, chars=99)) for one in (*states.GROUP, alone)]
-    ).title.text
+    title = batch_card_of((*states.BATCH, alone), chars=9, each=9).title.text
     assert title == '4 requests of "deployer": 2 file changes, 1 command, 1 call'
-    ended = states.RECORDS["denied"]
-    left = posted_group_of([(ended, card("denied")), (states.FILE, card("pending-file"))]).title
-    assert left.text == '2 requests of "deployer", 1 of them waiting: 1 file change'
 
 
 def test_what_is_not_declared_is_read_at_a_glance() -> None:

@@ -1,4 +1,4 @@
-"""Several requests of one group in one modal: each whole, answered alone, or all at once."""
+"""A batch in one modal: each request whole, answered alone, or all at once."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ async def several(office: Office, *more: dict[str, Any]) -> list[tuple[Record, M
 
 
 async def opened(office: Office, human: Human, message: Message, count: int) -> None:
-    """Open the group from one of its cards."""
+    """Open the batch from one of its cards."""
     await human.more(message, f"All {count}…")
-    await form(human, "group")
+    await form(human, "batch")
 
 
 async def states(office: Office, asked: list[tuple[Record, Message]]) -> list[Status]:
@@ -39,7 +39,7 @@ async def states(office: Office, asked: list[tuple[Record, Message]]) -> list[St
     return [(await office.desk.requests.get(record.id)).status for record, _ in asked]
 
 
-async def test_all_of_a_group_is_read_and_approved_at_once(office: Office) -> None:
+async def test_all_of_a_batch_is_read_and_approved_at_once(office: Office) -> None:
     """Each with its head and exactly what runs; one confirmed tap approves all, once, and every
     card comes to say so."""
     asked = await several(office)
@@ -64,7 +64,21 @@ async def test_all_of_a_group_is_read_and_approved_at_once(office: Office) -> No
         await office.card_says(message, "Approved by ann")
 
 
-async def test_one_of_a_group_is_answered_alone(office: Office) -> None:
+async def test_each_of_a_group_has_a_card_which_opens_the_group_alone(office: Office) -> None:
+    """What was asked as one group is posted one by one, and opened without the rest of the session,
+    from the first card and from the last."""
+    asked = [await office.asked(**call, group="turn-7") for call in CALLS]
+    await office.asked(arguments={"command": "ls other"})
+    assert len(office.slack.messages("C1")) == 4
+    for _, message in (asked[0], asked[-1]):
+        await opened(office, office.ann, message, 3)
+        assert "ls other" not in office.modal_says(office.ann)
+    await office.ann.click_modal("Approve all 3")
+    await office.told_in_modal(office.ann, "All 3 are approved")
+    assert await states(office, asked) == [Status.APPROVED] * 3
+
+
+async def test_one_of_a_batch_is_answered_alone(office: Office) -> None:
     """The others wait on; the modal shows what is left of them."""
     asked = await several(office)
     await opened(office, office.ann, asked[0][1], 3)
@@ -95,7 +109,7 @@ async def test_what_is_decided_alone_is_never_approved_with_others(
     block, button = ann.buttons(ann.modal.view["blocks"])[0]
     leader = f"v1:{asked[0][0].id}:{asked[0][0].revision}"
     copy = ann.buttons(asked[0][1].blocks)[0][1]["value"].rpartition(":")[2]
-    forged = {**button, "action_id": "group_approve", "value": f"{leader}:{copy}"}
+    forged = {**button, "action_id": "batch_approve", "value": f"{leader}:{copy}"}
     payload = ann.payloads.on_view(ann.modal, block, forged)
     await office.slack.deliveries.interaction(payload)
     await office.settled()
@@ -103,7 +117,7 @@ async def test_what_is_decided_alone_is_never_approved_with_others(
     assert "not all of them" in office.modal_says(ann).lower()
 
 
-async def test_a_group_of_which_one_changed_is_not_decided(office: Office) -> None:
+async def test_a_batch_of_which_one_changed_is_not_decided(office: Office) -> None:
     """What was read is another text now: nothing is decided, and why is said."""
     asked = await several(office)
     ann = office.ann
@@ -115,14 +129,14 @@ async def test_a_group_of_which_one_changed_is_not_decided(office: Office) -> No
     assert await states(office, asked) == [Status.PENDING, Status.DENIED, Status.PENDING]
 
 
-async def test_a_stranger_reads_no_group(office: Office) -> None:
+async def test_a_stranger_reads_no_batch(office: Office) -> None:
     """Who may decide none of them is shown none of them."""
     eve = office.slack.person("UEVE")
     office.slack.workspace().channels["C1"].members.add("UEVE")
     asked = await several(office)
     message = asked[0][1]
     block, button = eve.buttons(message.blocks)[-1]
-    forged = {**button, "action_id": "group"}
+    forged = {**button, "action_id": "batch"}
     await office.slack.deliveries.interaction(eve.payloads.on_message("C1", message, block, forged))
     await office.settled()
     assert "make release" not in office.modal_says(eve)

@@ -1,4 +1,4 @@
-"""Several requests of one group in one private message: each whole, answered alone, or at once."""
+"""A batch in one private message: each request whole, answered alone, or all at once."""
 
 from __future__ import annotations
 
@@ -34,38 +34,51 @@ async def states(stage: Stage, asked: list[tuple[Record, Json]]) -> list[Status]
 
 
 async def opened(stage: Stage, card: Json, count: int) -> Json:
-    """Open the group from one of its cards; return the private message."""
+    """Open the batch from one of its cards; return the private message."""
     return (await tapped(stage, card, count))[0]
 
 
 async def tapped(stage: Stage, card: Json, count: int) -> tuple[Json, Interaction]:
-    """Open the group from one of its cards; return the private message and the tap."""
+    """Open the batch from one of its cards; return the private message and the tap."""
     more = await stage.click(stage.server.ann, card, "More…")
     return more.private[0], await stage.click(stage.server.ann, more.private[0], f"All {count}…")
 
 
-async def test_all_of_a_group_is_read_and_approved_at_once(stage: Stage) -> None:
+async def test_all_of_a_batch_is_read_and_approved_at_once(stage: Stage) -> None:
     """Each with its head and exactly what runs; one tap approves all; every card says so."""
     asked = await several(stage)
-    group = await opened(stage, asked[0][1], 3)
-    text = await stage.shows(group, "3 requests of", "2 file changes, 1 command", "make release")
+    batch = await opened(stage, asked[0][1], 3)
+    text = await stage.shows(batch, "3 requests of", "2 file changes, 1 command", "make release")
     assert '"content": "2"' in text
-    await stage.click(stage.server.ann, group, "Approve all 3")
+    await stage.click(stage.server.ann, batch, "Approve all 3")
     assert await states(stage, asked) == [Status.APPROVED] * 3
-    await stage.shows(group, "All 3 are approved")
+    await stage.shows(batch, "All 3 are approved")
     for _, card in asked:
         await stage.shows(card, "Approved by ann")
 
 
-async def test_one_of_a_group_is_answered_alone(stage: Stage) -> None:
+async def test_each_of_a_group_has_a_card_which_opens_the_group_alone(stage: Stage) -> None:
+    """What was asked as one group is posted one by one, and opened without the rest of the session,
+    from the first card and from the last."""
+    asked = [await stage.asked(**call, group="turn-7") for call in CALLS]
+    await stage.asked(arguments={"command": "ls other"})
+    assert len(stage.server.channel.messages) == 4
+    for _, card in (asked[0], asked[-1]):
+        batch = await opened(stage, card, 3)
+        assert "ls other" not in await stage.shows(batch, "3 requests of")
+    await stage.click(stage.server.ann, batch, "Approve all 3")
+    assert await states(stage, asked) == [Status.APPROVED] * 3
+
+
+async def test_one_of_a_batch_is_answered_alone(stage: Stage) -> None:
     """The others wait on; the message shows what is left of them."""
     asked = await several(stage)
-    group = await opened(stage, asked[0][1], 3)
-    await stage.click(stage.server.ann, group, "Approve")
-    await stage.shows(group, "2 requests of")
+    batch = await opened(stage, asked[0][1], 3)
+    await stage.click(stage.server.ann, batch, "Approve")
+    await stage.shows(batch, "2 requests of")
     found = sorted(await states(stage, asked))
     assert found == [Status.APPROVED, Status.PENDING, Status.PENDING]
-    assert "Approve all 2" in labels(group)
+    assert "Approve all 2" in labels(batch)
 
 
 @pytest.mark.parametrize(
@@ -83,49 +96,49 @@ async def test_what_is_decided_alone_is_never_approved_with_others(
     """High risk, what does not fit, and a mask that could act: no button approves all of them, and
     a forged press decides nothing."""
     asked = await several(stage, alone)
-    group, tap = await tapped(stage, asked[0][1], 4)
-    await stage.shows(group, "4 requests of")
-    assert not [one for one in labels(group) if "Approve all" in one]
+    batch, tap = await tapped(stage, asked[0][1], 4)
+    await stage.shows(batch, "4 requests of")
+    assert not [one for one in labels(batch) if "Approve all" in one]
     server = stage.server
     kept = base64.urlsafe_b64encode(int(tap.id).to_bytes(8, "big")).decode().rstrip("=")
-    deny = buttons(group)["Deny"]["custom_id"].split(":")
+    deny = buttons(batch)["Deny"]["custom_id"].split(":")
     forged = ":".join([deny[0], "all", *deny[2:6], kept])
     data = {"custom_id": forged, "component_type": 2, "id": 1}
     made = await server.discord.raw(
-        server.app, server.ann.user, server.channel, data, message=group
+        server.app, server.ann.user, server.channel, data, message=batch
     )
     assert "Not all of them" in private_text(await server.ann.outcome(made))
     assert await states(stage, asked) == [Status.PENDING] * 4
 
 
-async def test_a_group_of_which_one_changed_is_not_decided(stage: Stage) -> None:
+async def test_a_batch_of_which_one_changed_is_not_decided(stage: Stage) -> None:
     """What was read is another text now: nothing is decided, and why is said."""
     asked = await several(stage)
-    group = await opened(stage, asked[0][1], 3)
+    batch = await opened(stage, asked[0][1], 3)
     record = await stage.core.requests.get(asked[1][0].id)
     bob = Identity(platform="discord", id=stage.server.bob.id)
     await stage.core.requests.decide(replace(click(record, Action.DENY), identity=bob))
-    await stage.click(stage.server.ann, group, "Approve all 3")
-    await stage.shows(group, "othing was decided")
+    await stage.click(stage.server.ann, batch, "Approve all 3")
+    await stage.shows(batch, "othing was decided")
     assert await states(stage, asked) == [Status.PENDING, Status.DENIED, Status.PENDING]
 
 
-async def test_a_group_that_finds_no_room_says_how_many_are_left_out(stage: Stage) -> None:
+async def test_a_batch_that_finds_no_room_says_how_many_are_left_out(stage: Stage) -> None:
     """Forty components hold five requests with their buttons: nine of them are opened all the
     same, the others are counted, and nothing is answered at once."""
     asked = [await stage.asked(arguments={"command": f"ls {number}"}) for number in range(9)]
-    group = await opened(stage, asked[0][1], 9)
-    await stage.shows(group, "4 more do not fit here")
-    assert not [one for one in labels(group) if "all" in one]
+    batch = await opened(stage, asked[0][1], 9)
+    await stage.shows(batch, "4 more do not fit here")
+    assert not [one for one in labels(batch) if "all" in one]
 
 
 async def test_all_are_denied_at_once_also_where_one_takes_more_than_a_tap(stage: Stage) -> None:
     """Whoever denies need not read: one of high risk goes with the others."""
     risky = {"arguments": {"command": "drop"}, "risk": Risk(level=RiskLevel.HIGH)}
     asked = await several(stage, risky)
-    group, _ = await tapped(stage, asked[0][1], 4)
-    await stage.shows(group, "4 requests of")
-    await stage.click(stage.server.ann, group, "Deny all 4")
+    batch, _ = await tapped(stage, asked[0][1], 4)
+    await stage.shows(batch, "4 requests of")
+    await stage.click(stage.server.ann, batch, "Deny all 4")
     for _, card in asked:
         await stage.shows(card, "Denied by")
     assert await states(stage, asked) == [Status.DENIED] * 4
