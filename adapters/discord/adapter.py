@@ -19,17 +19,9 @@ from adapters.discord.grants import DiscordGrantPosting
 from adapters.discord.permissions_and_checks import add_commands, check_mentions, run_checks
 from adapters.discord.posting import Posting
 from adapters.discord.settings import DiscordSettings, read_settings
-from gateway.ports import (
-    Card,
-    Desk,
-    Finding,
-    GrantCard,
-    Logins,
-    MessageRef,
-    Notes,
-    Notice,
-    RetryLater,
-)
+from gateway.cards.card import Card
+from gateway.cards.grant_cards import GrantCard
+from gateway.ports import Desk, Finding, Logins, MessageRef, Notes, Notice, RetryLater
 
 log = logging.getLogger("adapters.discord")
 

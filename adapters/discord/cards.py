@@ -17,23 +17,20 @@ import discord
 from discord import ui
 
 from adapters.discord.custom_ids import DiscordButton
-from gateway.models import Action, RiskLevel
-from gateway.ports import BECAUSE as DENY_BECAUSE
-from gateway.ports import (
-    DENIALS,
-    LABEL_CHARS,
-    NO_LINK,
-    SECRET_ASKED,
+from gateway.cards.blocks import LABEL_CHARS
+from gateway.cards.card import (
     Card,
     Control,
     FoundAbove,
     Style,
     Tone,
-    Visible,
     choose_found_above,
-    say_names,
     say_no_link,
 )
+from gateway.cards.words import BECAUSE as DENY_BECAUSE
+from gateway.cards.words import DENIALS, NO_LINK, SECRET_ASKED, say_names
+from gateway.models import Action, RiskLevel
+from gateway.ports import Visible
 
 # Escaping of text for Discord, and cutting to its limits.
 #

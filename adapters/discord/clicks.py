@@ -64,6 +64,8 @@ from adapters.discord.interactions import (
     refuse_unfit,
     respond,
 )
+from gateway.cards.card import Card, Control, Field
+from gateway.cards.words import DENIALS
 from gateway.errors import (
     Conflict,
     GatewayError,
@@ -73,16 +75,7 @@ from gateway.errors import (
     WrongNumber,
 )
 from gateway.models import Action
-from gateway.ports import (
-    DENIALS,
-    Card,
-    Click,
-    Control,
-    Desk,
-    Field,
-    MessageRef,
-    Record,
-)
+from gateway.ports import Click, Desk, MessageRef, Record
 
 log = logging.getLogger("adapters.discord")
 

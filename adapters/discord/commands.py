@@ -27,20 +27,12 @@ from adapters.discord.interactions import (
     refuse_stranger,
     refuse_unfit,
 )
+from gateway.cards.card import card_of
+from gateway.cards.summary import plain_head
+from gateway.cards.words import ANOTHER_PLAN
 from gateway.errors import Unauthorized
 from gateway.models import Action, RiskLevel
-from gateway.ports import (
-    ANOTHER_PLAN,
-    Click,
-    Desk,
-    JsonObject,
-    Notes,
-    Record,
-    Worklist,
-    bug,
-    card_of,
-    plain_head,
-)
+from gateway.ports import Click, Desk, JsonObject, Notes, Record, Worklist, bug
 
 log = logging.getLogger("adapters.discord")
 

@@ -23,32 +23,29 @@ from adapters.discord.cards import (
     render_head,
 )
 from adapters.discord.custom_ids import DiscordButton
-from gateway.errors import Conflict, InvalidRequest
-from gateway.models import Action, FieldKind, RiskLevel
-from gateway.ports import (
+from gateway.cards.blocks import changes
+from gateway.cards.card import Card, Control, Field
+from gateway.cards.forms import (
+    UNCHANGED,
+    EditField,
+    EditKind,
+    WrongField,
+    check_edit,
+    edit_fields,
+    put_together,
+)
+from gateway.cards.words import (
     ANOTHER_PLAN,
     DENIALS,
     NUMBER_OPTIONAL,
     SAY_THE_PLAN,
     SECRET_ASKED,
-    UNCHANGED,
-    Card,
-    Control,
-    Desk,
-    EditField,
-    EditKind,
-    Field,
-    JsonObject,
-    Record,
-    WrongField,
-    changes,
-    check_edit,
-    edit_fields,
     join_reason,
-    parse_json,
-    put_together,
 )
-from gateway.ports import BECAUSE as DENY_BECAUSE
+from gateway.cards.words import BECAUSE as DENY_BECAUSE
+from gateway.errors import Conflict, InvalidRequest
+from gateway.models import Action, FieldKind, RiskLevel
+from gateway.ports import Desk, JsonObject, Record, parse_json
 
 # Modals: their fields, and reading what was submitted.
 

@@ -58,28 +58,15 @@ from adapters.discord.cards import (
 )
 from adapters.discord.custom_ids import PLATFORM, DiscordButton
 from adapters.discord.interactions import InteractionReply, read_identity, refuse_stranger
+from gateway.cards.batch_cards import BatchCard, batch_card_of, is_simple, named_facts
+from gateway.cards.blocks import draw, weight_of
+from gateway.cards.card import Card, FullView, card_of, leads_to_inbox, say_no_link
+from gateway.cards.card import full_view as pages_of
+from gateway.cards.masks import HIDDEN
+from gateway.cards.words import NO_LINK
 from gateway.errors import BatchRefused, Conflict, InvalidRequest
 from gateway.models import Action, RiskLevel
-from gateway.ports import (
-    HIDDEN,
-    NO_LINK,
-    BatchCard,
-    Card,
-    Click,
-    Desk,
-    FullView,
-    Record,
-    Worklist,
-    batch_card_of,
-    card_of,
-    draw,
-    is_simple,
-    leads_to_inbox,
-    named_facts,
-    say_no_link,
-    weight_of,
-)
-from gateway.ports import full_view as pages_of
+from gateway.ports import Click, Desk, Record, Worklist
 
 # The layout of the full view: one page of all that would run, everything that its card says, and
 # the controls. Pure: no I/O.

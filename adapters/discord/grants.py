@@ -28,29 +28,27 @@ from adapters.discord.interactions import (
     refuse_unfit,
 )
 from adapters.discord.posting import Posting
+from gateway.cards.grant_cards import GrantCard, backing_of, people_of, uses_of
+from gateway.cards.remember_options import (
+    LIFETIME_WORDS,
+    PASS_LIFETIME_WORDS,
+    RememberOption,
+    remember_as,
+    scopes_of,
+)
+from gateway.cards.words import LIFT, KillSwitch
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action
 from gateway.ports import (
-    LIFETIME_WORDS,
-    LIFT,
-    PASS_LIFETIME_WORDS,
     Desk,
     Grant,
-    GrantCard,
-    KillSwitch,
     MessageRef,
     Notice,
     Record,
     Remember,
-    RememberOption,
     Urgency,
     Worklist,
-    backing_of,
-    people_of,
-    remember_as,
     render_safe,
-    scopes_of,
-    uses_of,
 )
 
 REVOKE, STOP, ALLOW = "revoke", "stop", "allow"

@@ -21,8 +21,8 @@ from adapters.discord.cards import (
 )
 from adapters.discord.connection import remember_card
 from adapters.discord.custom_ids import PLATFORM, DiscordPlace, read_target
+from gateway.cards.card import Card
 from gateway.ports import (
-    Card,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,

@@ -16,6 +16,10 @@ from urllib.parse import urlsplit
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from adapters.saiki.configuration import add_command
+from gateway.cards.blocks import draw
+from gateway.cards.blocks import weight_of as weigh
+from gateway.cards.card import Card, card_of
+from gateway.cards.remember_options import remember_as, scopes_of
 from gateway.errors import (
     Conflict,
     GatewayError,
@@ -31,7 +35,6 @@ from gateway.ports import (
     AuditEvent,
     BodyTooLarge,
     BodyTooSlow,
-    Card,
     Click,
     Desk,
     Identity,
@@ -41,18 +44,13 @@ from gateway.ports import (
     Record,
     Remember,
     cancel_and_wait,
-    card_of,
-    draw,
     make_visible,
     mask,
     name_device,
     parse_json,
     read_whole,
-    remember_as,
     render_safe,
-    scopes_of,
 )
-from gateway.ports import weight_of as weigh
 
 # Who calls: a signed-in session, as a cookie or a bearer token, and from which origin.
 #

@@ -39,12 +39,12 @@ from adapters.slack.web_api import (
     build_client,
     open_session,
 )
+from gateway.cards.card import Card
+from gateway.cards.grant_cards import GrantCard
 from gateway.errors import InvalidRequest
 from gateway.ports import (
-    Card,
     Desk,
     Finding,
-    GrantCard,
     Logins,
     MessageRef,
     Notes,

@@ -35,19 +35,12 @@ from adapters.slack.modals import build_modal, build_notice
 from adapters.slack.payloads import BATCH_VIEW, NO_COPY, Act, Interaction, Json, ModalMetadata
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.web_api import Workspace
+from gateway.cards.batch_cards import BatchCard, batch_card_of, named_facts
+from gateway.cards.card import Card, leads_to_inbox
+from gateway.cards.summary import plain_head
 from gateway.errors import BatchRefused, Conflict, InvalidRequest
 from gateway.models import Action
-from gateway.ports import (
-    BatchCard,
-    Card,
-    Click,
-    Desk,
-    Worklist,
-    batch_card_of,
-    leads_to_inbox,
-    named_facts,
-    plain_head,
-)
+from gateway.ports import Click, Desk, Worklist
 
 BATCH_CHARS = 9000
 _ITEM_UNITS = 900

@@ -13,18 +13,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from adapters.slack.payloads import Act, Json, SlackButton
+from gateway.cards.blocks import Block
+from gateway.cards.card import Card, Control, FoundAbove, Style, choose_found_above, say_no_link
+from gateway.cards.words import NO_LINK, SECRET_ASKED
 from gateway.models import Action, RiskLevel
-from gateway.ports import (
-    NO_LINK,
-    SECRET_ASKED,
-    Block,
-    Card,
-    Control,
-    FoundAbove,
-    Style,
-    choose_found_above,
-    say_no_link,
-)
 
 HEADER_UNITS = 150
 LABEL_UNITS = 75

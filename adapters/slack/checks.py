@@ -32,17 +32,15 @@ from adapters.slack.web_api import (
     read_scopes,
     upload_file,
 )
+from gateway.cards.card import Card, card_of, full_view
 from gateway.errors import GatewayError
 from gateway.models import Action, ApprovalRequest, Kind, Risk, RiskLevel, Status
 from gateway.ports import (
-    Card,
     Clock,
     DeliveryFailed,
     Finding,
     Notes,
     Record,
-    card_of,
-    full_view,
     report_doubt,
     report_failure,
     report_ok,

@@ -25,25 +25,14 @@ from adapters.slack.payloads import (
 from adapters.slack.posting import ClickedCards, PrivateReply
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.web_api import Workspace
+from gateway.cards.card import Card, Control, card_of, full_view
+from gateway.cards.forms import WrongField, edit_fields
+from gateway.cards.remember_options import scopes_of
+from gateway.cards.summary import plain_head
+from gateway.cards.words import DENIALS, SAY_THE_PLAN, join_reason
 from gateway.errors import Conflict, InvalidRequest, StepUpNeeded, Unconfirmed
 from gateway.models import Action
-from gateway.ports import (
-    DENIALS,
-    SAY_THE_PLAN,
-    Card,
-    Click,
-    Control,
-    Desk,
-    Identity,
-    Record,
-    WrongField,
-    card_of,
-    edit_fields,
-    full_view,
-    join_reason,
-    plain_head,
-    scopes_of,
-)
+from gateway.ports import Click, Desk, Identity, Record
 
 _WHOLE = 10**9
 _ONCE_SECONDS = 600.0

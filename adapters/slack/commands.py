@@ -43,20 +43,11 @@ from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, ModalMetada
 from adapters.slack.posting import PrivateReply
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.web_api import Workspace
+from gateway.cards.card import card_of, leads_to_inbox
+from gateway.cards.grant_cards import backing_of, uses_of
 from gateway.errors import InvalidRequest
 from gateway.models import Action, RiskLevel
-from gateway.ports import (
-    REQUEST_ID,
-    Desk,
-    Grant,
-    Record,
-    Worklist,
-    backing_of,
-    card_of,
-    leads_to_inbox,
-    render_safe,
-    uses_of,
-)
+from gateway.ports import REQUEST_ID, Desk, Grant, Record, Worklist, render_safe
 
 COMMAND = "/approvals"
 BEING_DENIED = "Being denied"

@@ -8,8 +8,9 @@ from adapters.slack.cards import button, day, line, one_line, plain, rich, row, 
 from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, Malformed
 from adapters.slack.users_and_rights import Rights
 from adapters.slack.web_api import Workspace
+from gateway.cards.words import LIFT, KillSwitch
 from gateway.errors import Conflict, InvalidRequest
-from gateway.ports import LIFT, Desk, Grant, Identity, KillSwitch, MessageRef, Worklist
+from gateway.ports import Desk, Grant, Identity, MessageRef, Worklist
 
 ADMIN_BUTTONS = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
 _ASK_AGAIN = "Let agents ask again"

@@ -44,41 +44,32 @@ from adapters.slack.cards import (
 )
 from adapters.slack.cards import option as build_option
 from adapters.slack.payloads import Act, Json, ModalMetadata
-from gateway.errors import Conflict, InvalidRequest
-from gateway.models import Action, FieldKind, RiskLevel
-from gateway.ports import (
+from gateway.cards.blocks import changes
+from gateway.cards.card import Card, Control, Field, FullView, say_no_link
+from gateway.cards.forms import (
+    UNCHANGED,
+    EditField,
+    EditKind,
+    WrongField,
+    check_edit,
+    edit_as_text,
+    edit_fields,
+    put_together,
+)
+from gateway.cards.masks import HIDDEN
+from gateway.cards.remember_options import LIFETIME_WORDS, RememberOption, remember_as
+from gateway.cards.words import (
     ANOTHER_PLAN,
     BECAUSE,
     DENIALS,
-    HIDDEN,
-    LIFETIME_WORDS,
-    MOST_GUESSES,
     NO_LINK,
     NUMBER_LABEL,
     NUMBER_OPTIONAL,
     SECRET_ASKED,
-    UNCHANGED,
-    Card,
-    Control,
-    Desk,
-    EditField,
-    EditKind,
-    Field,
-    FullView,
-    JsonObject,
-    Record,
-    Remember,
-    RememberOption,
-    WrongField,
-    changes,
-    check_edit,
-    edit_as_text,
-    edit_fields,
-    parse_json,
-    put_together,
-    remember_as,
-    say_no_link,
 )
+from gateway.errors import Conflict, InvalidRequest
+from gateway.models import Action, FieldKind, RiskLevel
+from gateway.ports import MOST_GUESSES, Desk, JsonObject, Record, Remember, parse_json
 
 DENY, EDIT, EDIT_FIELDS, CHECK = "deny", "edit", "edit_fields", "check_edit"
 RESPOND = "respond"

@@ -62,13 +62,14 @@ from adapters.slack.web_api import (
     call_once,
     call_repeatable,
 )
+from gateway.cards.blocks import draw, weight_of
+from gateway.cards.card import Card, card_of, leads_to_inbox
+from gateway.cards.grant_cards import GrantCard
 from gateway.ports import (
-    Card,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
     Desk,
-    GrantCard,
     MessageRef,
     Notes,
     Notice,
@@ -78,11 +79,7 @@ from gateway.ports import (
     Record,
     RetryLater,
     Urgency,
-    card_of,
-    draw,
-    leads_to_inbox,
     rank_edit,
-    weight_of,
 )
 
 # Slack's tier 3 is 50 in any minute, all at once if need be; two of them, and more than a second,

@@ -26,9 +26,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from adapters.slack.cards import FullText
 from adapters.slack.payloads import Json, SlackPlace, read_place
 from adapters.slack.settings import SlackSettings
+from gateway.cards.card import Card, full_view
 from gateway.errors import GatewayError
 from gateway.ports import (
-    Card,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
@@ -37,7 +37,6 @@ from gateway.ports import (
     MessageRef,
     Notes,
     RetryLater,
-    full_view,
 )
 
 # A logger for Slack's libraries that never repeats tokens, payloads or addresses.

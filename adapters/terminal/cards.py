@@ -19,19 +19,11 @@ from rich.text import Text
 from textual.app import App
 from textual.reactive import Reactive
 
+from gateway.cards.blocks import Block, Change
+from gateway.cards.card import Card, Field, Tone, names_inbox
+from gateway.cards.words import ANOTHER_PLAN, NO_LINK, say_names
 from gateway.models import RiskLevel
-from gateway.ports import (
-    ANOTHER_PLAN,
-    NO_LINK,
-    Block,
-    Card,
-    Change,
-    Field,
-    Tone,
-    Visible,
-    names_inbox,
-    say_names,
-)
+from gateway.ports import Visible
 
 # Margins that tell our rows from the agent's: ours begin at the edge or behind two blanks, a row
 # of the agent's text behind four, also where it was folded.

@@ -14,8 +14,11 @@ from textual.containers import Horizontal
 from textual.events import Resize
 from textual.widgets import Static
 
+from gateway.cards.card import Card
+from gateway.cards.masks import HIDDEN
+from gateway.cards.words import standing_of
 from gateway.models import Action
-from gateway.ports import HIDDEN, Card, Record, standing_of
+from gateway.ports import Record
 
 _BLANKS = 3  # around a key and its word
 _SIGN = "bold yellow"

@@ -27,23 +27,12 @@ from textual.widgets import Input, Label, Select, Static
 
 from adapters.terminal.cards import render_text, say_secret
 from adapters.terminal.keys import HELP_KEY, Key, KeyLine, bind
+from gateway.cards.card import Card, Field
+from gateway.cards.grant_cards import grant_card_of
+from gateway.cards.remember_options import LIFETIME_WORDS, RememberOption, remember_as
 from gateway.errors import InvalidRequest
 from gateway.models import FieldKind
-from gateway.ports import (
-    LIFETIME_WORDS,
-    AuditEvent,
-    Card,
-    Desk,
-    Field,
-    Grant,
-    Identity,
-    JsonObject,
-    Record,
-    Remember,
-    RememberOption,
-    grant_card_of,
-    remember_as,
-)
+from gateway.ports import AuditEvent, Desk, Grant, Identity, JsonObject, Record, Remember
 
 # What may be chosen, each entry whole, with marks that differ in shape and not in colour alone.
 

@@ -47,28 +47,14 @@ from adapters.terminal.prompts import (
     render_grants,
     revoke_chosen,
 )
+from gateway.cards.blocks import changes
+from gateway.cards.card import Card, Control, card_of, full_view
+from gateway.cards.forms import check_edit
+from gateway.cards.remember_options import scopes_of
+from gateway.cards.words import ANOTHER_PLAN, NO_LINK, SAY_THE_PLAN
 from gateway.errors import GatewayError, StepUpNeeded, Unconfirmed
 from gateway.models import Action, DecidedBy, DeciderKind, RiskLevel
-from gateway.ports import (
-    ANOTHER_PLAN,
-    NO_LINK,
-    SAY_THE_PLAN,
-    Card,
-    Click,
-    Clock,
-    Control,
-    Desk,
-    Identity,
-    JsonObject,
-    Query,
-    Record,
-    card_of,
-    changes,
-    check_edit,
-    full_view,
-    parse_json,
-    scopes_of,
-)
+from gateway.ports import Click, Clock, Desk, Identity, JsonObject, Query, Record, parse_json
 
 log = logging.getLogger("adapters.terminal")
 

@@ -10,40 +10,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.models import Action, RiskLevel
-from gateway.ports import (
-    COULD_ACT,
-    LIFT,
-    SECRET_NAMED,
-    UNCHANGED,
-    Approvers,
-    Block,
+from gateway.cards.blocks import Block, Change, draw, heavy, weight_of
+from gateway.cards.card import (
     Card,
-    Change,
-    EditField,
     Field,
     FieldAnswer,
-    Head,
-    JsonObject,
-    KillSwitch,
-    Record,
-    Segment,
-    Visible,
     card_of,
     choose_found_above,
-    draw,
-    edit_fields,
-    head_of,
-    heavy,
     progress_of,
     say_masked,
     say_step_up,
-    scopes_of,
-    standing_of,
     state_of,
-    undeclared_of,
-    weight_of,
 )
+from gateway.cards.command_summary import SECRET_NAMED, Head
+from gateway.cards.forms import UNCHANGED, EditField, edit_fields
+from gateway.cards.masks import COULD_ACT
+from gateway.cards.remember_options import scopes_of, undeclared_of
+from gateway.cards.summary import head_of
+from gateway.cards.words import LIFT, KillSwitch, standing_of
+from gateway.models import Action, RiskLevel
+from gateway.ports import Approvers, JsonObject, Record, Segment, Visible
 
 ROW_LINES, ROW_CHARS = 24, 2_000  # all blocks of a row together
 WHOLE = 10**9

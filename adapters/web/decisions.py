@@ -23,6 +23,9 @@ from adapters.web.security import (
     check_members,
     refuse_unseen,
 )
+from gateway.cards.blocks import changes, draw
+from gateway.cards.forms import put_together
+from gateway.cards.remember_options import remember_as, undeclared_of
 from gateway.errors import BatchRefused, Conflict, NotFound, NotRemembered, Unconfirmed
 from gateway.models import Action
 from gateway.ports import (
@@ -34,12 +37,7 @@ from gateway.ports import (
     Query,
     Record,
     ToolWord,
-    changes,
-    draw,
-    put_together,
-    remember_as,
     subject_of,
-    undeclared_of,
 )
 
 _DECISION: dict[str, type] = {

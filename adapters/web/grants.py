@@ -6,18 +6,10 @@ from aiohttp import web
 
 from adapters.web.cards import build_line
 from adapters.web.security import Guard, Handler, Visitor, VisitRefused, build_write_handler
+from gateway.cards.grant_cards import GrantCard
+from gateway.cards.remember_options import remember_as
 from gateway.models import ApprovalRequest, Context, Kind
-from gateway.ports import (
-    Desk,
-    Effect,
-    Grant,
-    GrantCard,
-    JsonObject,
-    Wish,
-    build_example,
-    remember_as,
-    render_safe,
-)
+from gateway.ports import Desk, Effect, Grant, JsonObject, Wish, build_example, render_safe
 
 
 class GrantAndStopHandlers:

@@ -28,29 +28,28 @@ from adapters.web.security import (
     build_csrf_token,
     build_seen_token,
 )
-from gateway.ports import (
-    ANOTHER_PLAN,
-    DENIALS,
+from gateway.cards.blocks import draw, weight_of
+from gateway.cards.grant_cards import GrantCard, grant_card_of
+from gateway.cards.remember_options import (
     LIFETIMES_BY_LENGTH,
     PASS_LIFETIME_WORDS,
     ROLES_ON_CARDS,
     USUAL_LIFETIME,
+)
+from gateway.cards.words import ANOTHER_PLAN, DENIALS
+from gateway.ports import (
     AuditEvent,
     Desk,
     Grant,
-    GrantCard,
     JsonObject,
     QueueCounts,
     Record,
     Search,
     Side,
-    draw,
-    grant_card_of,
     list_facts,
     name_event,
     plain,
     render_safe,
-    weight_of,
 )
 
 

@@ -12,9 +12,10 @@ from adapters.discord.connection import log_in
 from adapters.discord.edits import read_content
 from adapters.discord.library import prepare
 from adapters.discord.settings import DiscordSettings, read_settings
+from gateway.cards.card import Field
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
-from gateway.ports import Field, make_visible
+from gateway.ports import make_visible
 from gateway.server.background import desk_of
 from tests.discord.stage import Stage
 

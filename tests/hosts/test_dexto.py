@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.remember_options import remember_as, scopes_of
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.policy_document import PolicyDocument, Route
@@ -31,7 +32,6 @@ from gateway.integrations.bridges.dexto import (
     sign,
 )
 from gateway.models import Action, Execution, Kind, Reason, Status
-from gateway.ports import remember_as, scopes_of
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica, until
 from tests.hosts.dexto_host import KEY, DextoHost, Waiting, dexto_host
 from tests.saiki.site import site

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.remember_options import scopes_of
 from gateway.domain.policy_document import PolicyDocument, ToolRow
 from gateway.domain.records import Record, ScopeQuorum
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Kind, Question, Risk, RiskLevel, Status
 from gateway.policy.grants.grant import Answer, Grant, Shape
-from gateway.ports import scopes_of
 from tests.saiki.site import Ui, ui
 from tests.web.inbox import COMMAND, Inbox
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from gateway.cards.card import card_of
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Click, Record, Remember
 from gateway.domain.risk import StepUp, StepUpDone
 from gateway.errors import Conflict, StepUpNeeded, Unauthorized
 from gateway.models import Action, Status
-from gateway.ports import Proof, Prove, card_of, subject_of
+from gateway.ports import Proof, Prove, subject_of
 from gateway.sign_in.ways import Ways
 from tests.approvals.test_step_up import DANGEROUS, in_force, route
 from tests.clocks import ShiftedClock

@@ -25,11 +25,12 @@ from adapters.terminal.prompts import render_grants
 from adapters.web.cards import build_row
 from gateway.api.messages import masked_view, view
 from gateway.approvals.transitions import erase_content
+from gateway.cards.card import card_of, full_view
+from gateway.cards.grant_cards import grant_card_of
 from gateway.cli.requests import format_request
 from gateway.domain.records import Record
 from gateway.models import Status
 from gateway.policy.grants.grant import Grant, GrantVoter, Match, Shape
-from gateway.ports import card_of, full_view, grant_card_of
 from gateway.stores.record_codec import body_of, fields_of, record_from
 from gateway.wire.codec import plain
 from tests.grants.making import granted

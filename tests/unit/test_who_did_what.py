@@ -9,6 +9,8 @@ import pytest
 
 from gateway.api.messages import view
 from gateway.approvals.transitions import erase_content
+from gateway.cards.card import card_of
+from gateway.cards.words import standing_of
 from gateway.domain.records import Approvers, Record, Vote, summary, told_outcome
 from gateway.models import (
     AGENT_REASONS,
@@ -20,7 +22,6 @@ from gateway.models import (
     Reason,
     Status,
 )
-from gateway.ports import card_of, standing_of
 from gateway.stores.record_codec import body_of, fields_of, record_from
 from tests.unit.test_surfaces_of_grants import CARDS
 from tests.unit.test_transitions import record

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from gateway.approvals.canaries import Canaries
+from gateway.cards.words import ANOTHER_PLAN
 from gateway.domain.records import Record
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Action, Reason, Status
-from gateway.ports import ANOTHER_PLAN
 from gateway.stores.outbox import RedisNotes
 from tests.web.chromium import DESK, PHONE, Page
 from tests.web.inbox import AGENT, COMMAND, FILE_CHANGE, HIGH_RISK, LONG, QUESTION, Inbox, card, see

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.cards.words import ANOTHER_PLAN
 from gateway.domain.policy_document import Budget
 from gateway.domain.store import MessageContext
 from gateway.models import (
@@ -18,7 +19,6 @@ from gateway.models import (
     Report,
     Status,
 )
-from gateway.ports import ANOTHER_PLAN
 from tests.web.chromium import Browser, Page, visiting
 from tests.web.inbox import (
     AGENT,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from adapters.web.cards import Viewer, add_viewer, build_row, build_short_row, build_whole
+from gateway.cards.card import state_of
 from gateway.cards.remember_options import LIFETIME_WORDS, LIFETIMES_BY_LENGTH
 from gateway.cards.words import DENIALS
 from gateway.domain.records import Approvers, Record, Vote
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Risk, RiskLevel, Status
-from gateway.ports import state_of
 from tests.slack import states
 from tests.slack.states import EDITED, HOSTILE, MADE, PAYMENT, RECORDS, asked
 from tests.web.chromium import PHONE, Page
