@@ -8,8 +8,7 @@
     │       ├── WrongNumber     the number is not the one that is shown where the agent waits
     │       ├── Used            the approval is handed out no more: it was used, or given up
     │       ├── BatchRefused    one of several requests stopped them all; none was decided
-    │       ├── NotRemembered   the answer was recorded; what was to follow it failed
-    │       └── WasCanary       the request was a canary, a test of attention; nothing would run
+    │       └── NotRemembered   the answer was recorded; what was to follow it failed
     ├── Misconfigured           a setting of the gateway or an adapter is missing or wrong
     ├── Unauthorized            the credential is unknown, revoked, or not allowed to do this
     ├── NotFound                no such request
@@ -63,7 +62,6 @@ __all__ = [
     "Unreachable",
     "Unverified",
     "Used",
-    "WasCanary",
     "WrongNumber",
 ]
 
@@ -134,12 +132,6 @@ class NotRemembered(Conflict):
     def __init__(self, why: str, record: Any = None) -> None:
         super().__init__(why)
         self.record = record
-
-
-class WasCanary(Conflict):
-    """The request was a canary: a test of whether people look. Nothing was going to run."""
-
-    code = "canary"
 
 
 class Unauthorized(GatewayError):

@@ -92,8 +92,6 @@ class Reason(StrEnum):
     SUPERSEDED = "superseded"
     RESOLVED_ELSEWHERE = "resolved_elsewhere"
     STOPPED = "stopped"
-    CANARY_CAUGHT = "canary_caught"
-    CANARY_MISSED = "canary_missed"
     BREAKER = "breaker"
     WRONG_NUMBER = "wrong_number"
 

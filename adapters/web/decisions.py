@@ -287,16 +287,9 @@ class BatchHandlers:
 
     async def _list_waiting(self, agent: str) -> tuple[list[Record], bool]:
         """Return an agent's pending requests, the soonest deadline first, and whether there are
-        more.
-
-        Canaries belong to no agent, so they are looked for among all pending requests.
-        """
-        own = await self._desk.requests.page(Query(soonest=True, agent=agent, limit=MOST))
-        every = await self._desk.requests.page(Query(soonest=True, limit=MOST))
-        found = {record.id: record for record in (*own.items, *every.items)}
-        shown = [record for record in found.values() if record.request.agent == agent]
-        shown.sort(key=lambda record: (record.deadline, record.id))
-        return shown[:MOST], own.next is not None or len(shown) > MOST
+        more."""
+        page = await self._desk.requests.page(Query(soonest=True, agent=agent, limit=MOST))
+        return list(page.items), page.next is not None
 
     async def _decide(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Apply one decision to all selected requests, or to none of them."""

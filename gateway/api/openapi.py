@@ -45,7 +45,6 @@ SCHEMA_NAMES: dict[type, str] = {
     requests.Batch: "Batch",
     coverage.Blast: "Blast",
     policy_document.Budget: "Budget",
-    statistics.CanaryReport: "CanaryReport",
     messages.Cancel: "Cancel",
     grant.CommandPattern: "CommandPattern",
     messages.Consume: "Consume",

@@ -393,7 +393,7 @@ def _told_source(request: ApprovalRequest) -> JsonObject:
 
 def is_own(record: Record, origin: MessageContext) -> bool:
     """Tell whether a request is the agent's, and not an earlier holder's of its name."""
-    return record.holder == origin.agent and record.created >= origin.since
+    return record.request.agent == origin.agent and record.created >= origin.since
 
 
 def _refuse_others(record: Record, origin: MessageContext) -> None:
@@ -477,12 +477,12 @@ async def end_siblings(store: Store, writer: Writer, aborted: Record) -> None:
     async def decide(record: Record) -> Transition | None:
         other = record.request
         same = (one.agent, one.session, one.turn) == (other.agent, other.session, other.turn)
-        if record.final or not same or (aborted.holder, record.canary) != (record.holder, False):
+        if record.final or not same:
             return None
         note = f"denied together with {aborted.id}, whose turn was stopped"
         return writer.plan_end(record, ending, await writer.policy(), note=note)
 
-    for record in await store.load_many(await store.pending_of(aborted.holder)):
+    for record in await store.load_many(await store.pending_of(aborted.request.agent)):
         if record is not None:
             with suppress(NotFound, Overtaken):
                 await writer.update(record.id, decide, known=record)

@@ -6,6 +6,7 @@ import hmac
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from gateway.approvals.agent_service import end_siblings
@@ -39,7 +40,6 @@ from gateway.errors import (
     Unauthorized,
     Unconfirmed,
     Unreachable,
-    WasCanary,
     WrongNumber,
 )
 from gateway.models import Action, Reason, RiskLevel, Status
@@ -62,17 +62,6 @@ from gateway.wire.codec import JsonObject, plain
 from gateway.wire.outcome_text import join_names
 
 log = logging.getLogger("gateway.policy")
-
-TOLD = {
-    Reason.CANARY_MISSED: (
-        "This was a test by the gateway, which asks now and then for something dangerous to see "
-        "whether it is read. You approved it; nothing ran. It happens to all of us: look a moment "
-        "longer next time"
-    ),
-    Reason.CANARY_CAUGHT: (
-        "Well seen: this was a test by the gateway, and nothing was going to run"
-    ),
-}
 
 
 async def with_groups(click: Click, groups: Groups) -> Click:
@@ -138,11 +127,8 @@ class ClickJudge:
         with it; return the record.
 
         Whatever becomes of that, the answer is recorded: raises NotRemembered, which says so. A
-        click that is sent again does only this part. Who answered a canary is told so, privately,
-        as of a refusal: raises WasCanary.
+        click that is sent again does only this part.
         """
-        if record.canary and record.decision is not None:
-            raise WasCanary(TOLD[record.decision.reason])
         try:
             if grant is not None:
                 await self._remembering.keep(grant)
@@ -179,7 +165,7 @@ class ClickJudge:
         done = await self._step_up(policy, edited or counted, click, prove)
         effect, grant = self._apply(policy, counted, click, who, by._replace(stepped=done), edited)
         number = ""
-        if done is not None and done.way is StepUp.NUMBER and not record.canary:
+        if done is not None and done.way is StepUp.NUMBER:
             # Only now, when the right one would count: who can confirm nothing uses up no try.
             number = click.number
             try:
@@ -305,7 +291,7 @@ class ClickJudge:
     ) -> Record | None:
         """Return the record as a click edits it, assessed as if the agent had asked so; None for
         another click. Raises when policy does not allow what would run then."""
-        if click.action is not Action.EDIT or record.canary:
+        if click.action is not Action.EDIT:
             return None
         after = assess(edit_record(record, click, by), policy)
         request = replace(after.request, arguments=after.arguments)
@@ -418,7 +404,7 @@ def _step(
         generation=policy.generation,
         secrets=effect.secrets,
         number=number,
-        budget=None if after.canary else policy.budget_for(after.request.agent),
+        budget=policy.budget_for(after.request.agent),
     )
 
 
@@ -461,28 +447,11 @@ class Batches:
         _check(clicks)
         clicks = _bind(clicks)
 
-        async def decide(found: Sequence[Record | None]) -> Sequence[Transition]:
-            transitions = await self._judge(clicks, found)
-            await self._reveal(clicks, transitions)
-            return transitions
-
+        judge = partial(self._judge, clicks)
         try:
-            return await self._writer.update_all([one.request_id for one in clicks], decide)
+            return await self._writer.update_all([one.request_id for one in clicks], judge)
         except Overtaken as late:
             raise BatchRefused({late.request_id: str(late)}) from None
-
-    async def _reveal(self, clicks: Sequence[Click], transitions: Sequence[Transition]) -> None:
-        """Raise BatchRefused when an approval counts a canary in: then it alone is ended.
-
-        Who did not see what one item would do has not read the others either.
-        """
-        canaries = {one.before.id for one in transitions if one.before.canary}
-        for click in clicks:
-            if click.request_id in canaries and click.action is Action.APPROVE:
-                try:
-                    await self._clicks.decide(click)
-                except WasCanary as told:
-                    raise BatchRefused({click.request_id: str(told)}) from None
 
     async def _judge(
         self, clicks: Sequence[Click], found: Sequence[Record | None]
@@ -516,10 +485,7 @@ class Batches:
             raise InvalidRequest("it takes a step-up, which is done alone")
         if approves and record.risk.level is RiskLevel.HIGH:
             raise InvalidRequest("it is high risk, which is decided alone")
-        transition = (await self._clicks.judge(record, click)).transition
-        if transition is None and record.canary and click.action is Action.APPROVE:
-            raise WasCanary(TOLD[Reason.CANARY_MISSED])
-        return transition
+        return (await self._clicks.judge(record, click)).transition
 
 
 def _check(clicks: Sequence[Click]) -> None:

@@ -134,7 +134,7 @@ class GrantCreation:
         Raises InvalidRequest, and Unauthorized for a pass.
         """
         wish = click.remember
-        if after.canary or (after.decision is not None and after.decision.host_rule is not None):
+        if after.decision is not None and after.decision.host_rule is not None:
             return None  # the host keeps it
         if wish is None:
             return None
@@ -455,7 +455,7 @@ class GrantsByHand:
             raise NotFound("no such request")
         if found.request.agent != agent:
             raise InvalidRequest(f"the example is a request of {found.request.agent}")
-        if found.erased or found.canary or found.digest == TOMBSTONE_DIGEST:
+        if found.erased or found.digest == TOMBSTONE_DIGEST:
             raise InvalidRequest("nothing can be remembered of this request: name another one")
         return assess(policy.declare(found), policy)
 

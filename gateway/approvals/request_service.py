@@ -173,7 +173,7 @@ class RequestDesk:
                 await self.refuse(request_id, identity, str(refusal))
                 raise
         data = {"request_id": request_id, "person": policy.name_of(identity)}
-        await self._store.note("revealed", agent=record.holder, data=data)
+        await self._store.note("revealed", agent=record.request.agent, data=data)
         return record
 
     async def refuse(self, request_id: str, identity: Identity, why: str) -> None:

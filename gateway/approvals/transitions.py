@@ -51,11 +51,8 @@ def close_record(
 ) -> Record:
     """Return the record with its terminal decision, at the given revision.
 
-    `noted` are other members of the record that change with it. Raises InvalidRequest for the
-    approval of a canary.
+    `noted` are other members of the record that change with it.
     """
-    if record.canary and ending.status is Status.APPROVED:
-        raise InvalidRequest("a test of the gateway's own is never approved")
     decision = Decision(
         request_id=record.id,
         revision=revision,
@@ -198,8 +195,6 @@ def apply_click(
     allowed or its content does not fit the request.
     """
     check_action(record, click)
-    if record.canary:
-        return _close(record, click, by, _canary_outcome(click, by), now=now, sign=sign)
     if click.action is Action.EDIT:
         record = edited or edit_record(record, click, by)
     if click.action in (Action.DENY, Action.ABORT):
@@ -355,30 +350,6 @@ def _end(
         abort=(click.abort or "turn") if click.action is Action.ABORT else None,
         host_rule=host_rule,
     )
-    return _close(record, click, by, ending, secrets, now=now, sign=sign, **noted)
-
-
-def _canary_outcome(click: Click, by: Clicker) -> RequestOutcome:
-    """Return how a canary ends: cancelled by whatever answer, and never approved."""
-    missed = click.action is Action.APPROVE
-    return RequestOutcome(
-        status=Status.CANCELLED,
-        reason=Reason.CANARY_MISSED if missed else Reason.CANARY_CAUGHT,
-        by=DecidedBy(kind=DeciderKind.PERSON, name=by.person),
-    )
-
-
-def _close(
-    record: Record,
-    click: Click,
-    by: Clicker,
-    ending: RequestOutcome,
-    secrets: JsonObject | None = None,
-    *,
-    now: int,
-    sign: Sign,
-    **noted: Any,
-) -> ClickResult:
     after = close_record(
         record,
         ending,

@@ -514,7 +514,9 @@ class PostedCopies:
                 continue  # somebody is at it now, and will see
             await self._outbox.mark(copy.ref.adapter, record.id)
             if away:
-                await self.note("copy_gone", record.holder, {"request_id": record.id}, copy, away)
+                await self.note(
+                    "copy_gone", record.request.agent, {"request_id": record.id}, copy, away
+                )
                 await self._outbox.mark(elsewhere, record.id)
 
     def remember_place(self, subject_id: str, copy: Copy) -> None:

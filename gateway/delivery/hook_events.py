@@ -109,8 +109,5 @@ class HookEvents:
         await self._host.intercept("after_tool", params)
 
     async def _record(self, request_id: str) -> Record | None:
-        """Return a request that hooks hear of; None when it is gone, or nobody's."""
-        if not request_id:
-            return None
-        record = await self._store.load(request_id)
-        return None if record is None or record.canary else record
+        """Return a request that hooks hear of; None when it is gone."""
+        return await self._store.load(request_id) if request_id else None

@@ -200,7 +200,7 @@ class RequestCopies:
 
     async def _note(self, record: Record, event: str, copy: Copy, why: str) -> None:
         about = {"request_id": record.id}
-        await self._posted.note(event, record.holder, about, copy, why)
+        await self._posted.note(event, record.request.agent, about, copy, why)
 
     async def _card(self, record: Record, *, discreet: bool = False) -> Card:
         lines, chars = self._adapter.card_lines, self._adapter.card_chars

@@ -63,9 +63,6 @@ class PolicyRule(Wire):
     read_only: bool = False
 
 
-MOST_CANARIES = 24.0  # a day on one route: more would be the noise that they test against
-
-
 class Mode(StrEnum):
     """What a route does with a request that no other decider settled."""
 
@@ -95,10 +92,9 @@ class Route(Wire):
     `adapter:channel` where a card is posted, or the bare name of an adapter that shows all
     requests, such as `web`. With `mention` the card calls the approvers when it is posted. `notify`
     are told the outcome; `requester` stands for the agent's owner. With `self_approval` off, a
-    requester may never decide; high risk always behaves so. `canaries_per_day` is how often the
-    gateway itself asks for something dangerous that never runs, to see whether people look. With
-    `discreet`, notifications name the agent and the risk, and not what would run. `risk` says what
-    holds instead at a level of risk: `at` returns the route as it holds there.
+    requester may never decide; high risk always behaves so. With `discreet`, notifications name
+    the agent and the risk, and not what would run. `risk` says what holds instead at a level of
+    risk: `at` returns the route as it holds there.
     """
 
     name: str = "default"
@@ -116,7 +112,6 @@ class Route(Wire):
     remind_after: tuple[float, ...] = ()
     escalations: tuple[Escalation, ...] = ()
     notify: tuple[str, ...] = ()
-    canaries_per_day: float = 0.0
     discreet: bool = False
     risk: RulesByRisk = field(default_factory=RulesByRisk)
 

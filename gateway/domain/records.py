@@ -168,12 +168,11 @@ class Record(Wire):
     more. `note` is the decider's, for the record only: no agent is ever told. `nonces` name the
     clicks that were applied, the newest last. `queues` name the outboxes that must look again when
     it changes; `tier` counts escalations, the last at `tier_at`; `reminders` counts those that were
-    due. A `canary` is a request of the gateway's own that tests whether people look: it is in no
-    agent's reach, and can never be approved. One that is `behind` another, or behind its agent's
-    digest card, has no card of its own; `alike` counts those behind this one. `findings` are what
-    the guardrails see in what would run now, none where they are off; `finding_places` say for
-    each where in the arguments, none in records of the version before. A `harmless` tool was
-    declared so when it was asked, by the operator or by an author whom the policy trusts.
+    due. One that is `behind` another, or behind its agent's digest card, has no card of its own;
+    `alike` counts those behind this one. `findings` are what the guardrails see in what would run
+    now, none where they are off; `finding_places` say for each where in the arguments. A
+    `harmless` tool was declared so when it was asked, by the operator or by an author whom the
+    policy trusts.
     `declared` are the operator's roles for its arguments; where it is `trusted`, those of the
     request may free arguments too. Where something is decided, the policy of that moment counts for
     all three (`PolicyDocument.declare`). `asks_because` is a sentence without secrets: what
@@ -222,7 +221,6 @@ class Record(Wire):
     tier_at: int = 0
     reminders: int = 0
     claim: Claim | None = None
-    canary: bool = False
     behind: str = ""
     numbered: bool = False
     guesses: int = 0
@@ -241,11 +239,6 @@ class Record(Wire):
     def id(self) -> str:
         """The request's id."""
         return self.request.id
-
-    @property
-    def holder(self) -> str:
-        """The agent whose request it is. A canary is nobody's, whatever agent people see on it."""
-        return "" if self.canary else self.request.agent
 
     @property
     def arguments(self) -> JsonObject:

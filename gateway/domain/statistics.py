@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from gateway.domain.records import AuditEvent
-from gateway.models import ENDINGS, DeciderKind, Reason, Status
-from gateway.wire.codec import JsonObject, Wire, plain
+from gateway.models import ENDINGS, DeciderKind, Status
+from gateway.wire.codec import JsonObject, Wire
 
 HASTY_MS = 2_000
 """Who answers sooner after a request was shown has hardly read it."""
@@ -18,7 +18,6 @@ MANY = 20
 """From so many answers on it is told when none of them was a denial."""
 
 _VOTES = ("voted", "edited")
-_ANSWERS = {Reason.CANARY_CAUGHT.value: "caught", Reason.CANARY_MISSED.value: "missed"}
 _NOBODY = (DeciderKind.GRANT.value, DeciderKind.RULE.value)
 
 
@@ -36,8 +35,6 @@ class ApproverReport(Wire):
     p10_ms: int | None
     hasty: float | None
     grants_made: int
-    canaries_caught: int
-    canaries_missed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +59,6 @@ class HookReport(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryReport(Wire):
-    """The requests of the gateway's own: those that were made, denied, approved, and those that
-    nobody answered."""
-
-    made: int = 0
-    caught: int = 0
-    missed: int = 0
-    unanswered: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodReport(Wire):
     """The figures of a period, from `since` to before `until`, in milliseconds since the epoch."""
 
@@ -80,7 +66,6 @@ class PeriodReport(Wire):
     until: int
     approvers: tuple[ApproverReport, ...]
     agents: tuple[AgentReport, ...]
-    canaries: CanaryReport
     hooks: tuple[HookReport, ...] = ()
 
 
@@ -89,8 +74,6 @@ class _Person:
     decisions: int = 0
     denials: int = 0
     grants: int = 0
-    caught: int = 0
-    missed: int = 0
     times: array[int] = field(default_factory=lambda: array("q"))
 
 
@@ -111,8 +94,6 @@ class EventTally:
         self._agents: defaultdict[str, _Agent] = defaultdict(_Agent)
         self._shown: dict[str, int] = {}  # what waits, since when it was to be seen
         self._posted: set[str] = set()  # of these, what stands in a chat too
-        self._canaries: set[str] = set()  # of these, what is the gateway's own
-        self._answers: Counter[str] = Counter()
         self._hooks: Counter[str] = Counter()
         self._changed: defaultdict[str, set[str]] = defaultdict(set)  # what waits, by which hooks
 
@@ -120,17 +101,14 @@ class EventTally:
         """Count one event."""
         self._count_changes(event)
         if event.type == "submitted":
-            self._count_submission(event)
+            self._shown[event.request_id] = event.at
+            self._agents[event.agent].requests += 1
         elif event.type == "delivered":
             self._count_delivery(str(event.data.get("request_id")), event.at)
         elif event.type in _VOTES:
             self._count_vote(event)
         elif event.type in ENDINGS:
-            if event.data.get("reason") in _ANSWERS or event.request_id in self._canaries:
-                self._ended_canary(event)
-            else:
-                self._count_ending(event)
-            self._canaries.discard(event.request_id)
+            self._count_ending(event)
             self._changed.pop(event.request_id, None)
             self._shown.pop(event.request_id, None)
             self._posted.discard(event.request_id)
@@ -146,7 +124,6 @@ class EventTally:
             until=until,
             approvers=tuple(_approver(name, one) for name, one in people),
             agents=tuple(_agent(name, one) for name, one in agents),
-            canaries=CanaryReport(**self._answers),
             hooks=tuple(
                 HookReport(name=name, changed=count) for name, count in sorted(self._hooks.items())
             ),
@@ -160,23 +137,6 @@ class EventTally:
             known = self._changed[event.request_id]
             self._hooks.update(found - known)
             known |= found
-
-    def _count_submission(self, event: AuditEvent) -> None:
-        self._shown[event.request_id] = event.at
-        if event.data.get("canary"):
-            self._canaries.add(event.request_id)
-            self._answers["made"] += 1
-        else:
-            self._agents[event.agent].requests += 1
-
-    def _ended_canary(self, event: AuditEvent) -> None:
-        """Count an answer to a request of the gateway's own: it is no decision about an agent."""
-        answer = _ANSWERS.get(str(event.data.get("reason")))
-        self._answers[answer or "unanswered"] += 1
-        if answer is not None:
-            person = self._people[str(event.data["decided_by"]["name"])]
-            person.caught += answer == "caught"
-            person.missed += answer == "missed"
 
     def _count_delivery(self, request_id: str, at: int) -> None:
         """A card stands in a chat: until the first one did, nobody there could see it."""
@@ -215,12 +175,11 @@ class EventTally:
 
 def lines(report: PeriodReport) -> Iterator[str]:
     """Say a report in lines for a terminal."""
-    heads = ("answers", "denials", "median", "p10", "< 2 s", "grants", "caught", "missed")
+    heads = ("answers", "denials", "median", "p10", "< 2 s", "grants")
     yield _row("approver", *heads)
     for one in report.approvers:
         times = (_seconds(one.median_ms), _seconds(one.p10_ms), _percent(one.hasty))
-        canaries = (one.canaries_caught, one.canaries_missed)
-        told = _row(one.name, one.decisions, one.denials, *times, one.grants_made, *canaries)
+        told = _row(one.name, one.decisions, one.denials, *times, one.grants_made)
         yield f"{told}  never denies" if one.never_denies else told
     yield ""
     yield _row("agent", "requests", "ended", "auto", "denied", "expired")
@@ -231,11 +190,6 @@ def lines(report: PeriodReport) -> Iterator[str]:
         yield ""
         yield _row("policy hook", "changed")
         yield from (_row(hook.name, hook.changed) for hook in report.hooks)
-    if report.canaries.made:
-        yield ""
-        yield _row(
-            "canaries", *(f"{count} {name}" for name, count in plain(report.canaries).items())
-        )
 
 
 def _row(name: str, *cells: str | int) -> str:
@@ -254,8 +208,6 @@ def _approver(name: str, one: _Person) -> ApproverReport:
         p10_ms=_tenth(times),
         hasty=_share(sum(time < HASTY_MS for time in times), len(times)),
         grants_made=one.grants,
-        canaries_caught=one.caught,
-        canaries_missed=one.missed,
     )
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from gateway.domain.parsing import parse_message
 from gateway.domain.policy_document import (
-    MOST_CANARIES,
     REQUESTER,
     Budget,
     PolicyDocument,
@@ -175,8 +174,6 @@ def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:
         yield "max_timeout is a number of seconds above 0; leave it out for no bound."
     if not route.targets:
         yield "without targets nobody sees a request."
-    if not 0 <= route.canaries_per_day <= MOST_CANARIES:
-        yield f"canaries_per_day lies between 0 and {MOST_CANARIES:g}."
     yield from _mistaken_places(route)
 
 

@@ -509,15 +509,13 @@ class Worklist:
         """Return the waiting requests of a request's batch that this person may decide, itself
         among them."""
         request = record.request
-        own = Query(agent=request.agent, session=request.session, followers=False, limit=_BATCH)
-        # Canaries are nobody's requests: they are looked for among all that wait.
-        every = Query(followers=False, limit=_BATCH)
-        pages = [await self._desk.requests.page(query) for query in (own, every)]
-        found = {one.id: one for page in pages for one in page.items if is_of_batch(record, one)}
+        query = Query(agent=request.agent, session=request.session, followers=False, limit=_BATCH)
+        page = await self._desk.requests.page(query)
         may = [
             one
-            for one in found.values()
-            if await self._desk.requests.may_decide(identity, one) is None
+            for one in page.items
+            if is_of_batch(record, one)
+            and await self._desk.requests.may_decide(identity, one) is None
         ]
         return sorted(may, key=lambda one: (one.created, one.id))
 

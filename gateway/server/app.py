@@ -278,7 +278,7 @@ async def _work_for_all(
         targets = partial(follow_targets, core.feed, store)
         await stack.enter_async_context(run_in_background("targets", targets))
         await stack.enter_async_context(run_reviews(core))
-        await stack.enter_async_context(run_reminders(core, store))
+        await stack.enter_async_context(run_reminders(core))
         await stack.enter_async_context(push.working())
         if settings.webhook_url is not None:
             posting = _webhooks(settings, core.feed, store, core.tally)

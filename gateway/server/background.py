@@ -7,10 +7,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from random import SystemRandom
 from typing import Protocol
 
-from gateway.approvals.canaries import Canaries
 from gateway.approvals.core import Core
 from gateway.approvals.policy_changes import recount
 from gateway.approvals.writer import FOLLOWUPS
@@ -89,14 +87,11 @@ async def run_reviews(core: Core) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def run_reminders(core: Core, store: RedisStore) -> AsyncIterator[None]:
-    """Remind, escalate, fail over, follow the policy, and test people where a route wants that."""
-    notes = RedisNotes(store, "canaries")
-    canaries = Canaries(store, core.writer, notes, SystemClock(), SystemRandom())
+async def run_reminders(core: Core) -> AsyncIterator[None]:
+    """Remind, escalate and fail over."""
     async with (
         run_worker(FOLLOWUPS, Reminders(core, SystemClock()).look, core),
         run_worker(REROUTING, Rerouting(core).look, core, _SELDOM),
-        run_in_background("canaries", canaries.run),
     ):
         yield
 

@@ -111,11 +111,6 @@ def _consumers_of(fields: dict[str, str]) -> tuple[str, ...]:
     return tuple(fields["process"] if one == _ASKER else one for one in written)
 
 
-def _write_disguise(values: tuple[bool, str]) -> str:
-    canary, agent = values
-    return agent if canary else ""
-
-
 def _write_asked(digests: tuple[str, str]) -> str:
     now, asked = digests
     return "" if now == asked else asked
@@ -183,7 +178,6 @@ _WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
     ("tier_at", ("tier_at",), _count),
     ("reminders", ("reminders",), _count),
     ("claim", ("claim",), _json_or_absent),
-    ("canary", ("canary", "request.agent"), _write_disguise),
     ("guesses", ("guesses",), _count),
     ("stepped", ("stepped",), _json_or_absent),
 )
@@ -276,7 +270,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         {
             **body,
             "id": request_id,
-            "agent": fields.get("canary") or fields["agent"],
+            "agent": fields["agent"],
             # An edit changes what would run, and not what was asked.
             "digest": fields.get("asked", fields["digest"]),
         },
@@ -318,7 +312,6 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         tier_at=int(fields.get("tier_at", 0)),
         reminders=int(fields.get("reminders", 0)),
         claim=_build(Claim, fields, "claim"),
-        canary="canary" in fields,
         numbered=NUMBER_FIELD in fields,
         guesses=int(fields.get("guesses", 0)),
         stepped=tuple(build(StepUpDone, one) for one in _load(fields, "stepped") or ()),

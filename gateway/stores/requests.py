@@ -136,7 +136,7 @@ def _fits(record: Record, query: Query) -> bool:
         # Among the deadlines stand approvals, too, that nobody has taken yet.
         and not (query.soonest and record.final)
         and query.status in (None, record.status)
-        and query.agent in (None, record.holder)
+        and query.agent in (None, record.request.agent)
         and query.session in (None, record.request.session)
     )
 
@@ -646,7 +646,7 @@ class RedisGroups:
 
     async def promote_next(self, record: Record, budget: Budget, *, posts: bool) -> None:
         """Have those behind a request that leads no more wait behind their next."""
-        keys, agent = self._keys, record.holder
+        keys, agent = self._keys, record.request.agent
         await self._promote_next.run(
             self._redis,
             [
@@ -663,7 +663,7 @@ class RedisGroups:
 
     async def place(self, record: Record, budget: Budget, *, posts: bool, alone: bool) -> None:
         """Find the place of a request that was reviewed. See `grouping.GroupStore`."""
-        keys, agent = self._keys, record.holder
+        keys, agent = self._keys, record.request.agent
         alone = alone or record.risk.level is RiskLevel.HIGH
         await self._place.run(
             self._redis,

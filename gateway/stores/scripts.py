@@ -122,7 +122,6 @@ _AT_BIRTH = (
     "found_at",
     "edited",
     "edits",
-    "canary",
 )
 
 
@@ -178,7 +177,7 @@ def submission(
     decision, told = ending_of(record)
     fields = fields_of(record)
     values: Values = {
-        "agent": record.holder,
+        "agent": request.agent,
         "session": request.session,
         "digest": record.digest,
         "status": record.status.value,
@@ -221,9 +220,9 @@ def changes(
     for transition in transitions:
         before, after, guards = transition.before, transition.after, transition.guards()
         decision, told = ending_of(after)
-        named = _keys_of_change(keys, before, after.holder)
+        named = _keys_of_change(keys, before)
         values: Values = {
-            "agent": after.holder,
+            "agent": after.request.agent,
             "revision": before.revision,
             "created": before.created,
             "status": after.status.value,
@@ -268,8 +267,8 @@ def _seldom(
     after, budget = transition.after, transition.budget
     values: Values = {}
     if origin is not None and origin.entry:
-        named.append(("ingress", keys.ingress(after.holder)))
-        named.append(("reply", keys.replies(after.holder, origin.process or "")))
+        named.append(("ingress", keys.ingress(after.request.agent)))
+        named.append(("reply", keys.replies(after.request.agent, origin.process or "")))
         values |= {"verb": origin.verb, "message_nonce": origin.nonce}
         values |= {"entry": origin.entry, "process": origin.process or None}
     if transition.secrets is not None:
@@ -296,9 +295,9 @@ def _seldom(
 
 
 def _keys_at_birth(keys: Keys, record: Record, origin: MessageContext) -> list[tuple[str, str]]:
-    agent = record.holder
+    agent = record.request.agent
     named = [
-        *_keys_of_all(keys, record, agent),
+        *_keys_of_all(keys, record),
         ("sessions", keys.sessions),
         ("waiting", keys.waiting(agent, record.process or "")),
         ("processes", keys.processes),
@@ -309,7 +308,7 @@ def _keys_at_birth(keys: Keys, record: Record, origin: MessageContext) -> list[t
         named.append(("grant", keys.grant(grant)))
     if record.status is Status.PENDING:
         named += (("dirty+", keys.dirty(name)) for name in record.queues)
-    if not record.canary and not record.request.questions:
+    if not record.request.questions:
         named.append(("same", _same(keys, record)))
     return named
 
@@ -319,15 +318,16 @@ def _same(keys: Keys, record: Record) -> str:
     return keys.same(request.agent, request.session, request.digest)
 
 
-def _keys_of_change(keys: Keys, before: Record, agent: str) -> list[tuple[str, str]]:
-    named = _keys_of_all(keys, before, agent)
+def _keys_of_change(keys: Keys, before: Record) -> list[tuple[str, str]]:
+    agent, named = before.request.agent, _keys_of_all(keys, before)
     for process in before.attached:
         named.append(("waiting+", keys.waiting(agent, process)))
         named.append(("replies+", keys.replies(agent, process)))
     return named
 
 
-def _keys_of_all(keys: Keys, record: Record, agent: str) -> list[tuple[str, str]]:
+def _keys_of_all(keys: Keys, record: Record) -> list[tuple[str, str]]:
+    agent = record.request.agent
     outboxes, records, behind = keys.prefixes
     return [
         ("record", keys.record(record.id)),
@@ -348,8 +348,7 @@ def _likeness_at_birth(record: Record) -> str | None:
     """Return what a new request has in common with others, None when it needs a card of its own
     or, decided or not reviewed yet, none."""
     cardless = record.final or record.unreviewed
-    alone = record.canary or record.risk.level is RiskLevel.HIGH
-    return None if cardless or alone else likeness(record)
+    return None if cardless or record.risk.level is RiskLevel.HIGH else likeness(record)
 
 
 def _grant_of(record: Record) -> str | None:

@@ -18,8 +18,6 @@ _BY_REASON = {
     "superseded": "cancelled: a newer request took its place",
     "resolved_elsewhere": "cancelled: it was decided elsewhere",
     "stopped": "denied: the gateway's kill switch is on",
-    "canary_caught": "a test by the gateway: nothing was going to run",
-    "canary_missed": "a test by the gateway: nothing was going to run",
     "wrong_number": "denied: a wrong number was typed three times",
     "breaker": "denied without asking anybody: "
     "people denied too many of this agent's requests in a row",

@@ -15,7 +15,7 @@ from gateway.policy.calls.touches import touches_of
 from gateway.wire.roles import MOST_ROLES
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, EVE_TOKEN, POLICY, Answer, Replica, made
 
-NOTE: dict[str, Any] = {"tool": "jot", "arguments": {"zork": "a canary value"}}
+NOTE: dict[str, Any] = {"tool": "jot", "arguments": {"zork": "a marked value"}}
 WORD = {"tool": "jot", "arguments": {"zork": "data"}}
 
 
@@ -62,7 +62,7 @@ async def test_a_declaration_is_a_row_of_the_policy_with_who_and_when(admin: Rep
     assert event.data == {"tool": "jot", "address": "zork", "role": "data", "by": "ann"}
     listed = await admin.call("GET", "/v1/tools", token=EVE_TOKEN)
     assert listed.json == told.json
-    assert "canary value" not in str([await events(admin, "policy"), event, told.text])
+    assert "marked value" not in str([await events(admin, "policy"), event, told.text])
 
 
 async def test_a_waiting_request_is_read_anew_at_once(admin: Replica) -> None:

@@ -88,10 +88,9 @@ async def test_no_pass_is_offered_for_what_none_lets_through(
     assert offered(await world.submit(**asked)) == []
 
 
-async def test_no_pass_is_offered_for_high_risk_canaries_and_findings(world: World) -> None:
-    """Neither one that is asked about each time, nor a question that the gateway put itself."""
+async def test_no_pass_is_offered_for_high_risk_and_findings(world: World) -> None:
+    """Neither what is asked about each time, nor what shows signs of danger."""
     record = await world.submit()
-    assert offered(replace(record, canary=True)) == []
     assert offered(replace(record, findings=("looks destructive",))) == []
     current = await world.store.policy()
     rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="because")

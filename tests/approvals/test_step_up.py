@@ -20,12 +20,10 @@ from gateway.errors import (
     StepUpNeeded,
     Unauthorized,
     Unconfirmed,
-    WasCanary,
     WrongNumber,
 )
 from gateway.models import Action, Reason, RiskLevel, Status
 from gateway.wire.codec import plain
-from tests.approvals.test_canaries import canary
 from tests.world import PEOPLE, World, assembled, click, identity, over_http, request
 
 BY_NUMBER = StepUpDone(way=StepUp.NUMBER)
@@ -358,15 +356,6 @@ async def test_a_mode_approves_nothing_that_takes_a_step_up(world: World) -> Non
     auto = replace(NUMBER, mode=Mode.AUTO_APPROVE, risk=rules)
     await in_force(world, auto)
     assert (await world.submit()).status is Status.PENDING
-
-
-async def test_a_canary_asks_for_a_number_that_nobody_shows(world: World) -> None:
-    """It looks like any other; whoever makes one up is told what it was."""
-    level = RulesByRisk(medium=LevelRules(step_up=(StepUp.NUMBER,)), high=NUMBER.risk.high)
-    bait = await canary(world, risk=level)
-    await refused(world, click(bait, confirmed=True), StepUpNeeded)
-    with pytest.raises(WasCanary):
-        await world.core.requests.decide(click(bait, number="123"))
 
 
 async def test_the_script_compares_the_number_too(

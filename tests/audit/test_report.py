@@ -12,7 +12,6 @@ from gateway.domain.records import AuditEvent, Person, Remember
 from gateway.domain.statistics import (
     AgentReport,
     ApproverReport,
-    CanaryReport,
     EventTally,
     PeriodReport,
     lines,
@@ -67,8 +66,6 @@ def test_times_are_counted_from_the_first_card_to_the_answer() -> None:
         p10_ms=100,
         hasty=round(2 / 6, 4),
         grants_made=0,
-        canaries_caught=0,
-        canaries_missed=0,
     )
 
 
@@ -139,9 +136,7 @@ async def test_a_gateways_life_is_counted_for_admins_alone(world: World) -> None
     assert [(one.requests, one.ended, one.auto) for one in found.agents] == [(4, 4, 0.25)]
     events = await world.events()
     first = await reporting.read(since=1, until=events[0].at)
-    assert first == PeriodReport(
-        since=1, until=events[0].at, approvers=(), agents=(), canaries=CanaryReport()
-    )
+    assert first == PeriodReport(since=1, until=events[0].at, approvers=(), agents=())
     with pytest.raises(InvalidRequest):
         await reporting.read(since=5, until=4)
     for stranger in ("bob", "eve"):

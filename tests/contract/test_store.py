@@ -222,25 +222,6 @@ async def test_a_grant_that_was_taken_back_decides_nothing(store: RedisStore) ->
     assert await store.change_all([denied(record, by=by)]) == (WriteResult.SPENT, record.id)
 
 
-async def test_a_canary_is_nobodys_and_no_transition_approves_it(store: RedisStore) -> None:
-    """It stands in no agent's lists, and the script refuses an approval whatever is claimed."""
-    made = replace(pending(), canary=True, process=None, attached=())
-    stored = await create(store, made)
-    assert await store.load(stored.id) == stored
-    assert (await store.pending_of(AGENT), await store.sessions(None)) == ([], [])
-    assert await store.attach([stored.id], over_http()) == []
-    assert (await store.page(Query(agent=AGENT))).items == ()
-    assert [one.id for one in (await store.page(Query())).items] == [stored.id]
-    forged = replace(denied(stored).after, status=Status.APPROVED)
-    assert await store.change(denied(stored)._replace(after=forged)) == WriteResult.GONE
-    assert await store.change_all([denied(stored)._replace(after=forged)]) == (
-        WriteResult.GONE,
-        stored.id,
-    )
-    assert await store.load(stored.id) == stored
-    assert await store.change(denied(stored)) == WriteResult.OK
-
-
 async def test_decisions_end_at_the_deadline_and_expiry_begins_there(store: RedisStore) -> None:
     """The server's clock refuses late decisions and early expiries."""
     stored = await create(store, pending())

@@ -255,7 +255,7 @@ async def stage() -> AsyncIterator[Soaked]:
         sweeper = Sweeper(core, store, session_idle_hours=24, tick=10.0)
         timings = Timings(idle=10.0)
         await stack.enter_async_context(run_in_background("sweeper", sweeper.run))
-        await stack.enter_async_context(run_reminders(core, store))
+        await stack.enter_async_context(run_reminders(core))
         desk = desk_of("discord", core, store)
         await stack.enter_async_context(
             serve_adapters(DiscordAdapter(), desk, core, timings=timings)

@@ -89,7 +89,7 @@ async def test_a_place_is_found_once(world: World) -> None:
     assert await groups.behind(first.id) == [second.id]
     assert await redis.hget(keys.record(first.id), "behind") is None
     assert await redis.hget(keys.record(first.id), "alike") == "1"
-    load = keys.load(first.holder)
+    load = keys.load(first.request.agent)
     (slot,) = [name for name in await redis.hkeys(load) if name.startswith("=")]
     await redis.hset(load, slot, "0" * 32)
     await place(third)

@@ -230,7 +230,7 @@ async def at_work(
         stack.enter_context(environment(slack, **{**public, **(env or {})}))
         await stack.enter_async_context(serve_adapters(adapter, desk, world.core, timings=timings))
         if steps:
-            await stack.enter_async_context(run_reminders(world.core, world.store))
+            await stack.enter_async_context(run_reminders(world.core))
         if env and env.get("GATEWAY_SLACK_MODE") == "http":
             await stack.enter_async_context(_site(slack, adapter, desk))
         yield Office(slack, world, adapter, desk)

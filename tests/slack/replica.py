@@ -37,7 +37,7 @@ async def main(url: str, namespace: str, *doom: str) -> None:
         world = await stack.enter_async_context(assembled(url, namespace, at=Doom(*doom)))
         desk = desk_of("slack", world.core, world.store)
         await stack.enter_async_context(serve_adapters(SlackAdapter(), desk, world.core))
-        await stack.enter_async_context(run_reminders(world.core, world.store))
+        await stack.enter_async_context(run_reminders(world.core))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

@@ -19,11 +19,10 @@ function person(one) {
   const notices = [];
   if (one.never_denies) notices.push(`Not one of ${one.decisions} answers was a denial.`);
   if (one.hasty >= 0.5) notices.push(`${percent(one.hasty)} of the answers came within two seconds: too soon to have read.`);
-  if (one.canaries_missed) notices.push(`Approved ${one.canaries_missed} of ${one.canaries_missed + one.canaries_caught} tests by the gateway.`);
   return card(one.name, [
     ["Answers", one.decisions], ["Denials", one.denials],
     ["Half within", seconds(one.median_ms)], ["A tenth within", seconds(one.p10_ms)], ["Under 2 s", percent(one.hasty)],
-    ["Grants made", one.grants_made], ["Tests caught", one.canaries_caught], ["Tests missed", one.canaries_missed],
+    ["Grants made", one.grants_made],
   ], notices);
 }
 
@@ -38,9 +37,8 @@ const answer = await api("report").catch(() => null);
 if (!answer?.ok) {
   period.textContent = answer ? `This is not for you: ${answer.value.detail}.` : "The gateway did not answer. Load the page again.";
 } else {
-  const { approvers, agents, canaries, hooks = [] } = answer.value;
-  const tests = canaries?.made ? ` Tests of whether people look: ${canaries.made}, of which nobody answered ${canaries.unanswered ?? 0}.` : "";
-  period.textContent = `The last 30 days. Times count from when a request was shown.${tests}`;
+  const { approvers, agents, hooks = [] } = answer.value;
+  period.textContent = "The last 30 days. Times count from when a request was shown.";
   list.replaceChildren(
     make("h2", {}, "People"), ...(approvers.length ? approvers.map(person) : [make("p", { class: "quiet" }, "Nobody has answered anything.")]),
     make("h2", {}, "Agents"), ...(agents.length ? agents.map(agent) : [make("p", { class: "quiet" }, "No agent has asked anything.")]),

@@ -81,7 +81,7 @@ function answered(item, answer) {
     draft.panel = draft.panel === "confirm" ? null : draft.panel;
     if (answer.value.code === "unconfirmed" && draft.changed) Object.assign(draft.changed, { high: "With your changes it is high risk. Approve it all the same?", passkey: answer.value.detail.includes("passkey") });
     draft.problem = answer.value.detail;
-    draft.tone = answer.value.code === "canary" ? "claimed" : "problem";
+    draft.tone = "problem";
     if (answer.value.request) put(answer.value.request);
   }
   render(item.id);

@@ -500,7 +500,7 @@ def is_plain_denial(record: Record) -> bool:
     """Whether a request ended by a denial that answers the same call too: not feedback, which asks
     for another plan, and not a question."""
     decision = record.decision
-    if decision is None or record.request.questions or record.canary:
+    if decision is None or record.request.questions:
         return False
     how = (decision.status, decision.action, decision.reason)
     return how == (Status.DENIED, Action.DENY, Reason.PERSON)

@@ -422,7 +422,7 @@ def host_rules_of(record: Record) -> dict[str, HostRule]:
     """Return what a person may have the host keep with an approval, by the id of each offer."""
     takes_several = record.quorum > 1 or record.scope_quorum != ScopeQuorum()
     rules = record.request.host_rules
-    if not rules or takes_several or record.canary or record.edited is not None:
+    if not rules or takes_several or record.edited is not None:
         return {}
     if narrowest(record) is None:
         return {}
@@ -481,9 +481,9 @@ PASS_LIFETIMES = tuple(
 def passes_for(record: Record) -> tuple[Offer, ...]:
     """Return the passes that would let this very request through, narrow first.
 
-    None for a canary, nor for what shows signs of danger, which a pass never lets through.
+    None for what shows signs of danger, which a pass never lets through.
     """
-    if record.canary or record.findings:
+    if record.findings:
         return ()
     context = record.request.context
     return tuple(

@@ -33,7 +33,7 @@ _ARGV = ("argv", "join by space")  # no tool of the table takes a list there for
 _READS = ("reader", "percent-decoding reader")
 _SRC = f"{FOLDER}/src/a.py"
 _BEGIN = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-a\n+b\n*** End Patch"
-_DIFF = "--- a/src/a.py\n+++ b/src/a.py\n@@ -1 +1 @@\n-canary-of-srv/app/src/a.py\n+b\n"
+_DIFF = "--- a/src/a.py\n+++ b/src/a.py\n@@ -1 +1 @@\n-marker-of-srv/app/src/a.py\n+b\n"
 _GIT = f"diff --git a/src/a.py b/src/a.py\n{_DIFF}"
 _HUNK = "@@ -1 +1 @@\n-a\n+b\n"
 

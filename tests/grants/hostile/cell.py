@@ -29,7 +29,7 @@ from tests.grants.hostile.toy_hosts import HOSTS, LOG, World
 
 FOLDER = "/srv/app"
 """Where the remembered calls work."""
-CANARY = "canary-of-"
+MARKER = "marker-of-"
 _SECONDS = 10
 _NOBODY = 65_534
 _NEW = 0x00020000 | 0x10000000 | 0x40000000 | 0x20000000 | 0x08000000  # mounts users net pids ipc
@@ -197,7 +197,7 @@ def _furnish(room: str, programs: dict[str, str]) -> None:
 # Name look-ups of programs go where nothing is, so that they read no marked file.
 _NO_NAMES = Path("/etc/nsswitch.conf")
 _CONTENTS = {
-    **{Path("/", name): (f"{CANARY}{name}\n", 0o644) for name in _FILES},
+    **{Path("/", name): (f"{MARKER}{name}\n", 0o644) for name in _FILES},
     **{Path("/", name): (_STUB, 0o755) for name in _PROGRAMS},
     _NO_NAMES: ("passwd: db\ngroup: db\n", 0o644),
 }

@@ -32,9 +32,9 @@ VALUES: list[Any] = [
     "*** Begin Patch\n*** Delete File: a.txt\n*** End Patch",
     "*** Begin Patch\n*** Update File: /root/.bashrc\n@@\n+x\n*** End Patch",
     "*** Begin Patch\n*** Update File: src/a.py\n*** Move to: /srv/other/x\n@@\n+x\n*** End Patch",
-    "--- a/../other/x\n+++ b/../other/x\n@@ -1 +1 @@\n-canary-of-srv/other/x\n+b\n",
-    "--- a/.git/config\n+++ b/.git/config\n@@ -1 +1 @@\n-canary-of-srv/app/.git/config\n+b\n",
-    "Index: /srv/other/x\n--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-canary-of-srv/app/a.txt\n+b\n",
+    "--- a/../other/x\n+++ b/../other/x\n@@ -1 +1 @@\n-marker-of-srv/other/x\n+b\n",
+    "--- a/.git/config\n+++ b/.git/config\n@@ -1 +1 @@\n-marker-of-srv/app/.git/config\n+b\n",
+    "Index: /srv/other/x\n--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-marker-of-srv/app/a.txt\n+b\n",
     "undo_edit", "delete", "delete_file", "require_escalated", "bypassPermissions", "root", "prod",
     "true", True, False, None, 0, -1, 1.5, 10**12,
     [], ["ls", "./evil.sh"], ["rm", "x"], ["bash", "-lc", "evil"], ["sh", "-c", "evil"], [["ls"]],
@@ -47,7 +47,7 @@ TAILS = (
     " /etc/passwd", " $(evil)", " `evil`", " &amp; evil", " &#10;evil", "/../../other/x",
     "/../.git/config", "%00", " -exec evil {} +", " --output=/srv/other/x", " # x", " ", "~",
     "\u200b", "\u202e", " @here", "\n*** Delete File: a.txt",
-    "\n--- a/../other/x\n+++ b/../other/x\n@@ -1 +1 @@\n-canary-of-srv/other/x\n+b\n",
+    "\n--- a/../other/x\n+++ b/../other/x\n@@ -1 +1 @@\n-marker-of-srv/other/x\n+b\n",
 )  # fmt: skip
 _NAMES = (
     "cwd workdir working_dir working_directory chdir directory dir dir_path folder path root "

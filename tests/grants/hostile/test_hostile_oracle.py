@@ -29,7 +29,7 @@ _ON = f"on anything in {FOLDER}/src, by its name; links are not followed here"
 _EDITS = "creating and changing files below where the agent works, not deleting"
 _EXACT = "exactly this: x"
 _BEGIN = "*** Begin Patch\n*** Update File: {}\n@@\n+x\n*** End Patch"
-_DIFF = "--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-canary-of-{1}\n+b\n"
+_DIFF = "--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-marker-of-{1}\n+b\n"
 Row = tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]
 # Of each host: words, the remembered call, one that the words permit, and one that they do not.
 ROWS: dict[str, Row] = {
