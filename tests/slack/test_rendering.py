@@ -29,6 +29,7 @@ from tests.slack.counterpart.views import checked_view
 from tests.slack.office import words
 
 GOLDEN = Path(__file__).parent / "golden"
+_WIDEST = 140  # letters on a line of a golden file
 Json = dict[str, Any]
 
 
@@ -222,11 +223,31 @@ def test_the_counterpart_would_catch_what_is_too_long() -> None:
     assert Checker("message").check(made)
 
 
+def write_compact(value: Any, indent: int = 0) -> str:
+    """Return a value as JSON, as much of it on a line as fits."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(line) + indent <= _WIDEST or not isinstance(value, dict | list) or not value:
+        return line
+    if isinstance(value, dict):
+        parts = [
+            f"{json.dumps(name)}: {write_compact(one, indent + 1)}" for name, one in value.items()
+        ]
+    else:
+        parts = [write_compact(one, indent + 1) for one in value]
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    return begin + f",\n{' ' * (indent + 1)}".join(parts) + end
+
+
+def test_golden_files_lose_nothing_by_being_compact() -> None:
+    """What is written is read back as it was, on fewer lines."""
+    for content in rendered().values():
+        assert json.loads(write_compact(content)) == json.loads(json.dumps(content))
+
+
 if __name__ == "__main__":
     key_masks(MASK_KEY)
     GOLDEN.mkdir(exist_ok=True)
     for path in GOLDEN.glob("*.json"):
         path.unlink()
     for state, content in rendered().items():
-        written = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
-        (GOLDEN / f"{state}.json").write_text(written, encoding="utf-8")
+        (GOLDEN / f"{state}.json").write_text(f"{write_compact(content)}\n", encoding="utf-8")
