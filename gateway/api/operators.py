@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -9,7 +10,10 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.call import ApiCall, Nothing, operation, reply
+from gateway.api.messages import HealthReply
+from gateway.api.metrics import CONTENT_TYPE
 from gateway.approvals.explanation import Explanation
+from gateway.domain.health_and_metrics import Readiness
 from gateway.domain.parsing import check_request
 from gateway.domain.policy_document import Budget, ToolRow
 from gateway.domain.statistics import PeriodReport
@@ -161,3 +165,44 @@ async def declare(call: ApiCall) -> web.Response:
     )
     await call.core.tools.declare(call.identity, word, confirmed=body.confirmed)
     return reply(DeclaredTools(items=await call.core.tools.rows()))
+
+
+# Liveness, readiness, metrics and the OpenAPI document.
+
+READY_SECONDS = 2.0
+
+
+@operation("operations.health", {200: HealthReply})
+async def check_health(call: ApiCall) -> web.Response:
+    """Say that the process serves calls; nothing else is asked."""
+    return reply(HealthReply(status="alive"))
+
+
+@operation("operations.readiness", {200: HealthReply, 503: HealthReply})
+async def check_readiness(call: ApiCall) -> web.Response:
+    """Say whether people can answer here, and what works only in part.
+
+    503 is for a gateway where nobody can answer anything, or where nothing can be recorded.
+    """
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            found = await call.services.ready()
+    except TimeoutError:
+        found = Readiness(down=(f"the store did not answer within {READY_SECONDS:g} s",))
+    return reply(
+        HealthReply(status=found.status, problems=found.problems), 503 if found.down else 200
+    )
+
+
+@operation("operations.metrics", {200: "text/plain"})
+async def render_metrics(call: ApiCall) -> web.Response:
+    """Return the figures for Prometheus."""
+    page = await call.services.metrics.page()
+    return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})
+
+
+@operation("operations.document", {200: "application/json"})
+async def send_document(call: ApiCall) -> web.Response:
+    """Return the OpenAPI document of the routes that are served."""
+    body = await asyncio.to_thread(call.services.document)
+    return web.Response(body=body, content_type="application/json")

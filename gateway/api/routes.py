@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.api import agent_verbs, grants, health, operators, requests
+from gateway.api import agent_verbs, grants, operators, requests
 from gateway.api.call import AGENT, APPROVER, Operation
 
 ANYONE: frozenset[str] = frozenset()
@@ -64,10 +64,10 @@ ROUTES: tuple[ApiRoute, ...] = (
     ApiRoute("GET", "/v1/events", requests.stream, APPROVERS),
     ApiRoute("POST", "/v1/hooks", agent_verbs.run_hooks, AGENTS),
     ApiRoute("POST", ENROLL_PATH, agent_verbs.enroll, ENROL_SECRET),
-    ApiRoute("GET", "/healthz", health.check_health, ANYONE),
-    ApiRoute("GET", "/readyz", health.check_readiness, ANYONE),
-    ApiRoute("GET", "/metrics", health.render_metrics, ANYONE),
-    ApiRoute("GET", "/v1/openapi.json", health.send_document, ANYONE),
+    ApiRoute("GET", "/healthz", operators.check_health, ANYONE),
+    ApiRoute("GET", "/readyz", operators.check_readiness, ANYONE),
+    ApiRoute("GET", "/metrics", operators.render_metrics, ANYONE),
+    ApiRoute("GET", "/v1/openapi.json", operators.send_document, ANYONE),
 )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.approvals.deadlines import dismiss
-from gateway.cli.access import connect_as_approver
+from gateway.cli.http_access import connect_as_approver
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.cli.requests import print_rows, say, until
 from gateway.doctor import gateway_url

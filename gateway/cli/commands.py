@@ -59,7 +59,7 @@ def run(words: Sequence[str]) -> int:
     except GatewayError as error:
         problems, code = [str(error)], error.exit_code
     except Exception as error:
-        from gateway.cli.problems import EXPECTED, explain_error  # noqa: PLC0415 (see `_later`)
+        from gateway.cli.redis_access import EXPECTED, explain_error  # noqa: PLC0415 (see `_later`)
 
         if not isinstance(error, EXPECTED):
             raise

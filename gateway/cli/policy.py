@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.access import connect_as_approver
+from gateway.cli.http_access import connect_as_approver
 from gateway.cli.redis_access import connect_backend
 from gateway.cli.requests import say
 from gateway.domain.policy_document import PolicyDocument

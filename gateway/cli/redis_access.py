@@ -8,12 +8,17 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+
 from gateway.approvals.core import Core
-from gateway.cli.access import say_where
-from gateway.errors import InvalidRequest
+from gateway.cli.http_access import say_where
+from gateway.errors import InvalidRequest, Unreachable
 from gateway.policy.hooks import HookHost, host_hooks
 from gateway.server.connections import Backend, build_core, open_backend, url_of
-from gateway.server.settings import Settings
+from gateway.server.settings import BadSettings, Settings, sentences
+from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.embedded_server import EngineError
 from gateway.stores.event_feed import RedisFeed
 from gateway.wire.local_discovery import (
     FILE_NAME,
@@ -58,3 +63,27 @@ def operator_core(found: Backend, hooks: HookHost | None = None) -> Core:
     evaluates a request."""
     feed = RedisFeed(found.store.redis, found.store.keys)
     return build_core(Settings(), found.store, feed, hooks or host_hooks(None), None)
+
+
+# The sentences that `gateway` prints instead of a traceback.
+
+EXPECTED: tuple[type[Exception], ...] = (
+    ValidationError,
+    SettingsError,
+    EngineError,
+    *REDIS_ERRORS,
+)
+"""What may go wrong and is no fault in the code, beside every GatewayError."""
+
+
+def explain_error(error: Exception) -> tuple[list[str], int]:
+    """Return the sentences to print for one of `EXPECTED`, and the exit code."""
+    if isinstance(error, ValidationError):
+        return sentences(error), BadSettings.exit_code
+    if isinstance(error, SettingsError):
+        return [str(error)], BadSettings.exit_code
+    if isinstance(error, OSError) and error.filename:
+        return [str(error)], BadSettings.exit_code
+    if isinstance(error, OSError | EngineError):
+        return [str(error) or type(error).__name__], Unreachable.exit_code
+    return [f"Redis does not answer: {error}"], Unreachable.exit_code

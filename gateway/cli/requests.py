@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 from unicodedata import east_asian_width
 
-from gateway.cli.access import ID_LENGTH, connect_as_approver, find_request, read_page
+from gateway.cli.http_access import ID_LENGTH, connect_as_approver, find_request, read_page
 from gateway.client.http_connection import HttpPool
 from gateway.domain.argument_order import put_short_first
 from gateway.domain.risk import GUARDRAILS, MOST_GUESSES, StepUp, StepUpDone, finding_sign, say_ways

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
 
-from gateway.cli.access import connect_as_approver
+from gateway.cli.http_access import connect_as_approver
 from gateway.cli.redis_access import connect_backend
 from gateway.cli.requests import ago, print_rows, say
 from gateway.doctor import gateway_url

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gateway.client.backoff import Backoff
 from gateway.errors import InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.wire.local_discovery import (
     FILE_NAME,
@@ -22,6 +21,26 @@ from gateway.wire.local_discovery import (
     write_private,
 )
 from gateway.wire.schema import AGENT_NAME
+
+# Pauses between tries: each is random, up to a bound that doubles.
+#
+# No `random`, whose import would cost each tool call 3 ms.
+
+FIRST_BOUND, LAST_BOUND = 0.2, 5.0
+_STEPS = 1 << 16
+
+
+class Backoff:
+    """The pauses of one caller. Random ones keep many callers from coming back at once."""
+
+    def __init__(self) -> None:
+        self._bound = FIRST_BOUND
+
+    def pause(self, at_least: float = 0.0) -> float:
+        """Return how many seconds to wait before the next try; `at_least` is the gateway's wish."""
+        bound, self._bound = self._bound, min(2 * self._bound, LAST_BOUND)
+        return at_least + bound * int.from_bytes(os.urandom(2), "big") / _STEPS
+
 
 _STALE = (
     "the gateway at {url} did not write the file by which it was found: the one that did has ended "

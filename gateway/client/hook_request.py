@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from gateway.client import config
-from gateway.client.backoff import Backoff
 from gateway.client.check_decision import CheckedDecision, has_ended
+from gateway.client.config import Backoff
 from gateway.client.http_connection import TIMEOUT_SECONDS, HttpConnection, seconds_left
 from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
 from gateway.wire.outcome_text import say_number

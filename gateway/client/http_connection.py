@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gateway.client.error_codes import error_of
+from gateway.client.check_decision import error_of
 from gateway.errors import InvalidRequest, Unreachable
 
 _MOST_HEAD = 65_536

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from gateway.client.backoff import Backoff
+from gateway.client.config import Backoff
 from gateway.client.http_connection import HttpConnection, HttpPool, seconds_left
 from gateway.client.transport import Numbers, Process, chunks, inbox_at, is_final, state_of
 from gateway.errors import Busy, GatewayError, NotFound, Unreachable, Unverified

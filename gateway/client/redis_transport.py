@@ -15,8 +15,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
-from gateway.client.backoff import Backoff
-from gateway.client.error_codes import error_of
+from gateway.client.check_decision import error_of
+from gateway.client.config import Backoff
 from gateway.client.transport import Numbers, Process, aged, is_final, state_of
 from gateway.errors import GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from gateway.client.backoff import Backoff
+from gateway.client.config import Backoff
 from gateway.errors import Busy, GatewayError, InvalidRequest, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, Status, new_id
 from gateway.wire.codec import build

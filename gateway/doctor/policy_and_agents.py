@@ -14,7 +14,7 @@ from gateway.domain.time_and_tasks import SystemClock
 from gateway.policy.deciders import every
 from gateway.policy.policy_file import find_no_admin
 from gateway.ports.adapters import Finding, report_doubt, report_failure, report_ok
-from gateway.push.store import RedisDevices
+from gateway.push.service import RedisDevices
 from gateway.server.connections import Backend
 from gateway.server.push import NO_KEY, NOT_INSTALLED, push_key_of
 from gateway.server.settings import Settings

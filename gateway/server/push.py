@@ -17,8 +17,7 @@ from gateway.domain.time_and_tasks import SystemClock
 from gateway.ports.devices import PUSH
 from gateway.push.notifications import Notifications
 from gateway.push.sending import MISSING, PushKey, PushQueue, PushSender, is_installed
-from gateway.push.service import PushDesk
-from gateway.push.store import RedisDevices
+from gateway.push.service import PushDesk, RedisDevices
 from gateway.server.background import run_worker
 from gateway.server.connections import Backend
 from gateway.server.settings import BadSettings, Settings

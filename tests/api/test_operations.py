@@ -68,7 +68,7 @@ async def test_readiness_is_red_when_the_store_is_silent(
     gate: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that hangs makes the gateway not ready, within a bound."""
-    monkeypatch.setattr("gateway.api.health.READY_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.api.operators.READY_SECONDS", 0.05)
     await gate.store.redis.client_pause(300, all=True)
     assert (await gate.call("GET", "/readyz", token=None)).status == 503
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli import access
+from gateway.cli import http_access
 from gateway.client.http_connection import HttpPool
 from gateway.models import new_id
 from gateway.wire.canonical_json import action_digest
@@ -145,7 +145,7 @@ def test_a_beginning_is_looked_for_among_all_that_wait(
 ) -> None:
     """However many pages there are: what is older is found, and a doubt is a doubt."""
     assert "begins with aa: none that waits" in up.run("show", "aa", code=8)
-    monkeypatch.setattr(access, "_PAGE", 1)
+    monkeypatch.setattr(http_access, "_PAGE", 1)
     older, newer = (ask(agent, f"{first}{'0' * 30}", n=first) for first in ("aa", "ab"))
     assert older in up.run("show", "aa")
     assert "2 requests begin with a" in up.run("deny", "a", code=2)

@@ -23,7 +23,7 @@ from gateway.domain.records import REVIEWS, AuditEvent
 from gateway.domain.store import REROUTING
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import InvalidRequest, NotFound
-from gateway.push.store import RedisDevices
+from gateway.push.service import RedisDevices
 from gateway.server.app import Gateway, run_gateway
 from gateway.server.connections import Backend, open_backend
 from gateway.server.push import push_key_of

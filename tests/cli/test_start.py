@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli import access, main
+from gateway.cli import http_access, main
 from gateway.cli.commands import _parser, make_parser
 from gateway.ports import HasCommands
 from gateway.server.plugins import adapter_class
@@ -80,7 +80,7 @@ def test_a_command_over_http_loads_no_server(words: str, tmp_path: Path) -> None
 
 def test_a_fault_in_the_code_is_not_explained_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody expected keeps its traceback."""
-    monkeypatch.setattr(access, "state_folder", lambda: 1 // 0)
+    monkeypatch.setattr(http_access, "state_folder", lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         main(["pending"])
 

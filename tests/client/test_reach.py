@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from gateway.approvals.core import Core
 from gateway.client import AsyncClient, Client
-from gateway.client.backoff import LAST_BOUND, Backoff
+from gateway.client.config import LAST_BOUND, Backoff
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
 from gateway.client.transport import Transport

@@ -23,7 +23,7 @@ from gateway.ports.devices import PUSH, PushDevice, QuietHours
 from gateway.ports.outgoing import CopyState, DeliveryFailed, RetryLater
 from gateway.push.notifications import Notifications, target_of
 from gateway.push.sending import MOST_BYTES, Push, PushKey, PushQueue, PushSender, encrypt
-from gateway.push.store import RedisDevices
+from gateway.push.service import RedisDevices
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.outbox import RedisNotes
 from tests.clocks import StandingClock

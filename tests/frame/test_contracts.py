@@ -35,7 +35,7 @@ PLANTED = {
         ("gateway.integrations.mcp.calls", "mcp"),
     ],
     "api-through-approvals": [
-        ("gateway.api.health", "gateway.stores.keys"),
+        ("gateway.api.operators", "gateway.stores.keys"),
         ("gateway.api.agent_verbs", "gateway.policy.hooks"),
     ],
     "ports-decide-nothing": [("gateway.ports.desk", "gateway.policy.chain")],

@@ -20,8 +20,8 @@ from typing import Any
 
 from gateway.client import AsyncClient, Client, Outcome, OutcomeKind, session_name
 from gateway.client.approval import ended, outcome_of
-from gateway.client.backoff import Backoff
 from gateway.client.blocking import current_client
+from gateway.client.config import Backoff
 from gateway.client.context import DEFAULT_SESSION, current_session
 from gateway.client.gate import ALLOWED
 from gateway.errors import Aborted, Conflict, InvalidRequest, NotFound, OverBudget, Unreachable
