@@ -239,11 +239,9 @@ class Interaction:
 
 
 def read_click(body: Json) -> Interaction:
-    """Return a click on a button or a menu; raises Malformed."""
+    """Return a click on a button; raises Malformed."""
     action = _read_only_item(body, "actions")
     act, value = _read_text(action, "action_id"), str(action.get("value") or "")
-    if act == Act.MORE and "selected_option" in action:  # a menu, on cards of earlier versions
-        act, _, value = _read_text(action.get("selected_option"), "value").partition(" ")
     container = body.get("container") or {}
     on_message = container.get("type") == "message"
     actor = _read_actor(body)

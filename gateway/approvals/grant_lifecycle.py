@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gateway.approvals.policy_changes import EarlierGrants, route_of, tally
+from gateway.approvals.policy_changes import OutdatedGrants, route_of, tally
 from gateway.approvals.writer import PostedCopies, Writer
 from gateway.cards.grant_cards import GrantCard, grant_card_of
 from gateway.domain.policy_document import PolicyDocument
@@ -61,7 +61,7 @@ class GrantLifecycle:
         self._book = book
         self._clock = clock
         self._writer = writer
-        self._rereading = EarlierGrants(store, book, clock, writer)
+        self._outdated = OutdatedGrants(store, book, clock, writer)
         self._copies = copies
         self._policy_changed = asyncio.Event()
 
@@ -206,9 +206,9 @@ class GrantLifecycle:
         """Drop every grant there is."""
         await self.end(await self.all(), why, _GATEWAY)
 
-    async def reread(self) -> None:
-        """Re-evaluate grants of earlier rules; suspend what today's do not allow."""
-        await self._rereading.look(await self.all())
+    async def suspend_outdated(self) -> None:
+        """Suspend the grants that rest on declarations which were changed."""
+        await self._outdated.look(await self.all())
 
     async def look_over(self) -> None:
         """Drop what has no end and was not used for 30 days since it was made or suspended, and
@@ -231,10 +231,10 @@ class GrantLifecycle:
 
     async def run(self) -> None:
         """Look over all grants once a day, and after each change of the policy, until cancelled.
-        Replicas may all do so; what one of an earlier version made meanwhile is reread."""
+        Replicas may all do so."""
         while True:
             self._policy_changed.clear()
-            await self.reread()
+            await self.suspend_outdated()
             await self.look_over()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_DAY_SECONDS):

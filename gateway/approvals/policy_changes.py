@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -17,21 +16,15 @@ from gateway.errors import NotFound
 from gateway.policy.authorization import with_valid_votes
 from gateway.policy.calls.touches import touches_of
 from gateway.policy.deciders import GrantBook
-from gateway.policy.grants.grant import (
-    PASSES,
-    READING,
-    Effect,
-    Grant,
-    Match,
-    Rule,
-    RuleKind,
-    Shape,
-    Suspension,
-)
-from gateway.policy.grants.offers import offers
+from gateway.policy.grants.grant import Effect, Grant, Suspension
 from gateway.wire.codec import plain
 
 log = logging.getLogger("gateway.recounting")
+
+_SUSPENDED = (
+    "what is declared about tools was changed: %d remembered decisions are suspended and decide "
+    "nothing; see gateway grant list --suspended"
+)
 
 
 async def recount(writer: Writer, store: Store) -> None:
@@ -68,28 +61,15 @@ async def _recount(writer: Writer, request_id: str) -> None:
         await writer.update(request_id, decide)
 
 
-# Re-evaluates grants that were made under earlier rules.
-#
-# An approval that today's rules would not offer in the same way is suspended: it decides nothing
-# until somebody remembers it anew. A grant decides nothing until it has been re-evaluated.
+# Suspends grants that rest on declarations which were changed: they decide nothing until somebody
+# remembers them anew.
 
-PASSES_CHANGED = "the rules for passes changed"
-WIDER = "it may have covered more than its words said, and today it is not offered so any more"
-GONE = "its request is no longer kept, so nothing tells whether it covered more than its words said"
-BY_HAND = "it was written by hand, before the rules for what a decision covers were made stricter"
 CHANGED = "what is declared about its tool was changed since"
-_GATEWAY = "gateway"
-_TOP = re.compile(r"[^.\[]+")
-_DONE = (
-    "of what was remembered under earlier rules, %(rest)d are suspended and decide nothing, "
-    "%(kept)d stay in force, %(ended)d passes ended, %(failed)d could not be read; see "
-    "gateway grant list --suspended"
-)
 
 
-class EarlierGrants:
-    """Re-evaluates each grant of earlier rules once. All replicas may do so; after a crash the
-    next call does what is left."""
+class OutdatedGrants:
+    """Suspends each grant once whose declarations were changed. All replicas may do so; after a
+    crash the next call does what is left."""
 
     def __init__(self, store: Store, book: GrantBook, clock: Clock, writer: Writer) -> None:
         self._store = store
@@ -99,67 +79,25 @@ class EarlierGrants:
         self._settled: tuple[object, ...] = ()
 
     async def look(self, grants: Iterable[Grant]) -> None:
-        """Re-evaluate those live grants that are of earlier rules; log how many are suspended.
+        """Look through live grants, once for each set of declarations; log how many are suspended.
 
-        Results are stored at the end, those that announce a route last: after a crash the next
-        call finds what is left, and announces it.
+        Those that announce a route come last: after a crash the next call finds what is left, and
+        announces it.
         """
-        known = list(grants)
-        unread = [grant for grant in known if grant.unread]
-        policy = await self._writer.fresh_policy()
-        found = [(grant, after) for grant in unread if (after := await self._read(grant))]
-        found += await self._list_outdated(policy, known)
-        if not unread and not found:
-            return
-        done = {"kept": 0, "rest": 0, "ended": 0, "failed": 0}
-        done["failed"] = len(unread) - sum(grant.unread for grant, _ in found)
-        for grant, after in order_announcements(policy, known, found):
-            if became := await self._save(grant, after):
-                done[became] += 1
-        self._writer.forget_policy()
-        if any(done.values()):
-            log.warning(_DONE, done, extra={"event": "grants_reread"})
-
-    async def _list_outdated(
-        self, policy: PolicyDocument, known: Iterable[Grant]
-    ) -> list[tuple[Grant, Grant]]:
-        """Return the grants whose declarations were changed, once for each set of those of the
-        policy, with what becomes of them."""
+        policy, known = await self._writer.fresh_policy(), list(grants)
         declared = (policy.tools, policy.trust_declarations)
         if self._settled == declared:
-            return []
+            return
         self._book.at(policy)
-        found = [
-            (one, self._suspend(one, CHANGED)) for one in known if await self._is_outdated(one)
-        ]
+        found = [one for one in known if await self._is_outdated(one)]
+        rests = Suspension(why=CHANGED, at=self._clock.now_ms())
+        count = 0
+        for grant, announced in order_announcements(policy, known, found):
+            count += await self._book.store.rest(grant, replace(rests, announced=announced))
         self._settled = declared
-        return found
-
-    async def _read(self, grant: Grant) -> Grant | None:
-        """Return a grant as it is to be from now on; None when that could not be determined."""
-        try:
-            return await self._reread(grant)
-        except Exception:
-            # It decides nothing and is tried again; the other grants are re-evaluated all the same.
-            about = {"event": "reread_failed", "grant": grant.id}
-            log.exception("a remembered decision could not be read", extra=about)
-            return None
-
-    async def _reread(self, grant: Grant) -> Grant:
-        if grant.match.shape in PASSES:
-            return grant
-        if grant.from_request is None:
-            return self._suspend(grant, BY_HAND)
-        record = await self._store.load(grant.from_request)
-        if record is None or record.erased:
-            return self._suspend(grant, GONE)
-        made = [one for one in offers(self._book.redeclare(record))
-                if covers_no_more(one.match, grant.match)]  # fmt: skip
-        if not made:
-            return self._suspend(grant, WIDER)
-        return replace(
-            grant, reading=READING, words=record.hide(made[-1].words), match=made[-1].match
-        )
+        if count:
+            self._writer.forget_policy()
+            log.warning(_SUSPENDED, count, extra={"event": "grants_suspended"})
 
     async def _is_outdated(self, grant: Grant) -> bool:
         """Tell whether a declaration or a row of the table that a grant rests on was changed."""
@@ -171,59 +109,22 @@ class EarlierGrants:
         now = touches_of(self._book.redeclare(record))[0].fingerprint
         return now != grant.match.fingerprint
 
-    def _suspend(self, grant: Grant, why: str) -> Grant:
-        return replace(grant, rests=Suspension(why=why, at=self._clock.now_ms()))
-
-    async def _save(self, grant: Grant, after: Grant) -> str:
-        """Store the result for a grant; return its name, "" when somebody else was first."""
-        store = self._book.store
-        if after is grant:
-            ended = await store.end(grant, why=PASSES_CHANGED, by=_GATEWAY)
-            return "ended" if ended else ""
-        became = "kept" if after.rests is None else "rest"
-        return became if await store.reread(grant, after) else ""
-
-
-def covers_no_more(new: Match, old: Match) -> bool:
-    """Whether an offer of today's leaves nothing open that a match of earlier rules did not."""
-    if new == old:
-        return True
-    if Shape.PATTERN is not new.shape or new.shape is not old.shape or old.answer is not None:
-        return False
-    if (new.tool, new.kind, new.cwd, new.host) != (old.tool, old.kind, old.cwd, old.host):
-        return False
-    if new.base != new.cwd:
-        return False
-    before = {rule.name: rule for rule in old.rules}
-    return all(_is_no_wider(rule, before) for rule in new.rules)
-
-
-def _is_no_wider(rule: Rule, before: Mapping[str, Rule]) -> bool:
-    found = _TOP.match(rule.address)
-    was = before.get(found[0]) if found is not None else None
-    if was is None:
-        return False
-    if rule.kind is RuleKind.EQUALS:
-        return was.kind is not RuleKind.EQUALS or was.value == rule.value
-    if rule.kind is RuleKind.COMMAND and rule.type == "list" and rule.value is None:
-        return False  # a list was one command or several then
-    return (rule.kind, rule.value, rule.command) == (was.kind, was.value, was.command)
-
 
 def order_announcements(
-    policy: PolicyDocument, known: Iterable[Grant], found: list[tuple[Grant, Grant]]
-) -> list[tuple[Grant, Grant]]:
-    """Return the results with one suspended grant per route marked as announced, those last."""
+    policy: PolicyDocument, known: Iterable[Grant], found: Iterable[Grant]
+) -> list[tuple[Grant, bool]]:
+    """Return the found grants, each with whether it announces its route, one per route; those
+    last."""
     said = {route_of(policy, one) for one in known if one.rests is not None and one.rests.announced}
-    first: list[tuple[Grant, Grant]] = []
-    last: list[tuple[Grant, Grant]] = []
-    for grant, after in found:
+    first: list[tuple[Grant, bool]] = []
+    last: list[tuple[Grant, bool]] = []
+    for grant in found:
         route = route_of(policy, grant)
-        if after.rests is not None and after.queues and route not in said:
+        if grant.queues and route not in said:
             said.add(route)
-            last.append((grant, replace(after, rests=replace(after.rests, announced=True))))
+            last.append((grant, True))
         else:
-            first.append((grant, after))
+            first.append((grant, False))
     return first + last
 
 
@@ -237,10 +138,10 @@ def tally(policy: PolicyDocument, route: str, grants: Iterable[Grant]) -> str:
     mine = [one for one in grants if one.effect is Effect.ALLOW and route_of(policy, one) == route]
     count = sum(one.rests is not None for one in mine)
     suspended = f"{count} remembered {'answer is' if count == 1 else 'answers are'} suspended"
-    covered = "it" if count == 1 else "they"
+    tools = "its tool" if count == 1 else "their tools"
     kept = len(mine) - count
     return (
-        f"{suspended}: {covered} may have covered more than the words said. {kept} "
+        f"{suspended}: what is declared about {tools} was changed. {kept} "
         f"{'stays' if kept == 1 else 'stay'} in force. Let the agent ask again and remember that "
         "anew, or revoke what is suspended: gateway grant list --suspended"
     )

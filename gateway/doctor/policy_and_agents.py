@@ -38,7 +38,7 @@ async def _clock(backend: Backend) -> Finding:
 
 
 async def _schema(backend: Backend) -> Finding:
-    # Connecting refuses a newer schema.
+    # Connecting refuses another schema.
     return report_ok(f"version {SCHEMA_VERSION}")
 
 
@@ -110,10 +110,10 @@ async def _grants(backend: Backend) -> Finding:
     grants = await every(RedisGrants(backend.store))
     suspended = sum(grant.rests is not None for grant in grants)
     if suspended:
-        says = f"{suspended} of {len(grants)} remembered answers suspended by stricter rules"
+        says = f"{suspended} of {len(grants)} remembered answers suspended by changed declarations"
         remedy = "gateway grant list --suspended; let the agent ask again and remember that anew"
         return report_doubt(says, remedy)
-    return report_ok(f"{len(grants)} remembered, none suspended by stricter rules")
+    return report_ok(f"{len(grants)} remembered, none suspended by changed declarations")
 
 
 async def _unread(backend: Backend) -> Finding:

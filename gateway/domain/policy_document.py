@@ -191,15 +191,14 @@ class Budget(Wire):
 class ToolRow(Wire):
     """What an operator says of one tool, by its whole name as it is sent.
 
-    A `harmless` one may be remembered as a whole; it has no default, because replicas of the
-    version before cannot read a row without it. `agents` are names in which `*` stands for
+    A `harmless` one may be remembered as a whole. `agents` are names in which `*` stands for
     anything; empty for all. `arguments` are the roles of arguments (`gateway.wire.roles`) by name,
     or by an address such as `edits[].text`. `declared_by` and `declared_at` say who wrote it from a
     card, or changed it there, and when.
     """
 
     name: str
-    harmless: bool
+    harmless: bool = False
     agents: tuple[str, ...] = ()
     arguments: dict[str, str] = field(default_factory=dict)
     declared_by: str = ""

@@ -41,7 +41,7 @@ from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import JsonObject, Wire, plain
 from gateway.wire.outcome_text import join_names, sentence
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Of the data in Redis. 2 leaves out of a record what it says already; 1 cannot read that."""
 
 
@@ -179,10 +179,10 @@ class Record(Wire):
     kept a remembered approval of the same tool from covering it; empty where none was near.
     `raised` are who raised the risk beyond what the policy and the agent say: it is part of `risk`,
     and kept apart from it because what would run may be assessed anew. `edits` say who changed the
-    arguments, the last of each, the newest last; none in records of the version before. `numbered`
-    says that a number is shown where its agent waits, which no record holds; `guesses` counts the
-    wrong ones that were typed, and `stepped` are the step-ups that were done. `approvers`
-    is not kept: it is looked up for whoever reads, None where nobody did.
+    arguments, the last of each, the newest last. `numbered` says that a number is shown where its
+    agent waits, which no record holds; `guesses` counts the wrong ones that were typed, and
+    `stepped` are the step-ups that were done. `approvers` is not kept: it is looked up for whoever
+    reads, None where nobody did.
     """
 
     request: ApprovalRequest
@@ -247,10 +247,8 @@ class Record(Wire):
 
     @property
     def editors(self) -> tuple[Edit, ...]:
-        """Who changed the arguments; none where nobody did, or nobody knows: a gateway of the
-        version before does not write down who."""
-        known = self.edited is not None and self.edits and self.edits[-1].digest == self.digest
-        return self.edits if known else ()
+        """Who changed the arguments that would run now."""
+        return () if self.edited is None else self.edits
 
     def edited_as(self, arguments: JsonObject, by: DecidedBy, why: str = "") -> Record:
         """Return the record with these arguments to run instead, and by whom; that replaces an

@@ -110,7 +110,7 @@ def with_valid_votes(policy: PolicyDocument, route: Route, record: Record) -> Re
             vote
             for vote in votes
             if vote.person in known
-            and matching_approver(route, (vote.via or vote.person,))
+            and matching_approver(route, (vote.via,))
             and not (each and vote.stepped is None)
         )
     quorum = max(record.quorum, policy.quorum_of(record))
@@ -155,24 +155,19 @@ def matching_approver(route: Route, names: tuple[str, ...]) -> str | None:
     return None
 
 
-def is_still_authorized(policy: PolicyDocument, grant: Grant) -> bool:
-    """Whether a grant may decide: today's rules say what it covers, and it is backed."""
-    return grant.understood and is_backed(policy, grant)
-
-
 def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
     """Whether a grant still speaks for as many people who may approve there as it takes.
 
     A denial always does: that somebody was removed allows nothing. An admin's own grant does as
     long as they are an admin.
     """
-    if grant.effect is Effect.DENY or _by_admin(policy, grant.voices):
+    if grant.effect is Effect.DENY or _by_admin(policy, grant.backers):
         return True
     routes = [policy.route_for(grant.agent, grant.match.tool)]
     if grant.match.shape in PASSES:
         routes = _routes_of(policy, grant.agent)
     return bool(routes) and all(
-        any(_speaks(route.at(level), grant, grant.voices) for level in REMEMBERED)
+        any(_speaks(route.at(level), grant, grant.backers) for level in REMEMBERED)
         for route in routes
     )
 
@@ -180,13 +175,13 @@ def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
 def holds_at_risk(policy: PolicyDocument, grant: Grant, record: Record) -> bool:
     """Whether a grant may decide a request of this risk: who made it may approve there, as many as
     it takes, and no step-up is asked for. A denial always may, and an admin's own."""
-    if grant.effect is Effect.DENY or _by_admin(policy, grant.voices):
+    if grant.effect is Effect.DENY or _by_admin(policy, grant.backers):
         return True
     route = policy.route_for(record.request.agent, record.request.tool)
     if route.step_up(record.risk.level):
         return False
     there = route.at(record.risk.level)
-    return there is route or _speaks(there, grant, grant.voices)
+    return there is route or _speaks(there, grant, grant.backers)
 
 
 def _routes_of(policy: PolicyDocument, agent: str) -> list[Route]:
@@ -198,7 +193,7 @@ def lets_through(policy: PolicyDocument, grant: Grant, record: Record, route: Ro
 
     On a route without self-approval that is none of those who asked.
     """
-    voices = grant.voices
+    voices = grant.backers
     asked = set() if route.self_approval else requesters(policy, record)
     if asked:
         others = {one.name for one in policy.people} - asked

@@ -12,7 +12,7 @@ from gateway.domain.risk import is_named, searchable_text
 from gateway.domain.safe_text import fold
 from gateway.domain.time_and_tasks import Clock
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason
-from gateway.policy.authorization import holds_at_risk, is_still_authorized, lets_through
+from gateway.policy.authorization import holds_at_risk, is_backed, lets_through
 from gateway.policy.calls.leaves import Call, Declaration
 from gateway.policy.calls.paths import delicate, is_root, within
 from gateway.policy.calls.roles import (
@@ -40,7 +40,7 @@ from gateway.policy.grants.denials import (
     reaches_folder,
     read_without_authors,
 )
-from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult
+from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult, Suspension
 from gateway.policy.grants.variations import (
     command_leaf,
     derive_allow_pattern,
@@ -362,9 +362,9 @@ class GrantStore(Protocol):
     ) -> bool:
         """Note something about a live grant, if it stood as `before`; return whether it did."""
 
-    async def reread(self, before: Grant, after: Grant) -> bool:
-        """Replace a live grant by the result of re-evaluating it; return False when it changed
-        meanwhile. No request finds a suspended grant any more."""
+    async def rest(self, grant: Grant, rests: Suspension) -> bool:
+        """Suspend a live grant; return False when it changed meanwhile. No request finds it any
+        more."""
 
     async def erase(self, grant: Grant) -> None:
         """Put a grant that ended in the place of what it covered."""
@@ -448,7 +448,7 @@ class GrantBook:
         found = self._entries.get(key)
         if found is None or found[0] != self._generation:
             generation, grants = await self.store.about(*key)
-            speaking = (one for one in grants if is_still_authorized(self._policy, one))
+            speaking = (one for one in grants if is_backed(self._policy, one))
             found = generation, tuple(sorted(speaking, key=_narrow_first))
             self._limited |= {one.id for one in grants if one.max_uses is not None}
             while len(self._entries) >= _MOST_ENTRIES:

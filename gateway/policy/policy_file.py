@@ -49,7 +49,7 @@ def read_policy(text: str) -> PolicyDocument:
     Every person may also log in by their name, which needs a credential besides.
     """
     try:
-        values = _with_harmless(tomllib.loads(text))
+        values = tomllib.loads(text)
         raw = json.dumps(values, allow_nan=False).encode()
     except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
         raise BadPolicy(f"this is not a TOML file of plain values: {error}") from None
@@ -94,15 +94,6 @@ def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
 def _compare_trust(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[str]:
     if before != after:
         yield f"~ trust_declarations: {_words(list(before))} -> {_words(list(after))}"
-
-
-def _with_harmless(values: dict[str, Any]) -> dict[str, Any]:
-    """Add `harmless = false` to the rows of tools that leave it out."""
-    rows = values.get("tools")
-    for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict):
-            row.setdefault("harmless", False)
-    return values
 
 
 def _with_login(person: Person) -> Person:

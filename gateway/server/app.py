@@ -23,7 +23,7 @@ from gateway.delivery.webhooks import Webhook, Webhooks
 from gateway.domain.health_and_metrics import Tally
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.time_and_tasks import SystemClock
-from gateway.errors import Conflict, GatewayError, InvalidRequest
+from gateway.errors import Conflict, GatewayError
 from gateway.integrations.coding_agents.claude_code import HTTP_HOOKS
 from gateway.policy.hooks import HookHost, host_hooks
 from gateway.ports import (
@@ -107,7 +107,8 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         core = build_core(settings, store, feed, hooks, signer)
         core.health.note(POLICY_FILE, refused)
         await core.load_tables()
-        await _prepare_grants(settings, core)
+        if settings.grants == "memory":
+            await core.grants.forget_all("the gateway started")
         into = Intake(core, store, backend.credentials)
         ingress = Ingress(store.redis, blocking, store.keys, into.handle, into.dead_letter, at=at)
         await stack.enter_async_context(feed.running())
@@ -298,17 +299,6 @@ async def _redis_url(settings: Settings, stack: AsyncExitStack) -> str:
         raise GatewayError("production needs REDIS_URL; the embedded server is for one machine")
     engine = await stack.enter_async_context(running_engine(settings.data_dir))
     return engine.url
-
-
-async def _prepare_grants(settings: Settings, core: Core) -> None:
-    """Check remembered decisions against the policy, before any request is read."""
-    if settings.grants == "memory":
-        await core.grants.forget_all("the gateway started")
-    try:
-        await core.grants.reread()
-    except InvalidRequest:
-        # A grant that cannot be read decides nothing; the upkeep rereads the others later.
-        log.exception("what is remembered was not reread", extra={"event": "reread_failed"})
 
 
 async def _first_policy(backend: Backend, settings: Settings) -> str | None:

@@ -385,9 +385,8 @@ class Archiver:
         async for place, one in sealed_after(self._store, mark.last):
             if _ms(one.seal.last) > now - pace.settled_ms or count >= pace.most_events:
                 break
-            if one.events:  # an earlier version dropped events and kept their seals
-                sealed.append(one)
-                entry, count = place, count + len(one.events)
+            sealed.append(one)
+            entry, count = place, count + len(one.events)
         if not sealed:
             return None
         waited = now - _ms(sealed[0].events[0].id)

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.domain.redaction import mask
 from gateway.policy.grants.denials import denial_of
-from gateway.policy.grants.grant import ANY_TOOL, Effect, End, Grant, Shape
+from gateway.policy.grants.grant import ANY_TOOL, Effect, End, Grant, Shape, Suspension
 from gateway.ports.outgoing import GRANT
 from gateway.stores.record_codec import dumps
 from gateway.stores.requests import RedisStore
@@ -37,7 +37,7 @@ class RedisGrants:
         self._add = Script("grant_add", store.at)
         self._drop = Script("grant_drop", store.at)
         self._say = Script("grant_say", store.at)
-        self._reread = Script("grant_reread", store.at)
+        self._rest = Script("grant_rest", store.at)
 
     async def add(self, grant: Grant) -> str:
         """Write a grant and its event, durably, before it decides anything."""
@@ -117,34 +117,30 @@ class RedisGrants:
             )
         )
 
-    async def reread(self, before: Grant, after: Grant) -> bool:
-        """Put a live grant as today's rules read it, or at rest, in the place of what it was."""
-        keys, was = self._keys, await self._redis.hget(self._keys.grant(before.id), "body")
-        if was is None or _grant(was) != replace(before, **_OVERLAID):
+    async def rest(self, grant: Grant, rests: Suspension) -> bool:
+        """Suspend a live grant, unless it has changed since; return whether that was done now."""
+        keys, was = self._keys, await self._redis.hget(self._keys.grant(grant.id), "body")
+        if was is None or _grant(was) != replace(grant, **_OVERLAID):
             return False
-        rest = after.rests
-        data = {"grant": after.id, "why": rest.why, "used": before.used} if rest else {}
         return bool(
-            await self._reread.run(
+            await self._rest.run(
                 self._redis,
                 [
-                    keys.grant(after.id),
-                    keys.grants_on(after.agent, after.match.tool),
+                    keys.grant(grant.id),
+                    keys.grants_on(grant.agent, grant.match.tool),
                     keys.events,
                     keys.meta,
                     keys.grants_ending,
-                    *self._outboxes(after),
+                    *self._outboxes(grant),
                 ],
                 [
-                    after.id,
-                    after.agent,
+                    grant.id,
+                    grant.agent,
                     was,
-                    _body(after),
-                    "1" if rest else "",
-                    "grant_rests" if rest else "grant_kept",
-                    dumps(data or {"grant": after.id}),
-                    "1" if rest and rest.announced else "",
-                    GRANT + after.id,
+                    _body(replace(grant, rests=rests)),
+                    dumps({"grant": grant.id, "why": rests.why, "used": grant.used}),
+                    "1" if rests.announced else "",
+                    GRANT + grant.id,
                 ],
             )
         )
@@ -281,13 +277,11 @@ _OVERLAID: dict[str, Any] = {
 
 
 def _body(grant: Grant) -> str:
-    """Return what is written once: with the number of the rules, which old bodies do not have."""
-    values = plain(replace(grant, **_OVERLAID))
-    return dumps({**values, "reading": grant.reading})
+    return dumps(plain(replace(grant, **_OVERLAID)))
 
 
 def _grant(body: str) -> Grant:
-    return build(Grant, {"reading": 1, **json.loads(body)})
+    return build(Grant, json.loads(body))
 
 
 def _overlay(grant: Grant, fields: dict[str, str | None]) -> Grant:

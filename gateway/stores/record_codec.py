@@ -262,13 +262,10 @@ def _whole(
 def record_from(request_id: str, fields: dict[str, str]) -> Record:
     """Return the record that `fields` hold. Fields of newer versions are ignored, and kept."""
     about: JsonObject = _USUAL | json.loads(fields["about"])
-    body = json.loads(fields["body"])
-    if "session" in fields:  # written by an earlier version
-        body["session"] = fields["session"]
     request = build(
         ApprovalRequest,
         {
-            **body,
+            **json.loads(fields["body"]),
             "id": request_id,
             "agent": fields["agent"],
             # An edit changes what would run, and not what was asked.
@@ -414,30 +411,6 @@ class Recent:
         self._bytes -= weight
 
 
-# How the policy lies in Redis: JSON that an earlier version never reads as laxer than it is.
-#
-# A version that knows no levels of risk skips what it does not know. So a route with levels names
-# its approvers under another name, and stands there as one on which nobody may approve.
-
-_ADMITS = "admits"
-
-
-def write_policy(policy: PolicyDocument) -> JsonObject:
-    """Return a policy as it is kept, without its generation."""
-    body: JsonObject = plain(policy)
-    body.pop("generation", None)
-    for route in body.get("routes", ()):
-        if "risk" in route:
-            route[_ADMITS] = route.pop("approvers", [])
-    return body
-
-
 def policy_of(raw: str | None) -> PolicyDocument:
     """Return the policy that is kept as this text, without its generation; None is an empty one."""
-    if not raw:
-        return PolicyDocument()
-    body = json.loads(raw)
-    for route in body.get("routes", ()):
-        if _ADMITS in route:
-            route["approvers"] = route.pop(_ADMITS)
-    return build(PolicyDocument, body)
+    return build(PolicyDocument, json.loads(raw)) if raw else PolicyDocument()

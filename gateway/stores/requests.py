@@ -28,7 +28,7 @@ from gateway.errors import Conflict
 from gateway.models import MAX_LIFE_SECONDS, RiskLevel
 from gateway.stores.archive import Archive, find_event, read_history, read_latest
 from gateway.stores.keys import Keys
-from gateway.stores.record_codec import NUMBER_FIELD, Recent, dumps, policy_of, write_policy
+from gateway.stores.record_codec import NUMBER_FIELD, Recent, dumps, policy_of
 from gateway.stores.scripts import (
     At,
     Script,
@@ -38,7 +38,7 @@ from gateway.stores.scripts import (
     refuse_to_write,
     submission,
 )
-from gateway.wire.codec import JsonObject
+from gateway.wire.codec import JsonObject, plain
 from gateway.wire.redis_connection import Multiplexer
 from gateway.wire.schema import AGENT_NAME, digest_process
 
@@ -475,7 +475,7 @@ class RedisStore:
 
         `digest` is of the settings' policy file, where that is what is applied.
         """
-        keys, body = self.keys, write_policy(policy)
+        keys, body = self.keys, plain(replace(policy, generation=0))
         new = await self._apply.run(
             self.line,
             [
@@ -542,11 +542,11 @@ class RedisStore:
         return int(seconds) * 1000 + int(micros) // 1000
 
     async def check_schema(self) -> None:
-        """Mark a namespace with our schema version, from which on earlier ones refuse it; raises
-        Conflict for a newer one's. One that lost its mark is left as it is: see `is_stopped`."""
-        # Only what is new or an earlier version's is written to: a replica refuses writes.
+        """Mark a new namespace with our schema version; raises Conflict for one of another. One
+        that lost its mark is left as it is: see `is_stopped`."""
+        # Only what is new is written to: a replica refuses writes.
         found = int(await self.redis.hget(self.keys.meta, "schema") or 0)
-        if found < SCHEMA_VERSION:
+        if not found:
             keys = self.keys
             used = (
                 keys.events,
@@ -557,8 +557,11 @@ class RedisStore:
                 keys.grants,
             )
             found = int(await self._schema.run(self.redis, [keys.meta, *used], [SCHEMA_VERSION]))
-        if found > SCHEMA_VERSION:
-            raise Conflict(f"this namespace has schema {found}, newer than our {SCHEMA_VERSION}")
+        if found not in (0, SCHEMA_VERSION):
+            raise Conflict(
+                f"this namespace has schema {found}, and this version of the gateway reads only "
+                f"{SCHEMA_VERSION}: use the version that wrote it, or another namespace"
+            )
 
     async def forget_replicas(self) -> None:
         """Drop the leases of all replicas, so that the next one reads every stream at once."""

@@ -369,8 +369,8 @@ class RedisLogins:
 
 
 def _parse(raw: str | None) -> _Kept | None:
-    """Return a session; None where there is none, or one of a version before this."""
-    if not raw or not raw.startswith("{"):
+    """Return a session; None where there is none."""
+    if not raw:
         return None
     kept = json.loads(raw)
     return _Kept(

@@ -179,21 +179,6 @@ async def test_followers_that_go_are_not_counted_any_more(office: Office) -> Non
     assert (await now(office, first)).status is Status.PENDING
 
 
-async def test_a_leader_that_an_earlier_version_stored_gives_its_place_up(office: Office) -> None:
-    """Its record does not say by which place it leads, nor how long its body is."""
-    first, second = [await office.world.submit() for _ in range(2)]
-    redis, keys = office.world.store.redis, office.world.store.keys
-    for one in (first, second):
-        await redis.hdel(keys.record(one.id), "leads", "size")
-    await office.settle()
-    await office.desk.requests.decide(click(first))
-    await settled(office)
-    assert (await now(office, second)).behind == ""
-    assert second.id in cards(office)
-    await office.desk.requests.decide(click(second))
-    assert await load(office) == ("0", [])
-
-
 async def test_an_edit_leaves_the_others_to_be_asked(office: Office) -> None:
     """What was edited is not what the others ask, so a denial of it is none of theirs."""
     await govern(office.world, quorum=2)

@@ -17,7 +17,6 @@ from gateway.domain.risk import RiskRule
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Risk, RiskLevel, Status
 from gateway.policy.chain import ALLOW, MODIFY, find_decisive
 from gateway.ports import Decider, Verdict
-from gateway.stores.record_codec import record_from
 from gateway.wire.codec import plain
 from tests.danger import HOSTILE, PATH, QUOTED, REMOVES
 from tests.world import World, assembled, click, request
@@ -184,17 +183,6 @@ async def test_erasing_takes_the_findings_too(world: World) -> None:
     await world.approvals.erase(record.id, by="ann")
     assert (await world.core.requests.get(record.id)).findings == ()
     assert ".ssh" not in str(await stored(world, record))
-
-
-async def test_a_record_without_the_field_has_none(world: World) -> None:
-    """As an older version wrote it; and what is unknown to that one is a field of its own."""
-    record = await world.submit(**REMOVES)
-    fields = await stored(world, record)
-    assert record_from(record.id, fields).findings == REMOVES_FOLDERS
-    del fields["found"]
-    older = record_from(record.id, fields)
-    assert older.findings == ()
-    assert older.arguments == record.arguments
 
 
 async def test_a_hostile_path_stays_within_its_quotation(world: World) -> None:

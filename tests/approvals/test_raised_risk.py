@@ -210,7 +210,7 @@ async def test_explain_tells_what_would_be_raised(server_url: str, namespace: st
 async def test_it_is_stored_beside_the_risk_and_erased_with_the_rest(
     server_url: str, namespace: str
 ) -> None:
-    """Its words may repeat what the agent wrote. A record of an older version has none."""
+    """Its words may repeat what the agent wrote."""
     async with assembled(server_url, namespace, (Reviewer(DENY),)) as world:
         record = await world.submit(arguments=DEAR)
         assert record.status is Status.DENIED

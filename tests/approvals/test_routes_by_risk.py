@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gateway.cards.card import card_of
-from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.policy_document import Route
 from gateway.domain.records import Record, Remember
 from gateway.domain.risk import LevelRules, RiskRule, RulesByRisk
 from gateway.errors import Conflict, Unauthorized
@@ -21,8 +20,6 @@ from gateway.policy.policy_file import (
     read_policy,
     unanswerable_levels,
 )
-from gateway.stores.record_codec import policy_of, write_policy
-from gateway.wire.codec import build, plain
 from tests.world import PEOPLE, World, click, identity, request
 
 HIGH = LevelRules(approvers=("bob", "eve"), quorum=2)
@@ -134,25 +131,6 @@ async def test_explain_names_who_would_be_asked_at_the_risk(world: World) -> Non
     assert (told.approvers, told.quorum) == (("bob", "eve"), 2)
     told = await world.core.explanations.explain(identity("ann"), request())
     assert (told.approvers, told.quorum) == (("ann", "bob"), 1)
-
-
-async def test_a_version_that_knows_no_levels_approves_nothing_there(world: World) -> None:
-    """What is kept reads there as a route on which nobody may approve; this version reads all of
-    it again, and a policy without levels is kept as it always was."""
-    await in_force(world)
-    kept = json.loads(await world.store.redis.get(world.store.keys.policy))
-    (route,) = build(
-        PolicyDocument, {**kept, "routes": [_as_before(r) for r in kept["routes"]]}
-    ).routes
-    assert route.approvers == ()
-    assert (await world.store.policy()).routes == (ROUTE,)
-    plainly = PolicyDocument(people=PEOPLE, routes=(Route(approvers=("ann",)),))
-    assert write_policy(plainly) == plain(plainly)
-    assert policy_of(json.dumps(write_policy(plainly))) == plainly
-
-
-def _as_before(route: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in route.items() if name not in ("risk", "admits")}
 
 
 async def test_who_is_removed_goes_from_every_level(world: World) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from gateway.cards.card import card_of
@@ -11,8 +9,8 @@ from gateway.cards.remember_options import scopes_of
 from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
 from gateway.domain.records import Person, Record, Remember, ScopeQuorum
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
-from gateway.models import Action, Status, new_id
-from gateway.policy.grants.grant import Effect, Grant, Match, Scope, Shape
+from gateway.models import Action, Status
+from gateway.policy.grants.grant import Effect, Scope
 from gateway.ports import Wish
 from tests.approvals.test_grant_creation import widest
 from tests.world import World, click, identity, policy, request
@@ -144,19 +142,6 @@ async def test_a_denial_is_remembered_by_one(world: World, asked: Record) -> Non
     done = await world.core.requests.decide(click(asked, Action.DENY, remember=Remember()))
     assert done.status is Status.DENIED
     assert len(await world.core.grants.all()) == 1
-
-
-async def test_a_grant_that_names_no_backers_speaks_for_its_maker(world: World) -> None:
-    """As those of an earlier version: it holds for a route that admits them, and for no other."""
-    await route(world, "ann")
-    same: dict[str, Any] = {"tool": "deploy", "arguments": {"version": "staging"}}
-    match = Match(shape=Shape.EXACT, tool="deploy", digest=(await world.submit(**same)).digest)
-    values: dict[str, Any] = {"id": new_id(), "effect": Effect.ALLOW, "agent": "bot"}
-    plain = Grant(**values, match=match, made_by="ann", made_at=0, session="default")
-    await world.core.remembering.keep(plain)
-    assert (await world.submit(**same)).status is Status.APPROVED
-    await route(world, "bob")
-    assert (await world.submit(**same)).status is Status.PENDING
 
 
 async def test_whoever_is_called_admin_does_not_speak_for_one(world: World) -> None:

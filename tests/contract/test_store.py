@@ -11,7 +11,7 @@ import pytest
 
 from gateway.approvals.transitions import close_record
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
-from gateway.domain.records import SYSTEM, Query, Record, RequestOutcome
+from gateway.domain.records import SCHEMA_VERSION, SYSTEM, Query, Record, RequestOutcome
 from gateway.domain.store import ChangeKind, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import DecidedBy, DeciderKind, Status
@@ -442,12 +442,14 @@ async def test_fields_of_a_newer_version_are_kept(store: RedisStore) -> None:
     assert await store.redis.hget(key, "newer") == "x"
 
 
-async def test_a_newer_schema_is_refused(store: RedisStore) -> None:
-    """A gateway does not write into a namespace that a newer one has changed."""
+@pytest.mark.parametrize("other", [SCHEMA_VERSION - 1, SCHEMA_VERSION + 1])
+async def test_another_schema_is_refused(store: RedisStore, other: int) -> None:
+    """A gateway does not write into a namespace that it cannot read, and says why."""
     await store.check_schema()
-    await store.redis.hset(store.keys.meta, "schema", 99)
-    with pytest.raises(Conflict, match="99"):
+    await store.redis.hset(store.keys.meta, "schema", other)
+    with pytest.raises(Conflict, match=f"has schema {other}, and .* reads only {SCHEMA_VERSION}:"):
         await store.check_schema()
+    assert int(await store.redis.hget(store.keys.meta, "schema")) == other
 
 
 async def test_a_newer_version_that_marks_a_new_namespace_first_is_seen(

@@ -19,14 +19,16 @@ from redis.exceptions import RedisError
 
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.client.http_connection import HttpPool
-from gateway.domain.policy_document import Budget
-from gateway.domain.records import REVIEWS, SCHEMA_VERSION, AuditEvent, Identity
+from gateway.domain.policy_document import Budget, ToolRow
+from gateway.domain.records import REVIEWS, AuditEvent, Identity
 from gateway.domain.time_and_tasks import SystemClock, cancel_and_wait
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
+from gateway.policy.grants.grant import Answer, Effect, Grant, Match, Rule, RuleKind, Shape
 from gateway.stores.archive import Archive
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import RedisCredentials
+from gateway.stores.grants import RedisGrants
 from gateway.stores.ingress import MOST_ATTEMPTS, MOST_BYTES
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
@@ -84,8 +86,6 @@ class Site:
 
     async def __aenter__(self) -> Site:
         """Be ready to start processes."""
-        # As a version before left it: a gateway marks what is new, and only that.
-        await self.store.redis.hsetnx(self.store.keys.meta, "schema", SCHEMA_VERSION - 1)
         self._stack.push_async_callback(disconnect, self.store.redis)
         self._stack.push_async_callback(disconnect, self._blocking)
         return self
@@ -184,22 +184,6 @@ class Site:
         await self.store.redis.hset(keys.attempts, f"{agent} 1-1", MOST_ATTEMPTS)
         await self.store.redis.xadd(keys.ingress(agent), {"v": "1"}, id="1-1")
 
-    async def leave_a_grant(self) -> None:
-        """Leave what a version before remembered, wider than today's rules bear out."""
-        keys, agent = self.store.keys, self.agent
-        body: JsonObject = {
-            "id": new_id(),
-            "effect": "allow",
-            "agent": agent,
-            "made_by": "ann",
-            "made_at": 1,
-        }
-        raw = json.dumps({**body, "match": {"shape": "tool", "tool": "unheard"}})
-        fields = {"body": raw, "expires": "", "max": "", "used": "0", "gen": "1"}
-        await self.store.redis.hset(keys.grant(body["id"]), mapping=fields)
-        await self.store.redis.hset(keys.grants_on(agent, "unheard"), body["id"], raw)
-        await self.store.redis.zadd(keys.grants, {body["id"]: SystemClock().now_ms()})
-
     async def send_nonsense(self) -> None:
         """Write an entry that no gateway can read, and one that is too large to be read."""
         queue = self.store.keys.ingress(self.agent)
@@ -258,6 +242,26 @@ class Site:
         await self.store.redis.zadd(self.store.keys.grants_ending, {made["id"]: 0})
         await self.until("grant_ending")
         await self._reviewed("remembered", self.agent)  # what is remembered is looked up for it
+
+    async def declare(self, request_id: str) -> None:
+        """Declare a tool otherwise than when something was remembered of a request."""
+        rule = Rule(name="$.x", kind=RuleKind.ANY)
+        match = Match(
+            shape=Shape.PATTERN, tool="unheard", rules=(rule,), answer=Answer.TEXT, fingerprint="x"
+        )
+        grant = Grant(
+            id=new_id(),
+            effect=Effect.ALLOW,
+            agent=self.agent,
+            match=match,
+            made_by="ann",
+            made_at=SystemClock().now_ms(),
+            from_request=request_id,
+        )
+        assert await RedisGrants(self.store).add(grant) == "ok"
+        tools = (ToolRow(name="unheard"),)
+        await self.store.apply(replace(await self.store.policy(), tools=tools), by="test")
+        await self.until("grant_rests")
 
     async def _send(self, agent: str, verb: str, process: str, body: JsonObject) -> None:
         entry = {"v": "1", "verb": verb, "process": process, "nonce": new_id()}

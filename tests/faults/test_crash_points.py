@@ -34,7 +34,6 @@ LIVES = [
 async def story(site: Site, steps: Sequence[str], nth: int = 1) -> None:
     """Live through everything that can happen, with a gateway that dies at each step in turn."""
     await site.leave_poison()
-    await site.leave_a_grant()
     async with asyncio.timeout(100), site.succession(steps, nth) as last:
         await site.ready.wait()
         await site.add_approver()
@@ -48,6 +47,7 @@ async def story(site: Site, steps: Sequence[str], nth: int = 1) -> None:
             await site.until("refused")
             await site.crowd()
             await site.remember()
+            await site.declare(orphan)
             await cancel_and_wait(approving)
         await site.deny_the_rest()
         await site.until_shown()

@@ -15,6 +15,8 @@ from gateway.domain.records import SCHEMA_VERSION, Remember
 from gateway.errors import NotRemembered, OverBudget, Unauthorized
 from gateway.models import Action, Status
 from gateway.stores.connect import connect
+from gateway.stores.keys import Keys
+from gateway.stores.requests import RedisStore
 from tests.faults.server import own_server
 from tests.world import AGENT, PEOPLE, World, assembled, click
 
@@ -109,10 +111,9 @@ async def test_the_kill_switch_and_revocations_work(full: Full) -> None:
     ]
 
 
-async def test_a_new_version_starts_and_marks_what_it_changes(full: Full) -> None:
-    """Or the version before would start again, and could not read what ends meanwhile."""
-    store = full.world.store
-    await full.server.hset(store.keys.meta, "schema", 1)
+async def test_a_new_namespace_is_marked(full: Full) -> None:
+    """Or another version could start on it, and would not read what this one writes."""
+    store = RedisStore(full.world.store.redis, Keys("new"))
     await full.fill()
     await store.check_schema()
     assert int(await full.server.hget(store.keys.meta, "schema")) == SCHEMA_VERSION

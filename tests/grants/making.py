@@ -6,8 +6,19 @@ from typing import Any
 
 from gateway.domain.records import Record
 from gateway.models import Context, Kind, new_id
+from gateway.policy.calls.touches import touches_of
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import Effect, Grant, Match, MatchResult, Scope, Shape
+from gateway.policy.grants.grant import (
+    Answer,
+    Effect,
+    Grant,
+    GrantVoter,
+    Match,
+    MatchResult,
+    Rule,
+    Scope,
+    Shape,
+)
 from gateway.policy.grants.offers import Offer, offers
 from tests.unit.test_transitions import record
 from tests.world import AGENT, request
@@ -32,8 +43,9 @@ def command(text: Any, **changes: Any) -> Record:
 
 def granted(match: Match, effect: Effect = Effect.ALLOW, **changes: Any) -> Grant:
     """Return a grant of ann's."""
-    values = {"id": new_id(), "agent": AGENT, "made_by": "ann", "made_at": 0, **changes}
-    return Grant(effect=effect, match=match, **values)
+    ann = GrantVoter(person="ann", via=("ann",))
+    values = {"id": new_id(), "agent": AGENT, "made_by": "ann", "made_at": 0, "backers": (ann,)}
+    return Grant(effect=effect, match=match, **{**values, **changes})
 
 
 def remembered(
@@ -50,6 +62,22 @@ def offer_of(record: Record, shape: Shape = Shape.PATTERN, effect: Effect = Effe
         return whole[-1]
     made = [offer for offer in offers(record, effect) if offer.match.shape is shape]
     return [offer for offer in made if offer not in whole][-1]
+
+
+def handmade(record: Record, answer: Answer, *rules: Rule) -> Match:
+    """Return a pattern for a request that nobody is offered."""
+    touches, context = touches_of(record)[0], record.request.context
+    return Match(
+        shape=Shape.PATTERN,
+        tool=record.request.tool,
+        kind=record.request.kind,
+        rules=rules,
+        cwd=context.cwd,
+        host=context.host,
+        answer=answer,
+        base=touches.base,
+        fingerprint=touches.fingerprint,
+    )
 
 
 def allowed(grants: list[Grant], record: Record) -> bool:

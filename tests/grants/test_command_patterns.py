@@ -7,9 +7,18 @@ from typing import Any
 import pytest
 
 from gateway.models import Context, Kind
-from gateway.policy.grants.grant import CommandPattern, Match, Rule, RuleKind, Shape
+from gateway.policy.grants.grant import Answer, CommandPattern, Rule, RuleKind, Shape
 from gateway.policy.grants.offers import offers
-from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered
+from tests.grants.making import (
+    allowed,
+    asked,
+    command,
+    granted,
+    handmade,
+    offer_of,
+    patterns_of,
+    remembered,
+)
 
 # What was approved, and what must not follow from it, however wide the pattern is.
 NOT_MEANT = [
@@ -124,8 +133,8 @@ def test_other_shells_than_posix_ones_have_no_patterns(tool: str) -> None:
     ask: dict[str, Any] = {"kind": Kind.COMMAND, "arguments": {"command": "echo 'a & calc'"}}
     assert {offer.match.shape for offer in offers(asked(tool, **ask))} == {Shape.EXACT}
     pattern = Rule(name="command", kind=RuleKind.COMMAND, command=CommandPattern(program="echo"))
-    match = Match(shape=Shape.PATTERN, tool=tool, kind=Kind.COMMAND, rules=(pattern,), cwd="/ws")
-    assert not allowed([granted(match)], asked(tool, **{**ask, "arguments": {"command": "echo"}}))
+    call = asked(tool, **{**ask, "arguments": {"command": "echo"}})
+    assert not allowed([granted(handmade(call, Answer.COMMAND, pattern))], call)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +147,7 @@ def test_other_shells_than_posix_ones_have_no_patterns(tool: str) -> None:
     ],
 )
 def test_what_runs_is_never_free(tool: str, arguments: dict[str, Any]) -> None:
-    """Neither as prose, nor beside a folder, and not in a pattern that an admin wrote either."""
+    """Neither as prose, nor beside a folder, and not in a pattern that nobody is offered either."""
     call = asked(tool, arguments=arguments)
     other = {
         **arguments,
@@ -147,8 +156,7 @@ def test_what_runs_is_never_free(tool: str, arguments: dict[str, Any]) -> None:
     for offer in offers(call):
         assert not allowed([granted(offer.match)], asked(tool, arguments=other)), offer.words
     rules = tuple(Rule(name=name, kind=RuleKind.ANY) for name in arguments)
-    match = Match(shape=Shape.PATTERN, tool=tool, rules=rules, cwd="/ws")
-    assert not allowed([granted(match)], call)
+    assert not allowed([granted(handmade(call, Answer.TEXT, *rules))], call)
 
 
 @pytest.mark.parametrize(

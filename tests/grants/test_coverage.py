@@ -9,16 +9,12 @@ import pytest
 
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
-from gateway.policy.calls.command_table import Operands
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import (
     ANY_TOOL,
-    CommandPattern,
     Effect,
     Match,
     MatchResult,
-    Rule,
-    RuleKind,
     Shape,
 )  # fmt: skip
 from gateway.policy.grants.offers import offers
@@ -199,29 +195,6 @@ def test_a_whole_tool_is_the_operators_to_declare(tool: str) -> None:
     assert not allowed(grants, undeclared)
 
 
-LS = CommandPattern(program="ls", flags=("-l",), operands=Operands.PATHS, folder="/ws")
-
-
-@pytest.mark.parametrize(
-    ("rules", "then"),
-    [
-        ({"commands": LS}, call("terminal", C, commands=["ls", "./evil.sh"])),
-        ({"command": LS}, call("shell", C, command=["ls", "-l"])),
-        ({"command": LS, "workdir": "/etc"}, call("shell", C, command="ls", workdir="/etc")),
-        ({"t": "x", "task": ...}, call("do_it", T, t="x", task="rm -rf /")),
-        ({"name": "x", "text": ...}, call("call_tool", T, name="x", text="rm -rf /")),
-        ({"path": "/ws", "destination": "b"}, call("copy", F, path="/ws/a", destination="b")),
-        ({"path": "/ws", "body": ...}, call("run_script", T, path="/ws/a", body="rm -rf /")),
-    ],
-)
-def test_a_stored_grant_covers_no_more_than_a_new_one(rules: Any, then: Record) -> None:
-    """What was remembered under older rules is read by those of today."""
-    made = tuple(_rule(name, value) for name, value in rules.items())
-    request = then.request
-    match = Match(shape=Shape.PATTERN, tool=request.tool, kind=request.kind, rules=made, cwd="/ws")
-    assert not allowed([granted(match)], then)
-
-
 def test_the_words_say_what_is_fixed() -> None:
     """Each argument that stays the same stands there, a long one with its length."""
     call_ = call("read_file", T, path="/ws/a", mode="x", note_on="y" * 90)
@@ -354,15 +327,6 @@ def test_a_pass_for_edits_is_wholly_understood_or_asks(edits: bool, record: Reco
 def test_a_pass_for_all_looks_at_every_text(record: Record) -> None:
     """Whatever the name, the depth, the quoting: secrets, and what runs later, still ask."""
     assert not passes(Shape.SCRIPTS, record)
-
-
-def _rule(name: str, value: Any) -> Rule:
-    if isinstance(value, CommandPattern):
-        return Rule(name=name, kind=RuleKind.COMMAND, command=value)
-    if value is ...:
-        return Rule(name=name, kind=RuleKind.ANY)
-    kind = RuleKind.FOLDER if name == "path" else RuleKind.EQUALS
-    return Rule(name=name, kind=kind, value=value)
 
 
 def _differs(tool: str, /, **arguments: Any) -> str:

@@ -254,8 +254,8 @@ def test_hardly_any_everyday_call_shows_a_sign() -> None:
     assert len(loud) < 0.03 * len(first), loud
 
 
-def test_places_are_stored_beside_the_findings_and_may_be_absent() -> None:
-    """A record of the version before has the findings alone, and stays readable."""
+def test_places_are_stored_beside_the_findings() -> None:
+    """Each finding with where it is."""
     record = assess(command("rm -rf x"), PolicyDocument())
     assert record.finding_places == ("command",) * len(record.findings)
     changed = changed_fields(command("rm -rf x"), record)

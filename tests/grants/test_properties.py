@@ -14,7 +14,6 @@ import string
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -25,7 +24,7 @@ from gateway.cards.remember_options import scopes_of
 from gateway.models import Action, Kind
 from gateway.policy.calls.command_table import Operands
 from gateway.policy.calls.shell_words import simple_command
-from gateway.policy.grants.grant import CommandPattern, Match, Rule, RuleKind, Shape
+from gateway.policy.grants.grant import Match, Shape
 from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered
 
@@ -137,16 +136,6 @@ def check_folder(path: str) -> None:
         assert not any(char in path for char in "\x00\n\u200b\u202e\\")
 
 
-def check_url(path: str) -> None:
-    """A URL prefix covers the same host, below the same path."""
-    value = f"https://api.example.com/v1{path}"
-    for url in (value, path):
-        if allowed([granted(_URL)], asked("fetch", arguments={"url": url})):
-            assert urlsplit(url).hostname == "api.example.com"
-            assert posixpath.normpath(urlsplit(url).path).startswith("/v1")
-            assert not set("\\@?#\n\t") & set(url)
-
-
 def check_inside(value: tuple[list[str], list[str], bool]) -> None:
     """Every spelling of the permitted flags and paths is covered."""
     flags, paths, quoted = value
@@ -182,12 +171,6 @@ def check_offers(text: str) -> None:
             assert not allowed([granted(offer.match)], asked("shell", **more))
 
 
-_URL = Match(
-    shape=Shape.PATTERN,
-    tool="fetch",
-    cwd="/ws",
-    rules=(Rule(name="url", kind=RuleKind.WITHIN, value="https://api.example.com/v1"),),
-)
 _INSIDE = st.tuples(
     st.lists(st.sampled_from(["-n", "-b", "-s", "-nb", "--number", "-A"]), max_size=3),
     st.lists(_NAME, min_size=1, max_size=3),
@@ -208,7 +191,6 @@ PROPERTIES: dict[str, tuple[Callable[[Any], None], st.SearchStrategy[Any]]] = {
     "git log": (check_log, st.one_of(_TEXT, _TEXT.map("git log {}".format))),
     "echo": (check_echo, _TEXT),
     "folder": (check_folder, st.one_of(_TEXT, _TEXT.map("/ws/in{}".format))),
-    "url": (check_url, _TEXT),
     "inside": (check_inside, _INSIDE),
     "spoilt": (check_spoilt, _SPOILT),
     "offers": (check_offers, _TEXT),
@@ -243,9 +225,10 @@ def test_bash_reads_alike_at_length(bash: Bash) -> None:
 
 def test_a_fixed_operand_is_the_same_words() -> None:
     """`make test` is not `make deploy`, nor `make test deploy`."""
-    pattern = CommandPattern(program="make", operands=Operands.FIXED, words=("test",))
-    rule = Rule(name="command", kind=RuleKind.COMMAND, command=pattern)
-    match = Match(shape=Shape.PATTERN, tool="shell", kind=Kind.COMMAND, rules=(rule,), cwd="/ws")
+    match = offer_of(command("make test")).match
+    pattern = match.rules[0].command
+    assert pattern is not None
+    assert (pattern.operands, pattern.words) == (Operands.FIXED, ("test",))
     assert _covers(match, "make test")
     for text in (
         "make deploy",

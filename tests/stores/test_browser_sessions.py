@@ -229,12 +229,6 @@ async def test_an_identity_that_becomes_another_persons_is_signed_out(
     assert await logins.who(session) is None
 
 
-async def test_a_session_of_an_earlier_version_has_ended(logins: RedisLogins) -> None:
-    """It says nothing of its absolute end."""
-    await logins._redis.set(logins._key("browser", "old"), "0 ann")
-    assert await logins.who("old") is None
-
-
 async def test_wrong_codes_are_limited_and_a_good_one_still_works(logins: RedisLogins) -> None:
     """Of an address, and of all together; who has a link gets in whatever others try."""
     code = await logins.invite("ann")

@@ -1,31 +1,21 @@
-"""What records are stored without is told all the same, and what schema 1 wrote is still read.
-
-`schema_1.json` holds the keys of a namespace as the last version with schema 1 wrote them, and by
-what each command was the request as that version read it.
-"""
+"""What records are stored without is told all the same."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.domain.audit import verify
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import SCHEMA_VERSION, Record
-from gateway.models import Action, Decision, State
-from gateway.stores.audit import export
+from gateway.domain.records import Record
+from gateway.models import Action, Decision
 from gateway.stores.record_codec import dumps, ending_of
-from gateway.stores.requests import RedisStore
 from gateway.wire.codec import build, plain
 from gateway.wire.signatures import Verifier
 from tests.world import AGENT, PROCESS, World, click, identity, over_http, policy, request
 
-EARLIER: dict[str, Any] = json.loads((Path(__file__).parent / "schema_1.json").read_text())
-READ: dict[str, Any] = EARLIER["requests"]
 OTHER = "q" * 16
 ANSWERS: dict[str, dict[str, Any]] = {
     "approved": {},
@@ -35,31 +25,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "aborted": {"action": Action.ABORT, "abort": "turn"},
 }
 NAMES = ["ann", '",5,"x"]', '[2,"', "a\\", '},"decided_at":5', "%d%s", "Zoë"]
-
-
-async def restore(store: RedisStore) -> None:
-    """Write what schema 1 left."""
-    redis, keys = store.redis, store.keys
-    await redis.delete(*map(keys.of, EARLIER["keys"]))
-    for name, held in EARLIER["keys"].items():
-        key = keys.of(name)
-        if isinstance(held, str):
-            await redis.set(key, held)
-        elif isinstance(held, dict):
-            await redis.hset(key, mapping=held)
-        elif isinstance(held[0][1], dict):
-            for entry, fields in held:
-                await redis.xadd(key, fields, id=entry)
-        else:
-            await redis.zadd(key, dict(held))
-
-
-async def restore_under(world: World) -> None:
-    """Write what schema 1 left for an agent that has had its name since."""
-    await restore(world.store)
-    redis, key = world.store.redis, world.store.keys.credentials
-    for name, body in (await redis.hgetall(key)).items():
-        await redis.hset(key, name, json.dumps(json.loads(body) | {"since": 0}))
 
 
 async def stored(world: World, record: Record) -> dict[str, str]:
@@ -85,64 +50,6 @@ def whole(record: Record) -> str:
     """Return the decision as agents are to read it, byte for byte."""
     assert record.decision is not None
     return f'"decision":{dumps(record.decision.values())}'
-
-
-@pytest.mark.parametrize("name", READ)
-async def test_what_schema_1_wrote_is_read_as_it_was(store: RedisStore, name: str) -> None:
-    """Every member of every record, whatever became of it."""
-    await restore(store)
-    record = await store.load(READ[name]["request"]["id"])
-    assert record is not None
-    assert plain(record) == READ[name]
-
-
-async def test_what_schema_1_decided_is_handed_out_as_it_was(world: World) -> None:
-    """The very bytes of the decision, signed by the key of then."""
-    await restore_under(world)
-    for name, one in READ.items():
-        request_id = one["request"]["id"]
-        kept = EARLIER["keys"][f"req:{request_id}"].get("decision", "")
-        takes = (one.get("consumers") or [PROCESS])[-1]
-        said = await told(world, request_id, takes)
-        given = f'"decision":{kept}' in said and bool(kept)
-        assert given == (name not in ("waits", "by a rule")), name
-        state = build(State, json.loads(said))
-        assert state.may_have_run == (name == "taken twice"), name
-        if state.decision and name != "erased":  # its message is gone
-            signed = state.decision.signed_bytes()
-            Verifier(world.signer.public_key).verify(signed, state.decision.signature)
-
-
-async def test_the_audit_of_schema_1_verifies_and_goes_on(store: RedisStore) -> None:
-    """All that was sealed, in one chain."""
-    await restore(store)
-    found = verify([line async for line in export(store)])
-    assert (found.problems, found.seals, found.unsealed) == ([], 1, 0)
-    assert found.events == len(EARLIER["keys"]["events"])
-
-
-async def test_what_schema_1_left_waiting_is_decided_and_erased(world: World) -> None:
-    """It changes like any other, with what it is stored with now."""
-    await restore_under(world)
-    request_id = READ["waits"]["request"]["id"]
-    await world.store.redis.hset(world.store.keys.record(request_id), "deadline", 2**42)
-    record = await world.core.requests.get(request_id)
-    assert record.request.session == "s2"
-    decided = await world.core.requests.decide(click(record, Action.DENY))
-    assert whole(decided) in await told(world, request_id)
-    for name in ("refused", "ran"):
-        await world.approvals.erase(READ[name]["request"]["id"], by="root")
-    erased = await world.core.requests.get(READ["ran"]["request"]["id"])
-    assert (erased.erased, erased.request.session) == (True, "s1")
-    assert whole(erased) in await told(world, erased.id)
-
-
-async def test_a_namespace_of_schema_1_is_marked_once(store: RedisStore) -> None:
-    """From then on a gateway of that version refuses it; ours comes back as often as it likes."""
-    await restore(store)
-    for _ in range(2):
-        await store.check_schema()
-        assert int(await store.redis.hget(store.keys.meta, "schema")) == SCHEMA_VERSION == 2
 
 
 @pytest.mark.parametrize("how", ANSWERS)

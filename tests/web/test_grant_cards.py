@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from gateway.domain.records import Remember
 from gateway.models import Action, HostRule, Origin, Status
-from gateway.policy.grants.grant import Match, Shape
-from tests.earlier import stored
+from tests.outdated import outdated
 from tests.web.chromium import Page, visiting
-from tests.web.inbox import AGENT, COMMAND, Inbox, card, see
+from tests.web.inbox import COMMAND, Inbox, card, see
 from tests.web.visitor import visitor
 from tests.world import click, identity
 
@@ -59,16 +58,17 @@ async def test_a_sessions_grants_and_all_of_them_are_taken_back_together(
 
 
 async def test_what_rests_is_counted_above_the_cards_and_says_why(box: Inbox, page: Page) -> None:
-    """Remembered under earlier rules: the page says how many rest, each card why and what to do."""
+    """Its tool was declared otherwise: the page says how many rest, each card why and what to
+    do."""
     kept = await remembered(box)
-    for tool in ("wipe", "tell"):
-        match = Match(shape=Shape.TOOL, tool=tool)
-        await stored(box.gateway.backend.store, match, agent=AGENT)
-    await box.gateway.core.grants.reread()
+    for text in ("cat a", "head a"):
+        record = await box.ask(**{**COMMAND, "arguments": {"command": text}})
+        await outdated(box.gateway.backend.store, record)
+    await box.gateway.core.grants.suspend_outdated()
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
     await page.until(f"{GRANTS} === 3")
     said = await page.evaluate("document.querySelector('.grants > .notice').textContent")
-    assert said.startswith("2 of the remembered answers are suspended: they may have covered more")
+    assert said.startswith("2 of the remembered answers are suspended: what is declared about")
     assert "1 stays in force." in said
     cards = await page.evaluate(
         "[...document.querySelectorAll('.grant')].map((card) => card.textContent)"

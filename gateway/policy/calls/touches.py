@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from gateway.domain.records import Record
 from gateway.domain.risk import is_named
@@ -601,7 +600,6 @@ def touches_of(record: Record) -> tuple[Touches, ...]:
 
 # Values of a call by the name of an argument, and what one may be compared with.
 
-_LONGEST = 4096
 _NOTHING_BESIDE = Surroundings(family=Family.FILE)
 
 
@@ -635,35 +633,3 @@ def fits_text(wanted: str, value: Any) -> bool:
         return is_named((wanted,), value)
     plain = isinstance(value, bool | int | float)
     return plain and is_named((wanted,), canonical(value).decode())
-
-
-def is_at_most(most: Any, value: Any) -> bool:
-    """Whether a value is a number from 0 to `most`."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return bool(number and 0 <= value <= most)
-
-
-def is_within(prefix: Any, value: Any) -> bool | None:
-    """Whether a URL or a name with slashes lies at or below another, component by component; None
-    where readers differ on that."""
-    if not isinstance(value, str) or len(value) > _LONGEST:
-        return None
-    outer, inner = _place(prefix), _place(value)
-    return None if inner is None else outer is not None and inner[: len(outer)] == outer
-
-
-def _place(text: str) -> tuple[str, ...] | None:
-    """Return scheme and host, if any, and the components; None where readers differ."""
-    if any(char in text for char in "\\%?#@ ;") or not (text.isascii() and text.isprintable()):
-        return None
-    try:
-        parts = urlsplit(text)
-        place = (parts.scheme, parts.hostname or "", str(parts.port or ""))
-    except ValueError:
-        return None
-    names = tuple(parts.path.split("/"))
-    named = names[1:] if names[:1] == ("",) else names
-    last = named[:-1] if named[-1:] == ("",) else named
-    if any(name in ("", ".", "..") for name in last):
-        return None
-    return (*place, str(names[:1] == ("",)), *last)

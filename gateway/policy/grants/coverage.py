@@ -7,7 +7,7 @@ unsure, and people decide.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -23,14 +23,11 @@ from gateway.policy.calls.command_table import (
     writes,
 )
 from gateway.policy.calls.paths import below, components, delicate, is_executed, within
-from gateway.policy.calls.roles import JsonType, RoleSource
 from gateway.policy.calls.touches import (
     Leaf,
     Program,
     Touches,
-    is_at_most,
     is_same,
-    is_within,
     touches_of,
 )
 from gateway.policy.grants.denials import denies
@@ -47,7 +44,6 @@ from gateway.policy.grants.grant import (
     Rule,
     RuleKind,
     Shape,
-    is_number,
 )
 from gateway.policy.grants.session_passes import lets_edit, lets_work
 from gateway.policy.grants.variations import (
@@ -110,9 +106,7 @@ def _allows(match: Match, record: Record) -> bool:
         return False
     if match.shape is Shape.EXACT:
         return match.digest == record.digest
-    if match.shape is Shape.TOOL:  # an admin wrote it by hand: those of earlier rules rest
-        return why_fixed(Answer.TOOL, record, touches_of(record)[0]) is None
-    return next(differences(match, record), None) is None
+    return match.answer is not None and next(differences(match, record), None) is None
 
 
 def differences(match: Match, record: Record) -> Iterator[Difference]:
@@ -124,47 +118,42 @@ def differences(match: Match, record: Record) -> Iterator[Difference]:
         yield Difference("", "the agent demands a person")
     if request.kind is not match.kind:
         yield Difference("", _DIFFERS, request.kind.value, match.kind.value, "its kind")
-    if match.shape is not Shape.PATTERN:
+    if match.answer is None:
         return
     if context.host != match.host:
         yield Difference("", _DIFFERS, context.host, match.host, "the host")
     touches = touches_of(record)[0]
-    if match.answer is not None and match.fingerprint != touches.fingerprint:
+    if match.fingerprint != touches.fingerprint:
         yield Difference("", "what is declared about the tool was changed")
-    base = match.base if match.answer is not None else match.cwd
     place = touches.base_source if touches.base_source != "context" else ""
-    if touches.base != base:
-        yield Difference(place, _DIFFERS, touches.base, base, "its folder")
+    if touches.base != match.base:
+        yield Difference(place, _DIFFERS, touches.base, match.base, "its folder")
     elif context.cwd != match.cwd:
         yield Difference("", _DIFFERS, context.cwd, match.cwd, "its folder")
-    yield from _by_leaf(match, record, touches)
+    yield from _by_leaf(match, match.answer, record, touches)
 
 
-def _by_leaf(match: Match, record: Record, touches: Touches) -> Iterator[Difference]:
-    answer = match.answer or _answer_of(match)
+def _by_leaf(
+    match: Match, answer: Answer, record: Record, touches: Touches
+) -> Iterator[Difference]:
     rules = {rule.address: rule for rule in match.rules}
     found = group_by_address(touches)
     for address, leaves in found.items():
         rule = rules.get(address)
         if rule is not None:
             yield from _compare(answer, rule, leaves, record, touches)
-        elif match.answer is None or not all(
-            may_come(match.answer, one)
+        elif not all(
+            may_come(answer, one)
             or is_where_it_works(one, touches)
-            or _is_empty_list(match.answer, one, rules)
+            or _is_empty_list(answer, one, rules)
             for one in leaves
         ):
             yield Difference(leaves[0].place, "is new")
     for address, rule in rules.items():
         if address not in found and not (rule.optional or answer is Answer.TOOL):
             yield Difference(address, "is missing")
-    # Where a match leaves nothing open, each value is as somebody wrote it.
-    if answer is not None and (why := why_fixed(answer, record, touches)) is not None:
+    if (why := why_fixed(answer, record, touches)) is not None:
         yield Difference("", why)
-    if answer is None and (record.request.context.env or record.request.payload is not None):
-        yield Difference("", "it changes environment variables or carries a payload")
-    if answer is None and not legible(record.arguments):
-        yield Difference("", "its text hides something")
 
 
 def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:
@@ -198,18 +187,8 @@ def value_at(address: str, leaves: list[Leaf]) -> Any:
     return [[one.place, one.value] for one in leaves]
 
 
-def _answer_of(match: Match) -> Answer | None:
-    """Return what rules that were written by hand leave open."""
-    kinds = {rule.kind for rule in match.rules}
-    if RuleKind.COMMAND in kinds:
-        return Answer.COMMAND
-    if RuleKind.FOLDER in kinds:
-        return Answer.FOLDER
-    return Answer.TEXT if RuleKind.ANY in kinds else None
-
-
 def _compare(
-    answer: Answer | None, rule: Rule, leaves: list[Leaf], record: Record, touches: Touches
+    answer: Answer, rule: Rule, leaves: list[Leaf], record: Record, touches: Touches
 ) -> Iterator[Difference]:
     for leaf in leaves:
         if rule.type and leaf.type.value != rule.type:
@@ -223,12 +202,12 @@ def _compare(
         if len(leaves) > 1 or not _lies_in(str(rule.value), first, record, touches):
             yield Difference(first.place, _DIFFERS, first.value, f"{rule.value}/…")
     elif rule.kind is RuleKind.ANY:
-        shut = (one for one in leaves if answer is None or not is_open(answer, one))
+        shut = (one for one in leaves if not is_open(answer, one))
         yield from (Difference(one.place, "is not plain text or data here", one.value)
                     for one in shut)  # fmt: skip
     else:
         now = value_at(rule.address, leaves)
-        if not _ALLOWING[rule.kind](rule.value, now):
+        if not is_same(rule.value, now):
             yield Difference(first.place, _DIFFERS, now, rule.value)
 
 
@@ -238,8 +217,6 @@ def _runs_only(rule: Rule, leaf: Leaf, record: Record, touches: Touches) -> bool
     programs = [one for one in touches.programs
                 if one.place == leaf.place or one.place.startswith(starts)]  # fmt: skip
     wrapper = tuple(rule.value or ())
-    if not rule.type and leaf.source is RoleSource.TABLE and leaf.type is JsonType.LIST:
-        return False  # whoever wrote the rule by hand meant a text
     same = all(one.wrapper == wrapper for one in programs)
     return rule.command is not None and same and runs_only(rule.command, programs, record)
 
@@ -333,19 +310,7 @@ def _passes(match: Match, record: Record) -> bool:
     return lets_work(record, scripts=match.shape is Shape.SCRIPTS)
 
 
-# ---------------------------------------------------------------- single values
-
-
-def _any(_: Any, value: Any) -> bool:
-    return value is None or is_number(value) or isinstance(value, bool | str)
-
-
-_ALLOWING: dict[RuleKind, Callable[[Any, Any], bool]] = {
-    RuleKind.EQUALS: is_same,
-    RuleKind.AT_MOST: is_at_most,
-    RuleKind.WITHIN: lambda prefix, value: is_within(prefix, value) is True,
-    RuleKind.ANY: _any,
-}
+# ---------------------------------------------------------------- single commands
 
 
 def _permits_run(

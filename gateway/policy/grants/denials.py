@@ -36,14 +36,10 @@ from gateway.policy.calls.touches import (
     Touches,
     UrlUse,
     calls_of,
-    is_at_most,
-    is_same,
-    is_within,
     names_path,
     texts_of,
     touch,
     touches_of,
-    values_named,
 )
 from gateway.policy.grants.grant import (
     ANY_TOOL,
@@ -61,7 +57,6 @@ from gateway.wire.roles import Role
 
 _MOST_OFFERED = 8
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
-_YES_NO = {True: MatchResult.YES, False: MatchResult.NO}
 # Nobody looked at what stands there, so it may be anything.
 _HIDING = frozenset({DoubtKind.LIMIT, DoubtKind.NESTED})
 _MAYBE_RUN = COMMANDS | {Role.ACTION, Role.UNKNOWN}
@@ -126,11 +121,7 @@ def _keeps(rule: Rule, touches: Touches) -> MatchResult:
         return reaches_folder(str(rule.value), touches)
     if rule.kind is RuleKind.HOST:
         return reaches_host(str(rule.value), touches)
-    if rule.kind is RuleKind.ANY:
-        return MatchResult.YES
-    holds = {RuleKind.EQUALS: is_same, RuleKind.AT_MOST: is_at_most, RuleKind.WITHIN: is_within}
-    found = [holds[rule.kind](rule.value, one) for one in values_named(touches, rule.name)]
-    return most([MatchResult.UNSURE if one is None else _YES_NO[one] for one in found])
+    return MatchResult.UNSURE  # no denial of today has such a rule
 
 
 def denial_matches(record: Record) -> Iterator[tuple[str, Match]]:

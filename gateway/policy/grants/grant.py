@@ -15,9 +15,6 @@ from gateway.policy.calls.command_table import Operands
 from gateway.wire.codec import Wire
 from gateway.wire.schema import AGENT_NAME, DIGEST, REQUEST_ID, SESSION_NAME, TOOL_NAME, matching
 
-READING = 3
-"""The rules that grants are made under and read by now. Those that were stored before they were
-numbered are of 1."""
 MAX_RULES = 32  # arguments that a pattern names
 MAX_PARTS = 64  # flags, words and the like in one command pattern
 MAX_TEXT = 4096  # characters of one value that a pattern compares with
@@ -90,8 +87,6 @@ class RuleKind(StrEnum):
     """How one argument is compared."""
 
     EQUALS = "equals"
-    AT_MOST = "at_most"
-    WITHIN = "within"
     FOLDER = "folder"
     COMMAND = "command"
     HOST = "host"
@@ -130,12 +125,10 @@ class CommandPattern(Wire):
 class Rule(Wire):
     """What one named argument must be.
 
-    `value` is what it equals, the greatest number, the prefix it lies within (component by
-    component, for URLs and names with slashes), the folder or the host; `command` belongs to kind
-    command. Only denials name hosts.
-    In the answers of people, a name that begins with `$` is an address (`$.edits[].old_string`),
-    `type` the JSON type that the value had, and what is `optional` may also be missing. No release
-    before these takes such a name for one of its own, so that it covers nothing there.
+    `value` is what it equals, the folder or the host; `command` belongs to kind command. Only
+    denials name hosts. In the answers of people, a name that begins with `$` is an address
+    (`$.edits[].old_string`), `type` the JSON type that the value had, and what is `optional` may
+    also be missing.
     """
 
     name: str
@@ -150,11 +143,9 @@ class Rule(Wire):
             raise InvalidRequest(
                 "a command pattern belongs to rules of kind command, and only there"
             )
-        texts = (RuleKind.WITHIN, RuleKind.FOLDER, RuleKind.HOST)
+        texts = (RuleKind.FOLDER, RuleKind.HOST)
         if self.kind in texts and (not isinstance(self.value, str) or not self.value):
             raise InvalidRequest(f"a rule of kind {self.kind} needs a text")
-        if self.kind is RuleKind.AT_MOST and not is_number(self.value):
-            raise InvalidRequest("a rule of kind at_most needs a number")
 
     @property
     def address(self) -> str:
@@ -171,9 +162,9 @@ class Match(Wire):
     Anything but an exact match also binds where the action runs (`cwd`, `host`), and covers no
     request that changes environment variables or carries a payload.
 
-    `answer` says what an offer leaves open; without one, rules were written by hand or are those of
-    a denial, by the names of arguments. `base` is the effective folder, and `fingerprint` that of
-    the declarations and rows of the table which the offer rests on.
+    `answer` says what an approval leaves open; without one, rules are those of a denial, by the
+    names of arguments. `base` is the effective folder, and `fingerprint` that of the declarations
+    and rows of the table which the offer rests on.
     """
 
     shape: Shape
@@ -242,7 +233,7 @@ class End(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspension(Wire):
-    """Why an approval that was remembered under earlier rules decides nothing, and since when.
+    """Why an approval decides nothing any more, and since when.
 
     Of those suspended on one route, one is `announced` beside its card, for all of them.
     """
@@ -262,7 +253,6 @@ class Grant(Wire):
     voted for it. `queues` name the outboxes that keep its cards; `notices` counts what was
     announced beside them. `suspended` says that its backers may no longer approve there. `told` is
     what a plain denial tells an agent that repeats a call; other grants tell how wide they are.
-    `reading` is the number of the rules that it was made under, or was found to hold under since.
     With `rests` it decides nothing, and only remembering anew changes that. With `end` it decides
     nothing any more; `erased` ones have lost what they covered.
     """
@@ -286,7 +276,6 @@ class Grant(Wire):
     notices: int = 0
     suspended: bool = False
     told: str = ""
-    reading: int = READING
     rests: Suspension | None = None
     end: End | None = None
     erased: bool = False
@@ -309,26 +298,9 @@ class Grant(Wire):
         return ends and self.session is not None and self.effect is Effect.ALLOW
 
     @property
-    def voices(self) -> tuple[GrantVoter, ...]:
-        """Whose voice it is: its backers, in grants without any its maker by name."""
-        return self.backers or (GrantVoter(person=self.made_by, via=(self.made_by,)),)
-
-    @property
     def uses_left(self) -> int | None:
         """How often it may still be used; None is without limit."""
         return None if self.max_uses is None else max(0, self.max_uses - self.used)
-
-    @property
-    def understood(self) -> bool:
-        """Whether today's rules say what it covers: an approval of more than one thing was made
-        under them, or holds under them too."""
-        narrow = self.effect is Effect.DENY or self.match.shape is Shape.EXACT
-        return narrow or (self.reading == READING and self.rests is None)
-
-    @property
-    def unread(self) -> bool:
-        """Whether it was made under earlier rules, and is still to be read by today's."""
-        return not self.understood and self.rests is None and self.reading < READING
 
     def live(self, now: int) -> bool:
         """Whether it has neither expired nor been used up."""
@@ -344,8 +316,3 @@ class Grant(Wire):
         if self.expires_at is None or self.told:
             return None
         return self.expires_at - min((self.expires_at - self.made_at) // 10, _DAY_MS)
-
-
-def is_number(value: object) -> bool:
-    """Whether a JSON value is a number; true and false are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)

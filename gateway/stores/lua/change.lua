@@ -69,9 +69,7 @@ local function left(step, found, ends)
     redis.call('ZADD', keys.outboxes .. 'followups', now, step.id)
   end
   if ends then
-    -- Records of earlier versions do not say how long their body is.
-    local size = found.size or redis.call('HSTRLEN', keys.record, 'body')
-    redis.call('HINCRBY', load, 'bytes', digits(-size))
+    redis.call('HINCRBY', load, 'bytes', digits(-found.size))
     keep_load(load, now)
   end
 end

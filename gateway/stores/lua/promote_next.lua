@@ -8,12 +8,6 @@
 
 local now, slot = now_ms(), '=' .. ARGV[3]
 local next_ = redis.call('HGET', KEYS[3], slot)
-if next_ == ARGV[1] then
-  if redis.call('HGET', KEYS[1], 'status') == 'pending' then return 0 end
-  -- It ended without giving the place up, as a gateway of an earlier version had stored it.
-  redis.call('HDEL', KEYS[3], slot)
-  next_ = nil
-end
 local ids = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
 redis.call('DEL', KEYS[2])
 redis.call('HDEL', KEYS[1], 'alike')

@@ -98,8 +98,7 @@ if behind ~= '' then
   told = '{"behind":"' .. behind .. '"' .. (rest == '}' and '' or ',') .. rest
 end
 if new.grant then used(keys.grant, now) end
--- A request of the gateway's own belongs to no session.
-if agent ~= '' then redis.call('ZADD', keys.sessions, now, agent .. ' ' .. new.session) end
+redis.call('ZADD', keys.sessions, now, agent .. ' ' .. new.session)
 event(keys.events, 'submitted', asked, agent, id, '1', told)
 if status == 'pending' then
   redis.call('ZADD', keys.pending, now, id)

@@ -1,4 +1,4 @@
-"""A gateway that starts on what the version before remembered, and what its people are told."""
+"""A gateway that starts on what was remembered under other declarations, and what it tells."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 
 from gateway.doctor import OK, WARN, Check, examine
-from gateway.models import Reason, Status
-from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.models import Kind, Status
+from gateway.policy.grants.grant import Grant
 from gateway.server.app import Gateway, run_gateway
 from gateway.server.connections import open_backend
 from gateway.server.settings import Settings
 from tests.cli.shell import Shell
-from tests.earlier import stored
+from tests.outdated import outdated
+from tests.waiting import moment
 from tests.world import over_http, request
 
 pytestmark = pytest.mark.thorough
 
-WIPE = Match(shape=Shape.TOOL, tool="wipe")
+CALL = {"kind": Kind.COMMAND, "arguments": {"command": "cat a.txt"}}
 
 
 @pytest.fixture
@@ -30,11 +31,11 @@ def settings(tmp_path: Path) -> Settings:
 
 
 async def before(settings: Settings) -> Grant:
-    """Leave a whole tool as it was remembered once, and a denial; return the first."""
+    """Leave what was remembered of a command under other declarations."""
     async with run_gateway(settings) as gateway:
-        store = gateway.backend.store
-        await stored(store, WIPE, effect=Effect.DENY)
-        return await stored(store, Match(shape=Shape.TOOL, tool="tell"), queues=())
+        record, _ = await gateway.core.approvals.submit(request(**CALL), over_http(None))
+        await gateway.core.grants.suspend_outdated()  # it does not look again before it ends
+        return await outdated(gateway.backend.store, record, queues=())
 
 
 async def remembered(settings: Settings, gateway: Gateway) -> Check:
@@ -43,10 +44,16 @@ async def remembered(settings: Settings, gateway: Gateway) -> Check:
     return next(check for check in found if check.name == "remembered")
 
 
-async def answered(gateway: Gateway, tool: str) -> tuple[Status, Reason | None]:
-    """Return what an agent is told of a call, and why."""
-    record, _ = await gateway.core.approvals.submit(request(tool=tool), over_http(None))
-    return record.status, record.decision.reason if record.decision else None
+async def answered(gateway: Gateway) -> Status:
+    """Return what an agent is told when it asks the same again."""
+    return (await gateway.core.approvals.submit(request(**CALL), over_http(None)))[0].status
+
+
+async def suspended(gateway: Gateway) -> None:
+    """Wait until the gateway has looked through what is remembered."""
+    async with asyncio.timeout(20):
+        while not all(one.rests for one in await gateway.core.grants.all()):
+            await moment()
 
 
 async def listed(gateway: Gateway, shell: Shell, *words: str) -> str:
@@ -58,7 +65,7 @@ async def listed(gateway: Gateway, shell: Shell, *words: str) -> str:
     return said
 
 
-async def test_what_was_wider_rests_from_the_first_start_on(
+async def test_what_is_outdated_rests_from_the_next_start_on(
     settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is listed with its reason, doctor counts it, and it is said once."""
@@ -67,24 +74,24 @@ async def test_what_was_wider_rests_from_the_first_start_on(
     for start in range(2):
         caplog.clear()
         async with run_gateway(settings) as gateway:
-            assert await answered(gateway, "tell") == (Status.PENDING, None)
-            assert await answered(gateway, "wipe") == (Status.DENIED, Reason.GRANT)
+            assert await answered(gateway) is Status.PENDING
+            await suspended(gateway)
             said = await listed(gateway, shell, "--suspended")
             if start == 0:
                 row = json.loads(await listed(gateway, shell, "--suspended", "--json"))
-                assert (await listed(gateway, shell)).count("\n") == 2
+                assert (await listed(gateway, shell)).count("\n") == 1
             check = await remembered(settings, gateway)
             events = await gateway.backend.store.history(None, 1000)
         assert said.startswith(grant.id)
         assert said.count("\n") == 1
         assert f"suspended: {row['rests']['why']}; let the agent ask again" in said
-        assert "written by hand" in said
+        assert "what is declared about its tool was changed" in said
         assert (check.result, check.says) == (
             WARN,
-            "1 of 2 remembered answers suspended by stricter rules",
+            "1 of 1 remembered answers suspended by changed declarations",
         )
         assert [one.type for one in events].count("grant_rests") == 1
-        told = [one for one in caplog.records if one.name == "gateway.earlier_grants"]
+        told = [one for one in caplog.records if one.name == "gateway.recounting"]
         assert len(told) == (1 if start == 0 else 0)
 
 
@@ -92,6 +99,7 @@ async def test_doctor_is_content_once_it_was_ended(settings: Settings) -> None:
     """Whoever revokes what rests is not reminded of it."""
     grant = await before(settings)
     async with run_gateway(settings) as gateway:
+        await suspended(gateway)
         assert (await remembered(settings, gateway)).result == WARN
         await gateway.core.grants.end([grant], "revoked", "ann")
         assert (await remembered(settings, gateway)).result == OK
@@ -104,4 +112,4 @@ async def test_one_that_cannot_be_read_keeps_no_gateway_from_starting(settings: 
         redis, keys = gateway.backend.store.redis, gateway.backend.store.keys
         await redis.hset(keys.grant(grant.id), "body", '{"id":"unheard of"}')
     async with run_gateway(settings) as gateway:
-        assert await answered(gateway, "tell") == (Status.PENDING, None)
+        assert await answered(gateway) is Status.PENDING
