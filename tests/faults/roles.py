@@ -63,7 +63,7 @@ async def gateway(
         ingress.REPLICA_LEASE_MS = lease_ms
         ingress._TICK_SECONDS = lease_ms / 3000
     # Everything moves to the archive as soon as it is sealed.
-    audit.PACE, audit._LOOK_SECONDS = audit.ArchivePace(settled_ms=0, longest_ms=0), 0.5
+    audit.PACE, audit._ARCHIVER_LOOK_SECONDS = audit.ArchivePace(settled_ms=0, longest_ms=0), 0.5
     at = Deadly(step, nth)
     sys.path.insert(0, str(PLUGINS))
     async with app.run_gateway(Settings(), at=at) as running:
