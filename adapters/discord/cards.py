@@ -1,4 +1,4 @@
-"""The card layout: cards as Discord messages (Components V2). Pure: no I/O.
+"""Cards and batches as Discord messages (Components V2), their text escaped. Pure: no I/O.
 
 Every view is new and stopped at once: clicks are read from the raw interaction, so discord.py
 needs no record of what was sent.

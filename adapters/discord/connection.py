@@ -1,4 +1,4 @@
-"""The connection to Discord: log-in, the gateway connection, and its supervision.
+"""The connection to Discord: log-in, WebSocket or HTTP endpoint, supervision, and what was deleted.
 
 Every replica logs in and posts. One at a time listens on the gateway, by a shared lease. When it
 dies, another takes over within the lease; when it stops, it first waits for another to connect.

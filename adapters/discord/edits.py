@@ -1,4 +1,4 @@
-"""Editing in Discord: a field for each argument, or the raw JSON; then the changes, to be approved.
+"""Editing in Discord: modals and their fields, the raw JSON, and the changes that follow.
 
 What was typed is kept for an hour, so that a refusal loses nothing: Discord shows no modal twice.
 """

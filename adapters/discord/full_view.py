@@ -1,4 +1,4 @@
-"""The full view: all that would run, page by page, in a private message."""
+"""Private messages: the full view of all that would run, page by page, and batches."""
 
 from __future__ import annotations
 

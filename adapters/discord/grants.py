@@ -1,4 +1,4 @@
-"""Cards of remembered decisions (grants), and the kill switch."""
+"""Remembered decisions in Discord: their cards, the dialog to create one, lists to revoke them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies to interactions: exactly one, within Discord's three seconds."""
+"""Interactions: who clicked and may they decide; and one reply, within three seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bot's permissions: the invite link with the fewest possible, and a check per target."""
+"""The bot's permissions, the invite link, and the checks of `gateway doctor` for Discord."""
 
 from __future__ import annotations
 

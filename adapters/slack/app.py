@@ -1,4 +1,4 @@
-"""The Bolt app: acknowledges to Slack within three seconds, then does the work in own tasks.
+"""The Bolt app: acknowledges within three seconds, then does the work in own tasks; HTTP mode.
 
 Bolt loses an answer when a listener fails right after giving it, keeps no track of what still runs,
 and delivers the same envelope as often as Slack sends it. So listeners only answer and hand over.

@@ -1,4 +1,4 @@
-"""The card layout: a card as a Slack message, well within Slack's limits. Pure.
+"""Cards and batches as Slack messages, well within Slack's limits. Pure.
 
 Agents' text goes only where Slack does not parse it. `mrkdwn` is used only for our own text and
 Slack's date tokens; everything else is plain text without emoji codes, or rich text, where no

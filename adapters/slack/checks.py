@@ -1,4 +1,4 @@
-"""The checks of `gateway doctor`: settings, tokens, scopes, the clock, each channel."""
+"""The checks of `gateway doctor` for Slack; with `--live` it posts to a real channel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions of buttons on cards, run after Slack has its acknowledgement."""
+"""Buttons on cards and submitted modals, run after Slack has its acknowledgement."""
 
 from __future__ import annotations
 

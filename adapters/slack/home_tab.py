@@ -1,4 +1,4 @@
-"""The Home tab: pending requests and grants of a person, within Slack's hundred blocks."""
+"""The Home tab: a person's pending requests and grants, redrawn when they change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The app's manifest for Slack, and checks against the limits of Slack's published schema."""
+"""The app's manifest, and its installation by OAuth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The modals: reasons, edits, answers, what to remember, and the full view. Pure."""
+"""The modals: reasons, edits, answers, what to remember, and the full view."""
 
 from __future__ import annotations
 

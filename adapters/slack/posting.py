@@ -1,4 +1,4 @@
-"""Posts cards, edits them and says short things beside them: the courier's hands at Slack."""
+"""Posts and edits cards, those of remembered decisions too, and replies privately."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Who clicked, who may see and who may decide, checked with Slack and the core on each click.
-Without an answer of Slack it is nobody.
-"""
+"""Who clicked, who may see and who may decide; shared channels, and channels that are lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls to Slack's Web API, the meaning of its errors, and the workspaces whose tokens they carry.
+"""Calls to Slack's Web API: workspaces and their tokens, errors, uploads, and logs without secrets.
 
 No call is repeated blindly. The app is installed in one workspace by configured tokens, or in many
 by OAuth. Tokens from OAuth are kept as notes. An organisation has one token for all workspaces that

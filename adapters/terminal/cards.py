@@ -1,4 +1,4 @@
-"""Cards as coloured text. Markup in the agents' text is never interpreted."""
+"""Cards as coloured text, in rows and colours that tell our words from the agent's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modal screens: a line of text, a form, what to remember, the full text."""
+"""Modal screens: a line of text, a form, what to remember, the full text, the person's editor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The web adapter: routes for the gateway's web server, and an orderly end of live streams."""
+"""The web adapter: the inbox's routes, pages and static files; it ends streams orderly."""
 
 from __future__ import annotations
 

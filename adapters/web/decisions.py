@@ -1,4 +1,4 @@
-"""Write calls of the inbox: decide, compare an edit, claim, reveal, end a session."""
+"""Write calls of the inbox: decide one or a batch, edit, claim, reveal, declare."""
 
 from __future__ import annotations
 

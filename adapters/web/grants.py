@@ -1,4 +1,4 @@
-"""Inbox calls for remembered decisions and the kill switch."""
+"""Inbox calls for remembered decisions, also those that an admin makes, and the kill switch."""
 
 from __future__ import annotations
 

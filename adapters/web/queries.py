@@ -1,6 +1,4 @@
-"""Read calls of the inbox: requests as rows or in full, sessions, the signed-in person, and the
-report for admins on how people decide.
-"""
+"""Read calls of the inbox: the queue, one request, searches, sessions, the signed-in person."""
 
 from __future__ import annotations
 

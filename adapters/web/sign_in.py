@@ -1,4 +1,4 @@
-"""Signing in and out: a one-time link says whom it is for, and becomes a session when pressed."""
+"""Signing in and out of the inbox: one-time links, passkeys, an identity provider, devices."""
 
 from __future__ import annotations
 

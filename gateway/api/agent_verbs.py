@@ -1,4 +1,4 @@
-"""What agents send: the five verbs, what prepares a request, sessions, and enrolment."""
+"""The agents' verbs, over HTTP and over Redis streams, and what their side asks policy hooks."""
 
 from __future__ import annotations
 

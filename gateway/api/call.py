@@ -1,4 +1,4 @@
-"""One call of the API: its caller, its messages, and the services that handlers use."""
+"""One call of the API: its operation, its caller, its messages, and the services it uses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Metrics for Prometheus. What happened is counted in the store as it is sealed: the same on every
-replica, each event once."""
+"""Metrics for Prometheus: the same on every gateway, as events are counted when sealed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a call would be decided, over HTTP, for admins."""
+"""What operators ask and set over HTTP: health, `explain`, reports, paused agents, tools."""
 
 from __future__ import annotations
 

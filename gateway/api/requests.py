@@ -1,4 +1,4 @@
-"""Reading requests, waiting for news of them, and deciding them."""
+"""Requests over HTTP: read them, wait for news, decide one or several, follow events."""
 
 from __future__ import annotations
 

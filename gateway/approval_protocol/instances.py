@@ -1,4 +1,4 @@
-"""Instances of the Agent Approval Protocol, where they hear of decisions, and what is told."""
+"""Instances of the Agent Approval Protocol: values, their store in Redis, and what is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provisioning: an admin's token makes an instance, which is an agent of ours, with its credential.
+"""Provisioning: an admin's token makes an instance, with its credential and receiver.
 
 The credential is derived from the instance's id, so a repeated call returns it again and nothing
 keeps it. Deleting an instance revokes the agent, and leaves a mark so that no call restores it.

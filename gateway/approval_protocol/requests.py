@@ -1,4 +1,4 @@
-"""The protocol's operations on requests: create, look, cancel, consume, report the outcome.
+"""The protocol's operations on requests, its messages, and how it says no.
 
 The idempotency key makes the id, so a repeated call finds its request by ours: same id, same
 content. An approval is handed out once, to the key that consumes it.

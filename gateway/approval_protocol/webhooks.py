@@ -1,4 +1,4 @@
-"""Tells the instances of the Agent Approval Protocol that their requests ended.
+"""Tells instances that their requests ended, by signed messages to proven receivers.
 
 The event of an end is what must not be lost, and the stream keeps it: what is told of it is made of
 the event alone, so it is the same whoever makes it, and it is written before the cursor moves on.

@@ -1,4 +1,4 @@
-"""The agents' five verbs.
+"""What agents ask of requests: the five verbs, reviews by slow hooks, the end of an aborted turn.
 
 Each method computes a transition of the record it reads, mostly by the pure functions of
 `approvals.transitions`, and hands it to `approvals.writer`.

@@ -1,4 +1,4 @@
-"""Handles what time brings: deadlines, lapsed waiters, idle sessions."""
+"""Ends what time, or the removal of an agent, ends: requests, waiters, sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides on clicks: rights are checked at that moment, and one decision at most results."""
+"""Decides on clicks, one request or a batch. Rights are checked at that moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creates grants, by a click or without a request, and applies them to what already waits."""
+"""Creates grants, by a click or by an admin's hand, and applies them to what already waits."""
 
 from __future__ import annotations
 

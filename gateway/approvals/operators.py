@@ -1,4 +1,4 @@
-"""What operators do: the kill switch, paused agents, and the report on how people decide."""
+"""What operators do: the kill switch, paused agents, declarations about tools, the report."""
 
 from __future__ import annotations
 

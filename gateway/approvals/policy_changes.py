@@ -1,4 +1,4 @@
-"""Applies a new policy to waiting requests: votes under the older one are counted again."""
+"""What a new policy changes: votes are counted again, and outdated grants are suspended."""
 
 from __future__ import annotations
 

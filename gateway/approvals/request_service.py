@@ -1,4 +1,4 @@
-"""Requests as people see and answer them, and the steps of a request that waits."""
+"""What people ask of requests: look, answer, list the queue; and the sessions of agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks for what ended and what happened, among the newest: no index is kept for it.
+"""Looks for what ended and what happened, and counts it for a report. No index is kept for it.
 
 Only what a card shows is compared: were masked text found, whoever may not see a secret could guess
 it letter by letter.

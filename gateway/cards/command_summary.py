@@ -1,4 +1,4 @@
-"""Says what a command does: the worst of it by what it does to what, the rest counted."""
+"""The summary of a command: the worst of it by what it does to what, the rest counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be remembered about a request, as its card offers it."""
+"""What may be remembered about a request, as its card offers it, and which values stay fixed."""
 
 from __future__ import annotations
 

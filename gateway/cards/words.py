@@ -1,4 +1,4 @@
-"""What every surface says in the same words."""
+"""What every surface says in the same words, and who has approved and who still can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gateway agent …`: an agent's credential, and its pause after many denials.
+"""`gateway agent …` and `gateway approver …`: their credentials, which are shown once.
 
 `add`, `rotate`, `revoke` and `list` work straight on Redis, `paused` and `lift` over HTTP.
 """

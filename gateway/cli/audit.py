@@ -1,4 +1,4 @@
-"""`gateway audit …`: print, export, verify and erase."""
+"""`gateway audit …`, `archive …` and `report`: what happened, and its public forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gateway grant …`: remembered decisions, over HTTP with an approver's own token."""
+"""`gateway grant …`, `stop-all` and `resume`, with an approver's own token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gateway apply` and `gateway policy`: people, routes and risk rules."""
+"""`gateway apply`, `policy`, `explain` and `tool …`: the policy, and how it would decide a call."""
 
 from __future__ import annotations
 

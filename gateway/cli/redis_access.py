@@ -1,6 +1,7 @@
-"""How operators' commands reach the gateway's state: straight through Redis.
+"""How operators' commands reach the gateway's state through Redis, and what they print on errors.
 
-Whoever can reach Redis as the gateway does may run them."""
+Whoever can reach Redis as the gateway does may run them.
+"""
 
 from __future__ import annotations
 

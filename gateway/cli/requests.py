@@ -1,4 +1,4 @@
-"""`gateway pending`, `gateway history` and `gateway show`: what agents asked for."""
+"""`gateway pending`, `history`, `show`, `approve` and `deny`, and requests as text."""
 
 from __future__ import annotations
 

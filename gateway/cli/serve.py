@@ -1,4 +1,4 @@
-"""`gateway up`, `gateway adapter` and `gateway demo`: commands that run the gateway."""
+"""`gateway up`, `adapter`, `demo` and `doctor`: what runs or checks a gateway, and its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gateway sessions`: list the sessions of agents, or end one."""
+"""`gateway sessions`, `devices` and `login`: agents' sessions, and where people are signed in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a request ends for the agent: an approval, or an exception for each other outcome."""
+"""How a request ends for the agent: an approval, an exception, or an outcome as a value."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Checks the gateway's answer over plain JSON values, before anything in it is used.
+"""Checks the gateway's answers over plain JSON values: decisions, and error codes as exceptions.
 
-The SDK checks the same over the wire types, which take too long to import for `gateway ask`."""
+The SDK checks the same over the wire types, which take too long to import for `gateway ask`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The asynchronous client: asks, waits, and checks the decision before it returns an approval."""
+"""The asynchronous client: asks, waits, checks the decision, reports what came of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gateway ask` and `gateway wait`: approvals for shells and CI.
+"""`gateway ask`, `wait` and `run`: approvals for shells and CI.
 
 Both run once per tool call, so they use the standard library alone, work on plain JSON values, and
 import neither the wire types nor asyncio. "No answer yet" has an exit code of its own, 6, so that

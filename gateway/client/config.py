@@ -1,4 +1,4 @@
-"""Finds the gateway and the agent's credential: in the environment, or by local discovery.
+"""Finds the gateway and the agent's credential, and pauses between tries.
 
 Uses plain classes and paths, because `gateway ask` imports this for every tool call.
 """

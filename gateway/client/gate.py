@@ -1,4 +1,4 @@
-"""The gate of one function: builds the request of a call, and says which arguments may run."""
+"""Gates functions and toolsets: a call runs only after approval, with the approved arguments."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The five verbs over HTTP, with the standard library in threads: for tens of waiters, not
-thousands."""
+"""The five verbs over HTTP, with the standard library in threads: many wait with few calls."""
 
 from __future__ import annotations
 

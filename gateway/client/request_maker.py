@@ -1,4 +1,4 @@
-"""Makes requests: with their digest, their id, and what this process and context say of them."""
+"""Makes requests: digest, id, schema of the arguments, and what this process says of them."""
 
 from __future__ import annotations
 

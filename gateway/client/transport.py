@@ -1,4 +1,4 @@
-"""The transport protocol: the five verbs, and waiting."""
+"""The transport protocol: the five verbs and waiting, repeated until the gateway answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the gateway may call out to: a guard against being used to reach what others cannot.
+"""Where the gateway may call out to, and calls that go nowhere else.
 
 A URL is checked against a list of allowed hosts, its name is resolved once, and every address that
 comes back must be public. The connection then goes to the checked addresses and nowhere else.

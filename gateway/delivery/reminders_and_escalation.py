@@ -1,5 +1,4 @@
-"""Follows waiting requests: reminders, escalation, fail-over, a note when nobody could be reached,
-and the requests grouped behind others."""
+"""Follows waiting requests: reminders, escalation, fail-over, and the places of a new policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps every posted copy of a request true at one adapter, reminds, and tells the outcome.
+"""Keeps every posted copy of a request's or grant's card true at one adapter.
 
 It looks at the request as it is now, never at a message about it.
 """

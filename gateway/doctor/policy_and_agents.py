@@ -1,4 +1,4 @@
-"""Checks of the data in Redis: time, schema, people, grants, agents' messages, outboxes."""
+"""Checks of the data in Redis, such as people, grants, agents and outboxes; and of web push."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that need no Redis: whether agents and browsers can reach the gateway."""
+"""Checks that need no Redis: can agents and browsers reach the gateway, do coding agents ask?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of each Redis server, replicas included: any of them may become the primary."""
+"""Checks of each Redis server, replicas included, and of the audit's archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit: the event stream, sealed by a hash chain, exported as JSON lines, verified offline.
+"""The audit: the event stream, sealed by a hash chain, exported, verified offline, and counted.
 
 A line is `{"event": {...}}` or `{"seal": {...}}`; a seal follows the last event that it covers.
 Where there is an archive, `{"store": {...}}` follows the last seal and says where Redis stands, and

@@ -1,4 +1,4 @@
-"""What is wrong just now: why nobody can answer here, and what works only in part."""
+"""What is wrong just now, and what this process counted or measured, for operators."""
 
 from __future__ import annotations
 

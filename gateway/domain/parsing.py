@@ -1,4 +1,4 @@
-"""The strict way in: bytes from the wire become the wire's dataclasses, or InvalidRequest says why.
+"""The strict way in: bytes become messages, and changed arguments fit the request's schema.
 
 Shared by the HTTP API and the Redis intake, so that both refuse the same messages.
 """

@@ -1,4 +1,4 @@
-"""Secrets in what people are shown: found by shape or name, replaced by length and keyed digest.
+"""Masks: secrets are found by shape or name, and hidden in every text that speaks of a request.
 
 The digest of a request covers the real bytes; only what is shown is masked. Where a value is bare,
 a mask ends at a space, a quote or an operator; where it is quoted, at its closing quote. Whether

@@ -1,6 +1,4 @@
-"""The operator's rules that set the risk of a request, and how any rule of the policy says what it
-fits: names with `*`, and text sought in arguments and payload.
-"""
+"""The operator's rules that set the risk of a request, and what a route asks for at each level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The only place of the gateway that reads the wall clock."""
+"""The only place that reads the wall clock; and the sure end of tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds failed credentials and login codes, by address and over all of them."""
+"""Limits for strangers: bodies in bounded size and time, and failed credentials."""
 
 from __future__ import annotations
 

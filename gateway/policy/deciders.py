@@ -1,4 +1,4 @@
-"""The operator's rules and the guardrails as links of the policy chain."""
+"""Links of the policy chain: the operator's rules, the guardrails, and remembered decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The hooks as a link of the policy chain."""
+"""Policy hooks: the operator's own processes, asked about calls by JSON-RPC 2.0 over stdio.
+
+Begin at `HookLink` (the hooks as a link of the policy chain) or `HookProcess` (one hook).
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,6 @@ from gateway.policy.chain import ALLOW, CONTINUE, DENY, MODIFY, RESPOND
 from gateway.policy.decider import Verdict
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject, Wire
-
-# Policy hooks: the operator's own processes, asked about calls by JSON-RPC 2.0 over stdio.
-#
-# Enter at `decider` (the hooks as a link of the policy chain) or `process` (one hook and its pipe).
-
 
 # The file that names the hook processes: TOML, read strictly when the gateway starts.
 #

@@ -1,4 +1,4 @@
-"""The file in which an operator writes people, routes and risk rules: TOML, read strictly.
+"""The policy file, read strictly, and whether anybody could still approve or act as an admin.
 
 The file is input only. `gateway apply` writes it to Redis as one document, so that replicas never
 differ; a mistake anywhere refuses the whole file with a sentence.

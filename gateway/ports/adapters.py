@@ -1,4 +1,4 @@
-"""What an adapter offers: it runs at a desk, and may have pages, commands, checks of its own."""
+"""What an adapter offers: pages, commands and checks of its own, and what a check finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls that adapters may make, in groups: requests, grants, sessions, and what operators do.
+"""The calls that adapters may make, in groups: requests, lists, grants, sessions, operators.
 
 Whoever acts is checked in the core, at that moment. All are structural protocols; what implements
 one stands where its subject lives, in `gateway.approvals`.

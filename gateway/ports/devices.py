@@ -1,4 +1,4 @@
-"""The calls that an adapter with pages of its own makes about devices that take web pushes."""
+"""Devices that take web pushes: their values, their store, and the calls of an adapter's pages."""
 
 from __future__ import annotations
 

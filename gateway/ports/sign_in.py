@@ -1,4 +1,4 @@
-"""How somebody is signed in to a browser: sessions, and the devices that they are on."""
+"""How people sign in to a browser: sessions, devices, passkeys, an identity provider."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Keeps what people's devices show of a request true: tells those who may answer it now, and tells
-the end in its place to whoever was told before.
+"""Keeps what devices show of a request true: what it says, who is told, and what they may do.
 
 It looks at the request as it is now. A notification is a copy of its card, at `push:<device>`.
 """

@@ -1,5 +1,4 @@
-"""Sends one push to one device, through the guard of addresses, and says plainly what became of it:
-the address comes from a browser, so it may be anything."""
+"""Sends one push to one device, encrypted and signed, and queues what is to be told."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""People's devices as an adapter's pages manage them, and the check of an answer that was given on
-a notification."""
+"""People's devices as pages manage them, how they are stored, and a check of their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds a gateway from its settings and runs it: the composition root."""
+"""Builds a gateway, or one adapter, from its settings and runs it: the composition root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs adapters, and the background work that keeps their cards true."""
+"""Runs adapters and background work, and looks whether people can answer here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All settings, read from the environment. `.env.example` lists them."""
+"""All settings, read from the environment; `.env.example` lists them. Slips are named."""
 
 from __future__ import annotations
 

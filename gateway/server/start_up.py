@@ -1,4 +1,4 @@
-"""First-run setup: create the owner, enrol local agents."""
+"""At the start: refuse unsafe settings, create the owner, enrol agents, apply the policy."""
 
 from __future__ import annotations
 

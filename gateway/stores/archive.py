@@ -1,4 +1,4 @@
-"""The archive's folder: compressed segments of the audit, each a run of seals with their events.
+"""The archive's folder: compressed segments of the audit, read as one sequence with Redis.
 
 A segment is a file of gzip, numbered from 1. Its first line says what follows, with the SHA-256 of
 that and of the first line of the segment before; the rest are lines as `gateway audit export`

@@ -1,4 +1,4 @@
-"""Seals events behind the hot path, and reads the whole audit out."""
+"""Seals events behind the hot path, reads the audit out, and moves old events into the archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connects to Redis or Valkey: one server, TLS, a socket, Sentinel or Cluster, by one URL."""
+"""Connects to Redis or Valkey by one URL, and asks every server behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bearer tokens of agents and approvers, and the agents' Redis users."""
+"""Bearer tokens of agents and approvers, and the agents' Redis users on every server."""
 
 from __future__ import annotations
 

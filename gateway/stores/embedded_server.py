@@ -1,4 +1,4 @@
-"""The engine the gateway brings along: a real Valkey or Redis server on a folder of its own.
+"""The server that the gateway brings along: a real Valkey or Redis on a data folder of its own.
 
 `running_engine` owns the server: starts it, restarts it when it dies, stops it. `engine_url` lets
 other processes of the same operating-system user find it. Two locks keep the folder safe:

@@ -1,4 +1,4 @@
-"""The state of all requests in Redis: one hash each, changed by one script per transition."""
+"""The state of all requests in Redis: one hash each, one script for each transition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Browser logins: a one-time code becomes a session, and a session that is used goes on.
+"""Browser sessions, one-time codes, passkeys, and for whom a login is.
 
 Both are kept hashed, on every replica's Redis, with whom they are for. Each is one key that Redis
 itself forgets in time, so nothing that is killed halfway leaves one without an end.

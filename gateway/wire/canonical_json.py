@@ -1,4 +1,4 @@
-"""Parses JSON strictly, writes it canonically, and computes the digest of an action from that.
+"""Parses JSON strictly, writes it canonically, computes digests, and the ids of repeated calls.
 
 `parse` refuses what JSON parsers read differently; `canonical` writes RFC 8785 bytes, so that a
 value has the same digest in every language. Size and depth are checked before parsing. All of it is

@@ -1,4 +1,4 @@
-"""Sends many commands over one Redis connection without waiting; replies come in order.
+"""Where Redis is, and many commands over one connection without waiting.
 
 A pool lends a connection to each command, which costs more than the command itself. Here commands
 share the connection, and those that come together are sent together.

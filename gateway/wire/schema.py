@@ -1,4 +1,4 @@
-"""What the JSON Schemas of messages say beside the types: the rules that their classes check.
+"""The rules of messages beside their types: patterns of ids and names, and errors of reading.
 
 The agent's side has no pydantic; the server's reads these when it writes the OpenAPI document.
 """

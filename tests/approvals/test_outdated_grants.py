@@ -128,9 +128,7 @@ async def test_no_gateway_finds_it_any_more(world: World) -> None:
         status=Status.APPROVED, action=Action.APPROVE, reason=Reason.GRANT, by=by
     )
     after = world.core.writer.close_record(waiting, ending, revision=2)
-    found = Transition(
-        before=waiting, after=after, event="approved", generation=before
-    )
+    found = Transition(before=waiting, after=after, event="approved", generation=before)
     assert await world.store.change(found) == WriteResult.AGAIN
 
 

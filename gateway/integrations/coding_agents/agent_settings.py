@@ -1,4 +1,4 @@
-"""What `gateway install` writes into each host's settings, and how it knows its own entries again.
+"""What `gateway install` writes into each coding agent's settings, changed in one step.
 
 A plan is pure: it changes the values of one file, and nothing else.
 """

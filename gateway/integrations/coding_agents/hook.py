@@ -1,4 +1,4 @@
-"""`gateway hook HOST`: the process that an agents' host starts before it runs a tool.
+"""`gateway hook HOST`: the process that a coding agent starts before it runs a tool.
 
 Most hosts run the tool when their hook fails, takes too long or prints what they cannot read. So
 whatever goes wrong here ends as the host's own refusal, in less time than the host allows.

@@ -1,4 +1,4 @@
-"""`gateway install HOST`: write our hook into a host's settings, take it out again, or check it."""
+"""`gateway install HOST`: write our hook, take it out again, and prove that it gates."""
 
 from __future__ import annotations
 

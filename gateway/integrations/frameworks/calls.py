@@ -1,4 +1,4 @@
-"""What the modules of agent frameworks share: calls become requests, and endings become words.
+"""What frameworks share: calls become requests, endings become words, a turn's calls are one batch.
 
 Calls that a model wants at once are one batch. A refusal is a sentence for the model, never an
 exception; only an abort is one. What waits in one process and goes on in another is found again by

@@ -1,4 +1,4 @@
-"""Finds the worst that code or SQL does, by cheap signs; begin at `find_in_code`, `find_in_sql`."""
+"""Finds the worst that code or SQL does, by cheap signs, and which files a patch names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of commands, and how the words of one are read against it.
+"""What is known of commands, and the commands that a call runs.
 
 The table, `commands.txt`, is a list of what is permitted. A command, a flag or an operand that it
 does not know makes the reading fail, and what was not read is never covered by a pattern.

@@ -1,4 +1,4 @@
-"""Every value of a call, each with exactly one role."""
+"""A call as it would run, and every value of it, each with exactly one role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths that a call touches: what is done to each, where it lies, why it is delicate."""
+"""Paths that a call touches, and delicate places however they are spelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares paths by their components, and knows those that no remembered decision may cover.
+"""Paths by their components, delicate places, and URLs with the hosts that they reach.
 
 The gateway sees no agent's disk, so it cannot follow links: it compares what it is told. An agent's
 side that resolves real paths says them as the keys of `Context.files`, whose content the decision

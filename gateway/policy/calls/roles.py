@@ -1,4 +1,4 @@
-"""What a value of a call does: its role, who said so, and what names and looks tell of it.
+"""What a value of a call does: its role, who said so, and what names tell of it.
 
 Only `data`, `part` and `remark` may change without a rule. A name frees a value in three families
 of tools alone (shells, file tools, messages to people); in all others it can only narrow.

@@ -1,4 +1,4 @@
-"""Reads a command string only where every shell reads it alike; anything else is not read at all.
+"""Reads a command string only where every shell reads it alike, backticks too.
 
 Two readers must agree: a small scanner that knows no more than plain and quoted words, and bash's
 grammar as tree-sitter has it. A string is read when both find one simple command with the same

@@ -1,4 +1,4 @@
-"""Programs that start another one by their words, and where among the words it begins.
+"""Programs that start another one, variables by which other code runs, and reading of tables.
 
 The table, `wrappers.txt`, says which options take a value. An option that it does not know may take
 one too, so that what follows is guessed: such a reading is not `exact`.

@@ -1,4 +1,4 @@
-"""Whether a grant covers a request.
+"""Whether a grant covers a request, and what it would have covered of the past.
 
 An allow must be certain: what is not read completely is not covered. A deny that may apply is
 unsure, and people decide.

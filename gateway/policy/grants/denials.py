@@ -1,4 +1,4 @@
-"""Whether a denial means what a call runs, touches or reaches. Nothing slips through.
+"""Whether a denial means what a call runs, touches or reaches, for minutes or for good.
 
 A denial must not be escaped by unclear spelling: where it could apply and nobody can tell, the
 answer is unsure, so that nothing below it allows and people decide.

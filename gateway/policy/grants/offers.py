@@ -1,4 +1,4 @@
-"""What an approver may remember about a request, in words, narrow first.
+"""What an approver may remember about a request, in words, narrow first; passes last.
 
 An offer is made from the request alone, so that a click which names one can be checked against the
 same list made anew.

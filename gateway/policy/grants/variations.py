@@ -1,4 +1,4 @@
-"""Under which answers a call may be remembered with something left open, and what that is.
+"""What may be left open when a call is remembered: command patterns, texts, messages to people.
 
 The same conditions hold for the call that an offer is made from and for each call that it then
 covers. What is not understood leaves nothing open.
