@@ -174,12 +174,12 @@ def test_public_names_are_still_there(module: str) -> None:
 
 @pytest.mark.parametrize("name", STABLE["wire"])
 def test_wire_bytes_are_the_same(name: str) -> None:
-    """Agents of the version before understand this one, and digests are equal."""
+    """Agents and gateways of one wire version understand each other, and digests are equal."""
     assert wire_bytes()[name] == STABLE["wire"][name]
 
 
 def test_redis_keys_are_the_same() -> None:
-    """A namespace of the version before is read by this one, and the other way round."""
+    """Backups and the tools of operators find each key under its name."""
     found = redis_keys()
     assert {name: found.get(name) for name in STABLE["keys"]} == STABLE["keys"]
 

@@ -121,7 +121,7 @@ def _keeps(rule: Rule, touches: Touches) -> MatchResult:
         return reaches_folder(str(rule.value), touches)
     if rule.kind is RuleKind.HOST:
         return reaches_host(str(rule.value), touches)
-    return MatchResult.UNSURE  # no denial of today has such a rule
+    return MatchResult.UNSURE  # no denial is made of another rule
 
 
 def denial_matches(record: Record) -> Iterator[tuple[str, Match]]:
