@@ -21,7 +21,7 @@ from adapters.discord.posting import Posting
 from adapters.discord.settings import DiscordSettings, read_settings
 from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
-from gateway.ports import Desk, Finding, Logins, MessageRef, Notes, Notice, RetryLater
+from gateway.ports import AdapterStorage, Desk, Finding, Logins, MessageRef, Notice, RetryLater
 
 log = logging.getLogger("adapters.discord")
 
@@ -70,7 +70,7 @@ class DiscordAdapter:
         return self._connection.problems() if self._connection else ["Discord: not running"]
 
     async def checks(
-        self, targets: Sequence[str], notes: Notes, *, live: bool
+        self, targets: Sequence[str], notes: AdapterStorage, *, live: bool
     ) -> Sequence[tuple[str, Finding]]:
         """Check settings, token, endpoint and each channel."""
         return await run_checks(targets, live=live)

@@ -32,7 +32,7 @@ from gateway.cards.summary import plain_head
 from gateway.cards.words import ANOTHER_PLAN
 from gateway.errors import Unauthorized
 from gateway.models import Action, RiskLevel
-from gateway.ports import Click, Desk, JsonObject, Notes, Record, Worklist, bug
+from gateway.ports import AdapterStorage, Click, Desk, JsonObject, Record, Worklist, bug
 
 log = logging.getLogger("adapters.discord")
 
@@ -83,7 +83,7 @@ for _one in DEFINITIONS:
     _one["default_member_permissions"] = _MANAGE_SERVER if _one["name"] == "stop-all" else None
 
 
-async def register_missing(client: discord.Client, notes: Notes) -> None:
+async def register_missing(client: discord.Client, notes: AdapterStorage) -> None:
     """Register the commands that Discord does not know, or all when they have changed.
 
     Each is registered by itself: those of others who share the bot stay.

@@ -26,12 +26,12 @@ from adapters.discord.library import close_new_sockets, find_proxy, prepare, rea
 from adapters.discord.settings import DiscordSettings
 from gateway.errors import GatewayError, Misconfigured
 from gateway.ports import (
+    AdapterStorage,
     BodyTooLarge,
     BodyTooSlow,
     Desk,
     JsonObject,
     MessageRef,
-    Notes,
     RetryLater,
     SystemClock,
     bug,
@@ -53,7 +53,7 @@ _SPENT = "Discord ends the sessions as soon as they begin; the next try must wai
 class Lease:
     """The right to listen, held by one replica at a time. It expires, so a dead one is replaced."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: AdapterStorage) -> None:
         self._notes = notes
         self._me = secrets.token_hex(8)
         self._leaving = False
@@ -119,7 +119,7 @@ class Lease:
 class Sessions:
     """Limits the sessions that all replicas start, within Discord's daily limit."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: AdapterStorage) -> None:
         self._notes = notes
         self._next: float | None = None  # when the delayed session may start
 
@@ -152,7 +152,7 @@ _REMOVED = "the bot was removed from the server"
 Stood = Callable[[str, MessageRef], bool]
 
 
-async def remember_card(notes: Notes, ref: MessageRef) -> None:
+async def remember_card(notes: AdapterStorage, ref: MessageRef) -> None:
     """Keep in mind that a message is a card: of all that are deleted, only these matter."""
     await notes.put(_name(ref.message), "1", seconds=_NOTE_SECONDS)
 
@@ -298,7 +298,7 @@ class Connection:
     def __init__(
         self,
         settings: DiscordSettings,
-        notes: Notes,
+        notes: AdapterStorage,
         arrived: InteractionCallback,
         losses: Losses,
         *,
@@ -529,7 +529,7 @@ class Endpoint:
     def __init__(
         self,
         public_key: str,
-        notes: Notes,
+        notes: AdapterStorage,
         client: Callable[[], discord.Client],
         arrived: InteractionCallback,
     ) -> None:

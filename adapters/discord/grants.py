@@ -44,9 +44,9 @@ from gateway.ports import (
     Grant,
     MessageRef,
     Notice,
+    Priority,
     Record,
     Remember,
-    Urgency,
     Worklist,
     render_safe,
 )
@@ -72,7 +72,7 @@ class DiscordGrantPosting:
 
     async def update(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
         """Edit a posted card."""
-        rank = (Urgency.ENDED if card.ended else Urgency.OTHER).rank(card.ended_at or 0)
+        rank = (Priority.ENDED if card.ended else Priority.OTHER).rank(card.ended_at or 0)
         await self._posting.edit(
             ref, lambda silent: _build_view(card, nonce, silent), nonce, rank=rank
         )

@@ -23,18 +23,18 @@ from adapters.discord.connection import remember_card
 from adapters.discord.custom_ids import PLATFORM, DiscordPlace, read_target
 from gateway.cards.card import Card
 from gateway.ports import (
+    AdapterStorage,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
     Limited,
     MessageRef,
-    Notes,
     Notice,
     NoticeKind,
-    Pace,
+    Priority,
     Rate,
+    RateLimiter,
     RetryLater,
-    Urgency,
     rank_edit,
 )
 
@@ -76,10 +76,10 @@ View = Callable[[bool], MessageContent]
 class Posting:
     """Posts and edits messages. `client` returns the logged-in client or raises RetryLater."""
 
-    def __init__(self, client: Clients, notes: Notes) -> None:
+    def __init__(self, client: Clients, notes: AdapterStorage) -> None:
         self._client = client
         self._notes = notes
-        self._pace = Pace(notes)
+        self._pace = RateLimiter(notes)
         self._homes: dict[int, str] = {}  # the server of each channel, which never changes
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
@@ -138,7 +138,7 @@ class Posting:
 
     async def edit(self, ref: MessageRef, view: View, nonce: str, *, rank: int) -> None:
         """Edit a posted message."""
-        leave = _LEFT if rank >= Urgency.OTHER.rank(0) else 0
+        leave = _LEFT if rank >= Priority.OTHER.rank(0) else 0
         budget = f"edits {ref.channel}"
         async with self._pace.slot(budget, EDITS, nonce, rank=rank, leave=leave):
             await self._wait_for_all()

@@ -22,7 +22,7 @@ from adapters.slack.checks import run_checks
 from adapters.slack.clicks import ButtonActions, Submissions
 from adapters.slack.commands import COMMAND, SlackCommands
 from adapters.slack.grants import AdminActions
-from adapters.slack.home_tab import HomeTab, LiveHomes
+from adapters.slack.home_tab import HomeTab, HomeTabRefresher
 from adapters.slack.installation import InstallPages, build_manifest, find_problems
 from adapters.slack.modals import EditModals
 from adapters.slack.payloads import PLATFORM, Interaction
@@ -32,7 +32,7 @@ from adapters.slack.socket_mode import IDLE_SECONDS, PING_SECONDS, SocketConnect
 from adapters.slack.users_and_rights import Rights, SharedChannels, UserDirectory, WorkspaceNews
 from adapters.slack.web_api import (
     TOKEN_SECONDS,
-    Patience,
+    CircuitBreaker,
     Uploads,
     Workspace,
     Workspaces,
@@ -43,13 +43,13 @@ from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
 from gateway.errors import InvalidRequest
 from gateway.ports import (
+    AdapterStorage,
     Desk,
     Finding,
     Logins,
     MessageRef,
-    Notes,
     Notice,
-    Pace,
+    RateLimiter,
     RetryLater,
     SystemClock,
     Worklist,
@@ -79,7 +79,7 @@ class SlackAdapter:
         self._socket: SocketConnection | None = None
         self._workspaces: Workspaces | None = None
         self._routes: list[web.RouteDef] = []
-        self._patience = Patience()
+        self._patience = CircuitBreaker()
 
     @asynccontextmanager
     async def run(self, desk: Desk) -> AsyncIterator[None]:
@@ -93,7 +93,7 @@ class SlackAdapter:
             self._workspaces = workspaces = Workspaces(settings, desk.notes, session)
             await workspaces.start()
             uploads = Uploads(desk, session)
-            pace = Pace(desk.notes)
+            pace = RateLimiter(desk.notes)
             clicked = ClickedCards(desk)
             self._shared = shared = SharedChannels()
             self._posts = CardPosting(
@@ -143,7 +143,7 @@ class SlackAdapter:
         async def draw(team: str, user: str) -> None:
             await home.publish(await workspaces.find(team), user, changed=True)
 
-        self._homes = homes = LiveHomes(desk, Pace(desk.notes), draw)
+        self._homes = homes = HomeTabRefresher(desk, RateLimiter(desk.notes), draw)
         return App(
             workspaces,
             acts,
@@ -193,7 +193,7 @@ class SlackAdapter:
             yield
 
     async def checks(
-        self, targets: Sequence[str], notes: Notes, *, live: bool
+        self, targets: Sequence[str], notes: AdapterStorage, *, live: bool
     ) -> Sequence[tuple[str, Finding]]:
         """Return the findings of `gateway doctor` about Slack."""
         return await run_checks(targets, notes, SystemClock(), live=live)

@@ -26,7 +26,7 @@ from adapters.slack import modals, payloads
 from adapters.slack.cards import as_sentence
 from adapters.slack.clicks import DONE, OPENS_MODAL, ButtonActions, Submissions
 from adapters.slack.commands import COMMAND, SlackCommands
-from adapters.slack.home_tab import HomeTab, LiveHomes
+from adapters.slack.home_tab import HomeTab, HomeTabRefresher
 from adapters.slack.payloads import ANSWER_SHORTCUT, NO_COPY, Interaction, Json, Malformed
 from adapters.slack.posting import PrivateReply
 from adapters.slack.users_and_rights import EVENTS as SHARING
@@ -71,7 +71,7 @@ class App:
         submissions: Submissions,
         commands: SlackCommands,
         home: HomeTab,
-        homes: LiveHomes,
+        homes: HomeTabRefresher,
         news: WorkspaceNews,
         reply: NewReply,
     ) -> None:

@@ -36,10 +36,10 @@ from gateway.cards.card import Card, card_of, full_view
 from gateway.errors import GatewayError
 from gateway.models import Action, ApprovalRequest, Kind, Risk, RiskLevel, Status
 from gateway.ports import (
+    AdapterStorage,
     Clock,
     DeliveryFailed,
     Finding,
-    Notes,
     Record,
     report_doubt,
     report_failure,
@@ -192,7 +192,7 @@ Found = tuple[str, Finding]
 
 
 async def run_checks(
-    targets: Sequence[str], notes: Notes, clock: Clock, *, live: bool
+    targets: Sequence[str], notes: AdapterStorage, clock: Clock, *, live: bool
 ) -> list[Found]:
     """Run the checks; those that depend on a failed one are left out."""
     settings = SlackSettings()
@@ -212,7 +212,11 @@ class _Checks:
     """The findings so far, and a client for each workspace whose token works."""
 
     def __init__(
-        self, settings: SlackSettings, notes: Notes, clock: Clock, session: aiohttp.ClientSession
+        self,
+        settings: SlackSettings,
+        notes: AdapterStorage,
+        clock: Clock,
+        session: aiohttp.ClientSession,
     ) -> None:
         self._settings = settings
         self._workspaces = Workspaces(settings, notes, session)

@@ -12,14 +12,14 @@ from adapters.slack.cards import context, header, join_entries, plain, section
 from adapters.slack.commands import BEING_DENIED, COMMAND, build_grant_entry, build_request_entry
 from adapters.slack.grants import AdminActions, build_revoke_all
 from adapters.slack.payloads import Actor, Json
-from adapters.slack.users_and_rights import Stranger, UserDirectory
+from adapters.slack.users_and_rights import IneligibleUser, UserDirectory
 from adapters.slack.web_api import SlackRefused, Workspace, call_repeatable
 from gateway.errors import Unreachable
 from gateway.ports import (
     Desk,
     Grant,
-    Pace,
     Rate,
+    RateLimiter,
     Record,
     RetryLater,
     Worklist,
@@ -75,7 +75,7 @@ class HomeTab:
         actor = Actor(workspace.team, user, workspace.team)
         try:
             identity = await self._directory.find_member(workspace, actor)
-        except Stranger as stranger:
+        except IneligibleUser as stranger:
             return _build_home_view([section(plain(str(stranger)))])
         identity = replace(identity, groups=await self._directory.find_groups(workspace, identity))
         waiting = [record async for record in self._worklist.list_waiting(identity)]
@@ -143,10 +143,10 @@ Draw = Callable[[str, str], Awaitable[None]]
 """Draws the Home tab of a user in a workspace, if it shows something else by now."""
 
 
-class LiveHomes:
+class HomeTabRefresher:
     """Knows who has opened Home of late, and has it drawn again."""
 
-    def __init__(self, desk: Desk, pace: Pace, draw: Draw) -> None:
+    def __init__(self, desk: Desk, pace: RateLimiter, draw: Draw) -> None:
         self._desk = desk
         self._pace = pace
         self._draw = draw

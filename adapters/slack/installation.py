@@ -21,7 +21,7 @@ from adapters.slack.users_and_rights import EVENTS as SHARING
 from adapters.slack.users_and_rights import GROUP_EVENTS, LOSSES
 from adapters.slack.web_api import Workspaces, build_client, call_repeatable
 from gateway.errors import GatewayError, Misconfigured
-from gateway.ports import DeliveryFailed, Notes, SystemClock
+from gateway.ports import AdapterStorage, DeliveryFailed, SystemClock
 
 BOT_SCOPES = (
     "channels:read",
@@ -186,7 +186,7 @@ class InstallPages:
         self,
         settings: SlackSettings,
         workspaces: Workspaces,
-        notes: Notes,
+        notes: AdapterStorage,
         session: aiohttp.ClientSession,
     ) -> None:
         self._settings = settings

@@ -66,19 +66,19 @@ from gateway.cards.blocks import draw, weight_of
 from gateway.cards.card import Card, card_of, leads_to_inbox
 from gateway.cards.grant_cards import GrantCard
 from gateway.ports import (
+    AdapterStorage,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
     Desk,
     MessageRef,
-    Notes,
     Notice,
     NoticeKind,
-    Pace,
+    Priority,
     Rate,
+    RateLimiter,
     Record,
     RetryLater,
-    Urgency,
     rank_edit,
 )
 
@@ -109,8 +109,8 @@ class CardPosting:
     def __init__(
         self,
         workspaces: Workspaces,
-        notes: Notes,
-        pace: Pace,
+        notes: AdapterStorage,
+        pace: RateLimiter,
         uploads: Uploads,
         rank: RankOf,
         shared: SharedChannels,
@@ -154,7 +154,7 @@ class CardPosting:
         """Attach the full text and mention it on the card. Failures leave the card as posted."""
         full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
         try:
-            async with self.edit_turn(workspace, nonce, Urgency.ENDED.rank(card.created)):
+            async with self.edit_turn(workspace, nonce, Priority.ENDED.rank(card.created)):
                 await self._edit(workspace, ref, card, nonce, full)
         except DeliveryFailed:
             return
@@ -246,7 +246,7 @@ class CardPosting:
         self, workspace: Workspace, name: str, rank: int
     ) -> AbstractAsyncContextManager[None]:
         """Edit a message of a workspace in its turn. Entering raises RetryLater."""
-        leave = _LEFT if rank >= Urgency.OTHER.rank(0) else 0
+        leave = _LEFT if rank >= Priority.OTHER.rank(0) else 0
         budget = f"update {workspace.team}"
         return self._pace.slot(budget, UPDATES, name, rank=rank, leave=leave)
 
@@ -373,7 +373,7 @@ class SlackGrantPosting:
     async def update(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
         """Edit a posted card."""
         workspace, _ = await self._posts.find_place(ref.channel)
-        rank = (Urgency.ENDED if card.ended else Urgency.OTHER).rank(card.ended_at or 0)
+        rank = (Priority.ENDED if card.ended else Priority.OTHER).rank(card.ended_at or 0)
         async with self._posts.edit_turn(workspace, nonce, rank):
             await edit_message(workspace, ref, *build_grant_message(card, nonce))
 
@@ -576,7 +576,7 @@ class ClickedCards:
         known = await self._notes.get(_name(ref)) if card.disarms else None
         if known is None:
             return rank_edit(card)
-        return (Urgency.CLICKED if known == _FIRST else Urgency.OTHER).rank(card.decided_at or 0)
+        return (Priority.CLICKED if known == _FIRST else Priority.OTHER).rank(card.decided_at or 0)
 
 
 def _name(ref: MessageRef) -> str:

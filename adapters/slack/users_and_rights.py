@@ -32,7 +32,7 @@ GROUPS_SECONDS = 5.0
 _LIMIT = "Slack limits how often the gateway may ask about people; nothing was recorded, try again"
 
 
-class Stranger(GatewayError):
+class IneligibleUser(GatewayError):
     """A user who may never decide: a bot, a guest, an outsider, or a deactivated one."""
 
     code = "stranger"
@@ -60,7 +60,7 @@ class UserDirectory:
         """
         home = workspace.team if not workspace.org else actor.user_team
         if actor.team != workspace.team or actor.user_team != home:
-            raise Stranger(_ELSEWHERE)
+            raise IneligibleUser(_ELSEWHERE)
         if actor.confirmed:
             return actor.confirmed[0]
         user = (
@@ -70,10 +70,10 @@ class UserDirectory:
             )
         ).get("user", {})
         if user.get("id") != actor.user or not is_member(user, workspace):
-            raise Stranger(_ELSEWHERE)
+            raise IneligibleUser(_ELSEWHERE)
         for sign, who in _NEVER.items():
             if user.get(sign) is not False:
-                raise Stranger(f"{who} may not decide")
+                raise IneligibleUser(f"{who} may not decide")
         actor.confirmed.append(actor.identity)
         return actor.identity
 
@@ -233,7 +233,7 @@ class Rights:
             why = await self.explain_unreadable(read, actor.team, record)
         try:
             identity = await self._directory.find_member(workspace, actor)
-        except Stranger as stranger:
+        except IneligibleUser as stranger:
             await self._desk.requests.refuse(request_id, actor.identity, str(stranger))
             raise
         if why:

@@ -29,13 +29,13 @@ from adapters.slack.settings import SlackSettings
 from gateway.cards.card import Card, full_view
 from gateway.errors import GatewayError
 from gateway.ports import (
+    AdapterStorage,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
     Desk,
     Limited,
     MessageRef,
-    Notes,
     RetryLater,
 )
 
@@ -48,7 +48,7 @@ from gateway.ports import (
 NAME = "adapters.slack.library"
 
 
-class Sparing(logging.Filter):
+class LogRedactor(logging.Filter):
     """Replaces what a library says by where it says it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -66,8 +66,8 @@ def library_logger() -> logging.Logger:
     """Return the logger to hand to slack_sdk and slack_bolt."""
     logger = logging.getLogger(NAME)
     logger.setLevel(logging.WARNING)
-    if not any(isinstance(one, Sparing) for one in logger.filters):
-        logger.addFilter(Sparing())
+    if not any(isinstance(one, LogRedactor) for one in logger.filters):
+        logger.addFilter(LogRedactor())
     return logger
 
 
@@ -112,7 +112,7 @@ class Unavailable(RetryLater):
         super().__init__(1.0, why, unsent=unsent)
 
 
-class Patience:
+class CircuitBreaker:
     """While Slack is unavailable, one call at a time tries whether it still is, after pauses that
     grow. All others are put off, so that they use up no limit, and come as soon as it is back."""
 
@@ -271,7 +271,7 @@ class Workspaces:
     """
 
     def __init__(
-        self, settings: SlackSettings, notes: Notes, session: aiohttp.ClientSession
+        self, settings: SlackSettings, notes: AdapterStorage, session: aiohttp.ClientSession
     ) -> None:
         self._settings = settings
         self._notes = notes

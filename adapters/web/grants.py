@@ -9,7 +9,15 @@ from adapters.web.security import Guard, Handler, Visitor, VisitRefused, build_w
 from gateway.cards.grant_cards import GrantCard
 from gateway.cards.remember_options import remember_as
 from gateway.models import ApprovalRequest, Context, Kind
-from gateway.ports import Desk, Effect, Grant, JsonObject, Wish, build_example, render_safe
+from gateway.ports import (
+    Desk,
+    Effect,
+    Grant,
+    JsonObject,
+    ManualGrantRequest,
+    build_example,
+    render_safe,
+)
 
 
 class GrantAndStopHandlers:
@@ -143,7 +151,7 @@ class HandHandlers:
             raise VisitRefused(422, "invalid_request", "nonce is too short or too long")
         session = body.get("session") or None
         limits = remember_as(offer, body["lifetime"], everywhere=session is None)
-        wish = Wish(
+        wish = ManualGrantRequest(
             agent=example.agent,
             effect=effect,
             chosen=offer,

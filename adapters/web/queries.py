@@ -41,9 +41,9 @@ from gateway.ports import (
     Grant,
     JsonObject,
     QueueCounts,
+    QueueFilter,
     Record,
     Search,
-    Side,
     list_facts,
     name_event,
     plain,
@@ -212,10 +212,12 @@ class QueueHandlers:
     async def _page(self, request: web.Request) -> web.StreamResponse:
         """Return one page of a side. What it is among is counted apart: that looks at far more."""
         visitor = await self._guard.check_reader(request)
-        side, after = request.query.get("side", Side.MINE), check_cursor(request)
-        if side not in list(Side):
+        side, after = request.query.get("side", QueueFilter.MINE), check_cursor(request)
+        if side not in list(QueueFilter):
             raise VisitRefused(422, "invalid_request", "side is mine, others or all")
-        page = await self._desk.queue.page(visitor.identity, Side(side), after=after, limit=_PAGE)
+        page = await self._desk.queue.page(
+            visitor.identity, QueueFilter(side), after=after, limit=_PAGE
+        )
         items = []
         for record in page.items:
             items.append(await self._build(record, visitor))

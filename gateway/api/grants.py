@@ -13,7 +13,7 @@ from gateway.api.messages import MAX_PAGE, NONCE, OfAgent, check_match
 from gateway.api.requests import find_visible
 from gateway.errors import InvalidRequest, NotFound
 from gateway.models import ApprovalRequest, Context, Kind
-from gateway.policy.grants.coverage import Blast
+from gateway.policy.grants.coverage import MatchPreview
 from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Shape
 from gateway.policy.grants.offers import (
     LIFETIMES,
@@ -23,7 +23,7 @@ from gateway.policy.grants.offers import (
     offers,
     passes_for,
 )
-from gateway.ports.desk import Wish, build_example
+from gateway.ports.desk import ManualGrantRequest, build_example
 from gateway.wire.codec import JsonObject, Wire
 from gateway.wire.schema import (
     AGENT_NAME,
@@ -78,7 +78,7 @@ class Offers(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhichOffer(Wire):
+class OfferQuery(Wire):
     """The id of an offer; left out, the narrowest."""
 
     offer: str = ""
@@ -88,7 +88,7 @@ class WhichOffer(Wire):
 class Reach(Wire):
     """What a grant of this offer would have covered, as figures and in words."""
 
-    reach: Blast
+    reach: MatchPreview
     words: str
 
 
@@ -146,7 +146,7 @@ class Example(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferWish(Wire):
+class OfferRequest(Wire):
     """Whose call to make offers of, and to which effect."""
 
     agent: Annotated[str, matching(AGENT_NAME)]
@@ -201,7 +201,7 @@ class NewPass(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whose(Wire):
+class RevokeFilter(Wire):
     """Whose grants to end: an agent's, or those of one of its sessions; neither means all."""
 
     agent: Annotated[str, matching(AGENT_NAME)] | None = None
@@ -243,7 +243,7 @@ async def list_offers(call: ApiCall) -> web.Response:
     )
 
 
-@operation("grants.reach", {200: Reach}, 404, query=WhichOffer)
+@operation("grants.reach", {200: Reach}, 404, query=OfferQuery)
 async def measure_reach(call: ApiCall) -> web.Response:
     """Return how far remembering an approval would have reached."""
     remembering = call.core.remembering
@@ -265,10 +265,10 @@ async def look(call: ApiCall) -> web.Response:
     return await masked_reply(await call.core.grants.get(_grant_id(call)))
 
 
-@operation("grants.offered_by_hand", {200: OffersOfExample}, 404, body=OfferWish)
+@operation("grants.offered_by_hand", {200: OffersOfExample}, 404, body=OfferRequest)
 async def list_offers_of_example(call: ApiCall) -> web.Response:
     """Return what an admin may remember without being asked, of a call like the example."""
-    body: OfferWish = call.body
+    body: OfferRequest = call.body
     example = body.example.of_agent(body.agent)
     found = await call.core.by_hand.offers(call.identity, body.agent, example, body.effect)
     return await masked_reply(OffersOfExample(offers=found))
@@ -281,7 +281,7 @@ async def create(call: ApiCall) -> web.Response:
     made = await call.core.by_hand.create(
         call.identity,
         body.example.of_agent(body.agent),
-        Wish(
+        ManualGrantRequest(
             agent=body.agent,
             effect=body.effect,
             chosen=body.offer if body.match is None else body.match,
@@ -318,10 +318,10 @@ async def revoke(call: ApiCall) -> web.Response:
     return await masked_reply(await call.core.grants.revoke(_grant_id(call), call.identity))
 
 
-@operation("grants.revoke_all", {200: Revoked}, body=Whose)
+@operation("grants.revoke_all", {200: Revoked}, body=RevokeFilter)
 async def revoke_all(call: ApiCall) -> web.Response:
     """End all grants, or an agent's, or those of a session."""
-    body: Whose = call.body
+    body: RevokeFilter = call.body
     ended = await call.core.grants.revoke_all(call.identity, agent=body.agent, session=body.session)
     return reply(Revoked(ids=tuple(grant.id for grant in ended)))
 

@@ -43,7 +43,7 @@ SCHEMA_NAMES: dict[type, str] = {
     records.Approvers: "Approvers",
     grant.GrantVoter: "Backer",
     requests.Batch: "Batch",
-    coverage.Blast: "Blast",
+    coverage.MatchPreview: "Blast",
     policy_document.Budget: "Budget",
     messages.Cancel: "Cancel",
     grant.CommandPattern: "CommandPattern",
@@ -83,7 +83,7 @@ SCHEMA_NAMES: dict[type, str] = {
     grants.NewPass: "NewPass",
     call.Nothing: "Nothing",
     offers.Offer: "Offer",
-    grants.OfferWish: "OfferWish",
+    grants.OfferRequest: "OfferWish",
     grants.Offers: "Offers",
     grants.OffersOfExample: "OffersOfExample",
     command_table.Operands: "Operands",
@@ -124,10 +124,10 @@ SCHEMA_NAMES: dict[type, str] = {
     risk.StepUpDone: "StepUpDone",
     messages.Submit: "Submit",
     messages.Sync: "Sync",
-    requests.Ticked: "Ticked",
+    requests.BatchItem: "Ticked",
     policy_document.ToolRow: "ToolRow",
     records.Vote: "Vote",
-    grants.Whose: "Whose",
+    grants.RevokeFilter: "Whose",
 }
 
 _REF = "#/components/schemas/{model}"

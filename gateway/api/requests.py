@@ -159,7 +159,7 @@ def _is_news(record: Record, revision: int | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ticked(Wire):
+class BatchItem(Wire):
     """One request of a batch, and the revision of it that was seen."""
 
     id: Annotated[str, matching(REQUEST_ID)]
@@ -178,7 +178,7 @@ class Batch(Wire):
 
     action: Annotated[Action, Field(json_schema_extra={"enum": [Action.APPROVE, Action.DENY]})]
     items: Annotated[
-        tuple[Ticked, ...], Field(min_length=1, max_length=MOST), Says(uniqueItems=True)
+        tuple[BatchItem, ...], Field(min_length=1, max_length=MOST), Says(uniqueItems=True)
     ]
     message: str = ""
     note: str = ""

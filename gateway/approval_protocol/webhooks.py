@@ -215,7 +215,7 @@ class Notices(Protocol):
         """Be the one that sends a notice, for so many ms; False while another is."""
 
 
-class Past(Protocol):
+class EventHistory(Protocol):
     """What happened, and how requests stand."""
 
     async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
@@ -226,7 +226,7 @@ class Past(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rhythm:
+class PollInterval:
     """How long is rested between two looks at what is due, and by how much pauses differ."""
 
     nap: float = 2.0
@@ -240,14 +240,14 @@ class ProtocolNotices:
     def __init__(
         self,
         notices: Notices,
-        past: Past,
+        past: EventHistory,
         feed: Feed,
         receivers: ProtocolReceivers,
         clock: Clock,
         tally: Tally,
         *,
         store_errors: tuple[type[Exception], ...],
-        rhythm: Rhythm | None = None,
+        rhythm: PollInterval | None = None,
     ) -> None:
         self._notices = notices
         self._past = past
@@ -256,7 +256,7 @@ class ProtocolNotices:
         self._clock = clock
         self._tally = tally
         self._down: tuple[type[Exception], ...] = (Unreachable, *store_errors)
-        self._rhythm = rhythm or Rhythm()
+        self._rhythm = rhythm or PollInterval()
         self._due = asyncio.Event()
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._busy = Counter[str]()

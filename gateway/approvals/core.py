@@ -11,9 +11,9 @@ from gateway.approvals.duplicates_and_overflow import Grouping, GroupStore
 from gateway.approvals.explanation import Explanations
 from gateway.approvals.grant_creation import GrantCreation, GrantsByHand
 from gateway.approvals.grant_lifecycle import GrantLifecycle
-from gateway.approvals.operators import OperatorDesk, ToolDeclarations
-from gateway.approvals.request_service import QueueDesk, RequestDesk, SessionDesk
-from gateway.approvals.search_service import ReportQuery, SearchDesk
+from gateway.approvals.operators import OperatorService, ToolDeclarations
+from gateway.approvals.request_service import QueueService, RequestService, SessionService
+from gateway.approvals.search_service import ReportQuery, SearchService
 from gateway.approvals.writer import TOMBSTONE_DIGEST, PostedCopies, Writer
 from gateway.cards.blocks import CardSizes
 from gateway.cards.masks import MaskProofs
@@ -26,7 +26,7 @@ from gateway.policy.decider import Decider
 from gateway.policy.deciders import GrantBook, GrantStore, rule_links
 from gateway.ports import Desk, Feed, LoginLinks
 from gateway.ports.devices import DeviceCalls
-from gateway.ports.outgoing import Notes, Outbox
+from gateway.ports.outgoing import AdapterStorage, Outbox
 from gateway.wire.signatures import Signer
 
 
@@ -75,12 +75,12 @@ class Core:
         self.approvals = Approvals(store, chain, writer, self.grants, self.proofs)
         self.explanations = Explanations(store, writer, self.approvals, self.grants)
         self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
-        self.requests = RequestDesk(store, writer, self.clicks, self.remembering, self.copies)
-        self.queue = QueueDesk(store, writer)
-        self.searching = SearchDesk(store, writer)
-        self.sessions = SessionDesk(store, writer, self.approvals, self.grants)
+        self.requests = RequestService(store, writer, self.clicks, self.remembering, self.copies)
+        self.queue = QueueService(store, writer)
+        self.searching = SearchService(store, writer)
+        self.sessions = SessionService(store, writer, self.approvals, self.grants)
         self.tools = ToolDeclarations(store, writer)
-        self.operator = OperatorDesk(store, writer, held, self.reporting, self.health)
+        self.operator = OperatorService(store, writer, held, self.reporting, self.health)
 
     async def load_tables(self) -> None:
         """Read the tables of programs, tools and signs, by judging a harmless call that is not
@@ -97,7 +97,7 @@ class Core:
 
     def desk(
         self,
-        notes: Notes,
+        notes: AdapterStorage,
         links: LoginLinks,
         *,
         inbox: str = "",

@@ -30,7 +30,7 @@ from gateway.policy.authorization import (
 )
 from gateway.policy.chain import Chain, judge
 from gateway.policy.deciders import PAGE
-from gateway.policy.grants.coverage import Blast, covers
+from gateway.policy.grants.coverage import MatchPreview, covers
 from gateway.policy.grants.denials import is_plain_denial
 from gateway.policy.grants.grant import (
     ANY_TOOL,
@@ -55,7 +55,7 @@ from gateway.policy.grants.offers import (
     pass_words,
 )
 from gateway.policy.guardrails import assess
-from gateway.ports.desk import Wish
+from gateway.ports.desk import ManualGrantRequest
 from gateway.wire.canonical_json import sha256_hex
 
 _REMEMBERED = {
@@ -260,7 +260,7 @@ class GrantCreation:
         )
         return await self.keep(grant)
 
-    async def reach(self, record: Record, offer_id: str) -> Blast:
+    async def reach(self, record: Record, offer_id: str) -> MatchPreview:
         """Return what remembering an approval so would have covered among the recent requests.
 
         Raises InvalidRequest when there is no such offer.
@@ -378,7 +378,7 @@ _LATER: dict[str, Any] = {"made_at": 0, "expires_at": None, "used": 0, "last_use
 
 
 class GrantsByHand:
-    """A `gateway.ports.HandCalls`: offers of an example call, and a grant of one of them."""
+    """A `gateway.ports.ManualGrantCalls`: offers of an example call, and a grant of one of them."""
 
     def __init__(self, store: Store, writer: Writer, remembering: GrantCreation) -> None:
         self._store = store
@@ -397,7 +397,12 @@ class GrantsByHand:
         return tuple(_hide_secrets(record, one) for one in _offers(record, effect))
 
     async def create(
-        self, identity: Identity, example: str | ApprovalRequest, wish: Wish, *, nonce: str = ""
+        self,
+        identity: Identity,
+        example: str | ApprovalRequest,
+        wish: ManualGrantRequest,
+        *,
+        nonce: str = "",
     ) -> Grant:
         """Write a grant of one of the example's offers; sent again with its nonce, the same one.
 
@@ -478,7 +483,7 @@ def _hide_secrets(record: Record, offer: Offer) -> Offer:
     return replace(offer, words=words)
 
 
-def _choose_offer(record: Record, wish: Wish) -> Offer:
+def _choose_offer(record: Record, wish: ManualGrantRequest) -> Offer:
     """Return the offer that a wish names. Raises InvalidRequest with the reason when there is
     none."""
     made = _offers(record, wish.effect)
@@ -492,7 +497,7 @@ def _choose_offer(record: Record, wish: Wish) -> Offer:
     raise InvalidRequest("this is none of the example's offers: list them, and name one by its id")
 
 
-def _covers(wish: Wish, match: Match, record: Record) -> bool:
+def _covers(wish: ManualGrantRequest, match: Match, record: Record) -> bool:
     drawn = Grant(
         id=new_id(), effect=wish.effect, agent=wish.agent, match=match, made_by="", made_at=0
     )

@@ -18,7 +18,7 @@ from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import DeciderKind
 from gateway.policy.authorization import is_backed, matching_approver
 from gateway.policy.deciders import GrantBook, every
-from gateway.policy.grants.coverage import Blast, blast
+from gateway.policy.grants.coverage import MatchPreview, blast
 from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Rule, RuleKind
 from gateway.ports.outgoing import GRANT
 from gateway.wire.canonical_json import sha256_hex
@@ -119,7 +119,7 @@ class GrantLifecycle:
             raise NotFound("no such grant")
         return shown.card
 
-    async def count_reach(self, match: Match, agent: str, session: str | None) -> Blast:
+    async def count_reach(self, match: Match, agent: str, session: str | None) -> MatchPreview:
         """Return what an approval remembered so would have covered among the recent requests."""
         recent: list[Record] = []
         query = Query(final=True, agent=agent, limit=100)

@@ -18,7 +18,7 @@ from gateway.policy.authorization import answers_for
 from gateway.policy.declared_tools import ToolWord, check_word, dangers_of, with_word
 
 
-class OperatorDesk:
+class OperatorService:
     """A `gateway.ports.OperatorCalls`: rights are checked under the policy read anew."""
 
     def __init__(

@@ -28,14 +28,14 @@ from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
 from gateway.policy.authorization import answers_for, approver, who_may_approve
 from gateway.policy.grants.offers import NO_REACH, find_host_rule
-from gateway.ports.desk import Groups, QueueCounts, Side
+from gateway.ports.desk import Groups, QueueCounts, QueueFilter
 from gateway.ports.sign_in import Prove
 from gateway.wire.codec import JsonObject
 
 _PAGE = 200
 
 
-class RequestDesk:
+class RequestService:
     """A `gateway.ports.RequestCalls`: what policy hooks are still asked about is not found here."""
 
     def __init__(
@@ -229,7 +229,7 @@ _MOST = 1_000  # of what waits, for one page or one count
 _AT_ONCE = 100
 
 
-class QueueDesk:
+class QueueService:
     """A `gateway.ports.QueueCalls`."""
 
     def __init__(self, store: Store, writer: Writer) -> None:
@@ -237,7 +237,7 @@ class QueueDesk:
         self._writer = writer
 
     async def page(
-        self, identity: Identity, side: Side, *, after: str | None = None, limit: int = 50
+        self, identity: Identity, side: QueueFilter, *, after: str | None = None, limit: int = 50
     ) -> Page:
         """Return one page of a side of the queue, the soonest deadline first."""
         policy = await self._writer.policy()
@@ -246,7 +246,9 @@ class QueueDesk:
         async for record in self._read(after):
             looked += 1
             last = f"{record.deadline}-{record.id}"
-            if side is Side.ALL or is_mine(policy, record, identity) is (side is Side.MINE):
+            if side is QueueFilter.ALL or is_mine(policy, record, identity) is (
+                side is QueueFilter.MINE
+            ):
                 found.append(record.copy_with(approvers=who_may_approve(policy, record)))
             if len(found) == limit or looked == _MOST:
                 return Page(items=tuple(found), next=last)
@@ -299,7 +301,7 @@ def is_mine(policy: PolicyDocument, record: Record, identity: Identity) -> bool:
 # The sessions of agents: who lists and ends them.
 
 
-class SessionDesk:
+class SessionService:
     """A `gateway.ports.SessionCalls`. Ending a session cancels what waits in it."""
 
     def __init__(

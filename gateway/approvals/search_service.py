@@ -25,7 +25,7 @@ _PAGE = 50
 _TOGETHER = 2  # searches; others wait, so that they hold up nobody's click
 
 
-class SearchDesk:
+class SearchService:
     """A `gateway.ports.SearchCalls`."""
 
     def __init__(self, store: Store, writer: Writer) -> None:

@@ -34,7 +34,7 @@ from gateway.cards.command_summary import Head
 from gateway.cards.masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.cards.remember_options import may_remember, say_undeclared, wishes
 from gateway.cards.summary import discreet_notice, head_of, notice_of, plain_head
-from gateway.cards.words import NO_LINK, Standing, say_name, standing_of
+from gateway.cards.words import NO_LINK, ApprovalProgress, say_name, standing_of
 from gateway.domain.records import Edit, Record, company, told_outcome
 from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.risk import MOST_GUESSES, StepUp, finding_sign, say_ways
@@ -92,7 +92,7 @@ def list_notices(
     record: Record,
     whole: Sequence[Block],
     tool: Visible,
-    standing: Standing,
+    standing: ApprovalProgress,
     *,
     hides: bool,
     here: bool,
@@ -513,7 +513,7 @@ def _people(record: Record) -> frozenset[str]:
     )
 
 
-def _remembers(record: Record, standing: Standing, *, complete: bool) -> frozenset[Action]:
+def _remembers(record: Record, standing: ApprovalProgress, *, complete: bool) -> frozenset[Action]:
     may = complete and not standing.nobody
     actions = (Action.APPROVE, Action.DENY) if may else (Action.DENY,)
     return frozenset(action for action in actions if may_remember(record, action))
@@ -677,7 +677,7 @@ def _name_editor(edit: Edit) -> str:
     return f"the policy hook {quote_name(edit.by.name).text}{said}"
 
 
-def progress_of(record: Record, standing: Standing) -> str:
+def progress_of(record: Record, standing: ApprovalProgress) -> str:
     """Say who approved, who is missing, and what is to be remembered with it."""
     wished = [] if record.final else wishes(record)
     return "; ".join([standing.words, *wished] if standing.words else wished)
@@ -793,7 +793,9 @@ def _editable(record: Record, *, reveal: bool) -> str | None:
     return ascii_escaped(text) if reveal or not record.find_secrets(text) else None
 
 
-def _controls(record: Record, head: Head, standing: Standing, *, seen: bool) -> tuple[Control, ...]:
+def _controls(
+    record: Record, head: Head, standing: ApprovalProgress, *, seen: bool
+) -> tuple[Control, ...]:
     if record.final:
         return ()
     allowed = dict.fromkeys((*record.request.allowed, Action.DENY))
@@ -804,7 +806,7 @@ def _controls(record: Record, head: Head, standing: Standing, *, seen: bool) -> 
     )
 
 
-def _control(action: Action, record: Record, head: Head, standing: Standing) -> Control:
+def _control(action: Action, record: Record, head: Head, standing: ApprovalProgress) -> Control:
     label, style = _LABELS[action]
     if style is Style.PRIMARY and not record.waiting:
         style = Style.PLAIN  # it may still be answered, and nobody is in a hurry for it
@@ -832,7 +834,7 @@ def _control(action: Action, record: Record, head: Head, standing: Standing) -> 
     )
 
 
-def _say_share(standing: Standing, *, voids: bool) -> str:
+def _say_share(standing: ApprovalProgress, *, voids: bool) -> str:
     """Say of an approval that it is one of several; "" where it is enough. One that `voids` those
     before counts anew."""
     number = 1 if voids else len(standing.approved) + 1

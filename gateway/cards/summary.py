@@ -62,7 +62,7 @@ from gateway.policy.calls.roles import (
     words_of,
 )
 from gateway.policy.calls.signs import find_destructive
-from gateway.policy.calls.touches import Touches, texts_of, touches_of
+from gateway.policy.calls.touches import CallEffects, texts_of, touches_of
 from gateway.policy.calls.wrappers import steers
 from gateway.wire.roles import Role
 from gateway.wire.schema import AGENT_NAME
@@ -332,7 +332,7 @@ def _join_counts(parts: list[HeadPart], room: Room) -> list[HeadPart]:
     return kept
 
 
-def _choose(call: Touches) -> tuple[_Draft, frozenset[str]]:
+def _choose(call: CallEffects) -> tuple[_Draft, frozenset[str]]:
     """Return the sentence for this kind of call, and the places of the values that it speaks of;
     "" stands for all."""
     everything = frozenset({""})
@@ -356,7 +356,7 @@ def _choose(call: Touches) -> tuple[_Draft, frozenset[str]]:
     return partial(_say_call, call), everything
 
 
-def _find_patch(call: Touches) -> tuple[str, str] | None:
+def _find_patch(call: CallEffects) -> tuple[str, str] | None:
     """Return the place and the text of a patch that a tool for files is given, where it deletes, or
     where no path tells of it."""
     for leaf in call.leaves if call.family is Family.FILE else ():
@@ -366,12 +366,12 @@ def _find_patch(call: Touches) -> tuple[str, str] | None:
     return None
 
 
-def _places_of_nested(call: Touches) -> frozenset[str]:
+def _places_of_nested(call: CallEffects) -> frozenset[str]:
     """Return the arguments that hold the calls within a call."""
     return frozenset(_top_of(one.place) for one in call.with_role(Role.NESTED))
 
 
-def _spell_programs(call: Touches) -> Iterator[str]:
+def _spell_programs(call: CallEffects) -> Iterator[str]:
     """Yield each command of a call as a shell would read it."""
     words = {one.place: one.value for one in call.with_role(Role.ARGV)}
     for program in call.programs:
@@ -405,7 +405,9 @@ def _find_code(leaf: Leaf) -> tuple[CodeEffect | None, int] | None:
     return (found, lines) if found is not None or lines > 1 else None
 
 
-def _say_code(call: Touches, effect: CodeEffect | None, lines: int, room: Room) -> list[HeadPart]:
+def _say_code(
+    call: CallEffects, effect: CodeEffect | None, lines: int, room: Room
+) -> list[HeadPart]:
     said = [say_name(call.call.tool, min(room.words, 3)), say_ours(": ")]
     if effect is None or lines:
         counted = f" of {lines} lines" if lines > 1 and room.words > 1 else ""
@@ -421,7 +423,7 @@ def _say_code(call: Touches, effect: CodeEffect | None, lines: int, room: Room) 
 # --- files, messages, everything else ---------------------------------------------------------
 
 
-def _say_paths(call: Touches, paths: list[PathUse], room: Room) -> list[HeadPart]:
+def _say_paths(call: CallEffects, paths: list[PathUse], room: Room) -> list[HeadPart]:
     folder = call.call.context.cwd
     home = components(folder) if folder else None
     away = {one.text for one in paths if home and lies_outside(one.text, home, call.base)}
@@ -491,7 +493,7 @@ def _has_second(paths: Sequence[PathUse]) -> bool:
     return any(one.second for one in paths)
 
 
-def _addresses(call: Touches) -> list[str]:
+def _addresses(call: CallEffects) -> list[str]:
     """Return to whom a message goes, first who is of another place than most of them."""
     given = [str(one.value) for one in call.with_role(Role.RECIPIENT) if one.value]
     people = list(dict.fromkeys(one for text in given for one in _split_addresses(text)))
@@ -511,7 +513,7 @@ def _place_of(address: str) -> str:
     return address.rpartition("@")[2].casefold()
 
 
-def _say_message(call: Touches, people: list[str], room: Room) -> list[HeadPart]:
+def _say_message(call: CallEffects, people: list[str], room: Room) -> list[HeadPart]:
     broken = any(len(str(one.value).splitlines()) > 1 for one in call.with_role(Role.RECIPIENT))
     said = [say_ours("Message to "), *say_some(people, 2, 1)]
     said += [say_ours(", with a line break")] if broken else []
@@ -523,7 +525,7 @@ def _say_message(call: Touches, people: list[str], room: Room) -> list[HeadPart]
     return [*said, say_ours(": "), say_name(str(texts[0].value), min(room.words, 4))]
 
 
-def _say_nested(call: Touches, room: Room) -> list[HeadPart]:
+def _say_nested(call: CallEffects, room: Room) -> list[HeadPart]:
     """Say the worst of the calls within a call, and count the others."""
     worst = min(call.nested, key=_rank_call)
     first, rest = worst.call.tool, len(call.nested) - 1
@@ -538,7 +540,7 @@ def _say_nested(call: Touches, room: Room) -> list[HeadPart]:
     return [*said, say_ours(f": {verb[:1].lower()}{verb[1:]}"), *inner[1:]]
 
 
-def _rank_call(call: Touches) -> int:
+def _rank_call(call: CallEffects) -> int:
     """Return how harmful a call looks, the most harmful first."""
     usual = Harm.LOOK if is_lookup(call.call.tool) else Harm.RUN
     home, ranks = call.call.context.cwd, [int(usual)]
@@ -560,7 +562,7 @@ def _rank_call(call: Touches) -> int:
     return min(ranks[1:] or ranks) if looks else min(ranks)
 
 
-def _say_call(call: Touches, room: Room) -> list[HeadPart]:
+def _say_call(call: CallEffects, room: Room) -> list[HeadPart]:
     """Say the tool and its short arguments, those first that weigh most."""
     tool = say_name(call.call.tool, min(room.words, 3))
     if not call.call.arguments:
@@ -586,7 +588,7 @@ _Argument = tuple[str, Any, str]  # its name, its value, and the place of the va
 
 
 def _split_argument(
-    call: Touches, name: str, value: Any, telling: dict[str, int]
+    call: CallEffects, name: str, value: Any, telling: dict[str, int]
 ) -> Iterator[_Argument]:
     """Yield an argument, or the few values in it, each with the place that tells of it; one with
     many is said by the value that tells most."""
@@ -652,7 +654,7 @@ def _say_argument(name: str, value: Any, room: int) -> HeadPart:
 # --- arguments beside those of the sentence -----------------------------------------------------
 
 
-def _list_rest(call: Touches, places: frozenset[str]) -> list[Leaf]:
+def _list_rest(call: CallEffects, places: frozenset[str]) -> list[Leaf]:
     """Return the values that no sentence speaks of: not those that are shown as data, change
     nothing, or stand around the call."""
     if "" in places:
@@ -704,7 +706,7 @@ def _says_harm(name: str, value: Any) -> bool:
     return short and len(value) <= _MOST_SHORT and bool(_EFFECT_WORDS & set(words_in(value)))
 
 
-def _list_telling(call: Touches, leaves: Sequence[Leaf]) -> list[Leaf]:
+def _list_telling(call: CallEffects, leaves: Sequence[Leaf]) -> list[Leaf]:
     """Return the values that name a path, a host, a recipient, or what runs, the loudest first."""
     loud = _list_loud(call)
     loudest = loud | {one.place for one in call.urls} | {one.place for one in call.readings}
@@ -715,7 +717,7 @@ def _list_telling(call: Touches, leaves: Sequence[Leaf]) -> list[Leaf]:
     return sorted(found, key=lambda one: (one.place not in loud, one.place not in loudest))
 
 
-def _list_loud(call: Touches) -> frozenset[str]:
+def _list_loud(call: CallEffects) -> frozenset[str]:
     """Return the places of values that look destructive, or name a path that is delicate or lies
     outside."""
     home = components(call.call.context.cwd or "")
@@ -726,7 +728,7 @@ def _list_loud(call: Touches) -> frozenset[str]:
     return frozenset(paths | texts)
 
 
-def _say_rest(call: Touches, rest: Sequence[Leaf], room: Room) -> list[HeadPart]:
+def _say_rest(call: CallEffects, rest: Sequence[Leaf], room: Room) -> list[HeadPart]:
     """Say the arguments beside those of the sentence that name something, and count the others."""
     telling, loud = _list_telling(call, rest), _list_loud(call)
     shown = telling[: min(room.arguments, 2)]
@@ -751,7 +753,7 @@ def _top_of(place: str) -> str:
 # --- what stands around a call ----------------------------------------------------------------
 
 
-def _surroundings(call: Touches) -> Iterator[list[HeadPart]]:
+def _surroundings(call: CallEffects) -> Iterator[list[HeadPart]]:
     """Yield what changes the meaning of a call: environment, rights, user, a folder of the
     system's."""
     context = call.call.context

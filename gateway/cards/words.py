@@ -113,7 +113,7 @@ _REFUSALS = (Action.DENY, Action.ABORT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ApprovalProgress:
     """How far a request is from being approved.
 
     `more` people are needed beside those who `approved`; `left` are who may still, None where
@@ -187,14 +187,14 @@ class Standing:
         return join_names(named, "and" if len(left) <= self.more else "or")
 
 
-def standing_of(record: Record, reader: str = "") -> Standing:
+def standing_of(record: Record, reader: str = "") -> ApprovalProgress:
     """Return how a request stands, to the person of this name; "" for a card that many read."""
     voted = tuple(vote.person for vote in record.votes)
     own = next((vote for vote in record.votes if reader and vote.person == reader), None)
     may = record.approvers or Approvers()
     question = bool(record.request.questions)
     alone = _ONE_ANSWERS.format(record.quorum) if question and record.quorum > 1 else ""
-    return Standing(
+    return ApprovalProgress(
         quorum=record.quorum,
         approved=voted,
         more=0 if record.final else max(record.quorum - len(voted), 1),

@@ -35,7 +35,7 @@ from gateway.client.bound_files import check_files
 from gateway.client.context import current_session
 from gateway.client.request_maker import RequestMaker
 from gateway.client.transport import (
-    GatewayReach,
+    RetryingTransport,
     Say,
     Transport,
     aged,
@@ -135,10 +135,10 @@ class Withdrawal:
         self.task = task
 
 
-class Unsent:
+class ReportQueue:
     """Sends it in the background, as soon as the gateway can be reached."""
 
-    def __init__(self, transport: Transport, reach: GatewayReach) -> None:
+    def __init__(self, transport: Transport, reach: RetryingTransport) -> None:
         self._transport = transport
         self._reach = reach
         self._withdrawals: dict[str, Withdrawal] = {}
@@ -270,8 +270,8 @@ class AsyncClient(RequestMaker):
         self._on_event = on_event
         self._say = transport.numbers.say = say or say_nothing
         self._connect_timeout = connect_timeout
-        self._reach = GatewayReach(connect_timeout, self._say)
-        self._unsent = Unsent(transport, self._reach)
+        self._reach = RetryingTransport(connect_timeout, self._say)
+        self._unsent = ReportQueue(transport, self._reach)
         self._asked: Counter[str] = Counter()
         self._closed = False
         self._withdraws = True

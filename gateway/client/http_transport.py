@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from gateway.client.config import Backoff
 from gateway.client.http_connection import HttpConnection, HttpPool, seconds_left
-from gateway.client.transport import Numbers, Process, chunks, inbox_at, is_final, state_of
+from gateway.client.transport import Process, StepUpCodes, chunks, inbox_at, is_final, state_of
 from gateway.errors import Busy, GatewayError, NotFound, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State
 from gateway.wire.codec import plain
@@ -163,7 +163,7 @@ class HttpTransport:
         self.url, self._token = url, token
         self._http = HttpPool(url, token)
         self.process = Process()
-        self.numbers = Numbers()
+        self.numbers = StepUpCodes()
         self.inbox = inbox_at(url)
         # Waiters have threads of their own, so that they cannot delay a cancel.
         self._waiting = ThreadPoolExecutor(MOST_POLLS, thread_name_prefix="gateway-wait")

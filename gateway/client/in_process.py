@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.client.transport import Numbers, Process
+from gateway.client.transport import Process, StepUpCodes
 from gateway.errors import Conflict, NotFound, Used
 from gateway.models import (
     Action,
@@ -50,7 +50,7 @@ class CallableTransport:
     def __init__(self, approver: Approver, agent: str = "local") -> None:
         self.agent = agent
         self.process = Process()
-        self.numbers = Numbers()
+        self.numbers = StepUpCodes()
         self.inbox: str | None = None
         self.requests: list[ApprovalRequest] = []
         self.reports: list[tuple[str, Report]] = []

@@ -17,7 +17,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from gateway.client.check_decision import error_of
 from gateway.client.config import Backoff
-from gateway.client.transport import Numbers, Process, aged, is_final, state_of
+from gateway.client.transport import Process, StepUpCodes, aged, is_final, state_of
 from gateway.errors import GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
 from gateway.wire.codec import JsonObject, plain
@@ -97,7 +97,7 @@ class RedisTransport:
     def __init__(self, url: str, agent: str, namespace: str = "gw", *, inbox: str = "") -> None:
         self.agent = agent
         self.process = Process()
-        self.numbers = Numbers()
+        self.numbers = StepUpCodes()
         self.inbox = inbox
         self._ingress = f"{{{namespace}}}:in:{agent}"
         self._replies = f"{{{namespace}}}:out:{agent}:{self.process.token}"

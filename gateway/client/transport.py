@@ -45,7 +45,7 @@ class Process:
         return first
 
 
-class Numbers:
+class StepUpCodes:
     """The numbers that the gateway gave requests that wait, each told once."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Transport(Protocol):
     def inbox(self) -> str | None:
         """The address where people answer: "" where it is not known, None without a gateway."""
 
-    numbers: Numbers
+    numbers: StepUpCodes
     """Is told the number that the gateway gives a request that waits."""
 
     async def __aenter__(self) -> Transport:
@@ -166,7 +166,7 @@ def say_nothing(sentence: str) -> None:
     """Keep quiet."""
 
 
-class GatewayReach:
+class RetryingTransport:
     """Repeats calls, which must be idempotent, with growing random pauses.
 
     A gateway that has answered before is waited for until a call's own deadline; one that never

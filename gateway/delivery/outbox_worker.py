@@ -62,7 +62,7 @@ Look = Callable[[str], Awaitable[float | None]]
 Changes = Callable[[], AbstractAsyncContextManager[AsyncIterator[AuditEvent]]]
 
 
-class InOrder:
+class OrderedLock:
     """Lets looks at requests pass a point in the order in which they began.
 
     Whoever is slow keeps others waiting for `patience` seconds at most.

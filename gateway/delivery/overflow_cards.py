@@ -10,7 +10,7 @@ from gateway.approvals.duplicates_and_overflow import AgentGroup
 from gateway.cards.blocks import Block, headline, quote_name, warnings
 from gateway.cards.card import Card, CardState, Fact
 from gateway.cards.summary import our_head
-from gateway.delivery.posting_and_editing import Copies, Subject
+from gateway.delivery.posting_and_editing import CardSource, PostedMessages
 from gateway.domain.records import Record
 from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.risk import finding_sign
@@ -29,7 +29,7 @@ class DigestCards:
     """Looks at one agent's digest card at a time, for one adapter that posts."""
 
     def __init__(
-        self, adapter: Posts, core: Core, clock: Clock, copies: Copies, *, inbox: str
+        self, adapter: Posts, core: Core, clock: Clock, copies: PostedMessages, *, inbox: str
     ) -> None:
         self._adapter = adapter
         self._holding = core.holding
@@ -77,13 +77,13 @@ class DigestCards:
     def _in_doubt(self, copy: Copy) -> bool:
         return copy.state is CopyState.INTENDED and not self._adapter.repeatable
 
-    async def _close(self, subject: Subject, target: str) -> None:
+    async def _close(self, subject: CardSource, target: str) -> None:
         """Forget a copy that has come to say that none waits: the next crowd gets a new one."""
         copy = (await self._outbox.copies(subject.id)).get(target)
         if copy and (copy.state is not CopyState.POSTED or copy.revision >= subject.revision):
             await self._outbox.forget(subject.id, copy)
 
-    def _subject(self, crowd: AgentGroup) -> Subject:
+    def _subject(self, crowd: AgentGroup) -> CardSource:
         card, adapter = digest_card(crowd, self._inbox, self._command), self._adapter
 
         async def note(event: str, copy: Copy, why: str) -> None:
@@ -92,7 +92,7 @@ class DigestCards:
         async def remind(copy: Copy) -> None:
             raise AssertionError("a digest card is not reminded of")
 
-        return Subject(
+        return CardSource(
             id=crowd.id,
             # The last number is shown at once.
             revision=crowd.revision + 1 if crowd.final else 1,

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class CardSource:
     """What copies show at this moment.
 
     `id` is what queues and copies call it. A copy that shows an older `revision` is edited; one
@@ -68,7 +68,7 @@ class Subject:
     stands: Callable[[Copy], None]
 
 
-class Copies:
+class PostedMessages:
     """The copies at one adapter. `repeatable` as in `gateway.ports.outgoing.Posts`; `queues` is the
     adapter if its cards stand in line, `checks` if it is to be asked about deleted ones."""
 
@@ -92,7 +92,7 @@ class Copies:
         self._repeatable = repeatable
 
     async def look(
-        self, subject: Subject, places: Collection[str], copies: dict[str, Copy]
+        self, subject: CardSource, places: Collection[str], copies: dict[str, Copy]
     ) -> list[float]:
         """Post what is missing and edit what is old; return in how many seconds to look again."""
         posting = (
@@ -139,7 +139,7 @@ class Copies:
         await self._outbox.mark(self._adapter, subject_id)
 
     def _list_missing(
-        self, subject: Subject, places: Collection[str], copies: dict[str, Copy]
+        self, subject: CardSource, places: Collection[str], copies: dict[str, Copy]
     ) -> list[Copy]:
         """Return the copies to post: new targets, what was put off, and what may be repeated."""
         fresh = [self.new(target) for target in places if target not in copies]
@@ -157,7 +157,7 @@ class Copies:
         )
         return [copy for copy in (*fresh, *known) if self.is_ours(copy.target)]
 
-    async def _leave(self, subject: Subject, copy: Copy) -> float:
+    async def _leave(self, subject: CardSource, copy: Copy) -> float:
         """Forget a copy that is not to be posted any more. The next look comes soon, so that the
         worker also finds who stood behind it."""
         await self.withdraw(copy)
@@ -169,7 +169,7 @@ class Copies:
         if self._queues is not None:
             await self.ask(self._queues.withdraw(copy.target, copy.nonce))
 
-    async def _post(self, subject: Subject, due: Copy, *, known: Copy | None) -> float | None:
+    async def _post(self, subject: CardSource, due: Copy, *, known: Copy | None) -> float | None:
         repeated = known is not None and known.state is CopyState.INTENDED
         intent = replace(due, state=CopyState.INTENDED, at=self._clock.now_ms())
         if not await self._outbox.put_copy(subject.id, intent, before=known):
@@ -203,7 +203,7 @@ class Copies:
             return AT_ONCE
         return None if self._checks is None else self._timings.check
 
-    async def _refresh(self, subject: Subject, copy: Copy) -> float | None:
+    async def _refresh(self, subject: CardSource, copy: Copy) -> float | None:
         if copy.ref is None or (left := self._pause(subject, copy)) is None:
             return None
         if left > 0:
@@ -243,7 +243,7 @@ class Copies:
             return await self._postpone_edit(subject, copy, failure)
         return rest
 
-    async def _check(self, subject: Subject, copy: Copy) -> float | None:
+    async def _check(self, subject: CardSource, copy: Copy) -> float | None:
         """Ask whether a copy that waits is still there, unless an edit or a check showed it within
         the last minutes; return in how many seconds to look again. Raises CopyGone, RetryLater."""
         if self._checks is None or copy.ref is None or subject.final or copy.tries:
@@ -261,7 +261,7 @@ class Copies:
         await self.keep(subject.id, replace(copy, at=now), copy)
         return every
 
-    async def _give_up(self, subject: Subject, copy: Copy, gone: CopyGone) -> float | None:
+    async def _give_up(self, subject: CardSource, copy: Copy, gone: CopyGone) -> float | None:
         """Write down that a copy is gone. One that was deleted is posted again while it matters."""
         await subject.noted("copy_gone", copy, str(gone))
         if gone.deleted and not subject.final and copy.reposts < _MOST_REPOSTS:
@@ -272,7 +272,7 @@ class Copies:
         await self._outbox.mark(FOLLOWUPS, subject.id)
         return None
 
-    def _set_count(self, subject: Subject, copy: Copy) -> Copy:
+    def _set_count(self, subject: CardSource, copy: Copy) -> Copy:
         """Return a copy that says the subject's number from now on."""
         if subject.count is None:
             return copy
@@ -283,7 +283,7 @@ class Copies:
         rest = copy.counted + self._timings.count_ms - self._clock.now_ms()
         return rest / 1000 if 0 < rest <= self._timings.count_ms else None
 
-    def _pause(self, subject: Subject, copy: Copy) -> float | None:
+    def _pause(self, subject: CardSource, copy: Copy) -> float | None:
         """Return for how many seconds to let a copy be, None when nothing can be done for it."""
         if copy.state not in (CopyState.POSTED, CopyState.STUCK):
             return None
@@ -292,7 +292,7 @@ class Copies:
         return (copy.at - self._clock.now_ms()) / 1000
 
     async def _postpone_edit(
-        self, subject: Subject, copy: Copy, failure: DeliveryFailed
+        self, subject: CardSource, copy: Copy, failure: DeliveryFailed
     ) -> float | None:
         """Put off an edit that failed; that of the next revision begins anew."""
         log.warning("card not updated: %s", failure, extra={"event": "update_failed"})
@@ -316,7 +316,7 @@ class Copies:
             await subject.noted("copy_stuck", after, str(failure))
         return seconds
 
-    async def _remind(self, subject: Subject, copy: Copy) -> None:
+    async def _remind(self, subject: CardSource, copy: Copy) -> None:
         try:
             await self.ask(subject.remind(copy))
         except DeliveryUncertain as doubt:

@@ -13,12 +13,12 @@ from gateway.approvals.core import Core
 from gateway.approvals.grant_lifecycle import GrantView
 from gateway.cards.blocks import draw, weight_of
 from gateway.cards.card import Card, card_of, discreet_summary, leads_to_inbox
-from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings
+from gateway.delivery.outbox_worker import TIMINGS, OrderedLock, Timings
 from gateway.delivery.overflow_cards import DigestCards
 from gateway.delivery.posting_and_editing import (
     LONGEST_DOUBT_SECONDS,
-    Copies,
-    Subject,
+    CardSource,
+    PostedMessages,
 )
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route
 from gateway.domain.records import GROUP_MARK, MessageRef, Record
@@ -64,7 +64,7 @@ class RequestCopies:
         self._sizes = core.sizes
         self._proofs = core.proofs
         self._clock = clock
-        self._copies = Copies(
+        self._copies = PostedMessages(
             adapter.name,
             core.outbox,
             clock,
@@ -73,7 +73,7 @@ class RequestCopies:
             queues=adapter,
             checks=adapter,
         )
-        self._order = InOrder(timings.line)
+        self._order = OrderedLock(timings.line)
         self._inbox = inbox
         self._crowds = DigestCards(adapter, core, clock, self._copies, inbox=inbox)
 
@@ -104,7 +104,7 @@ class RequestCopies:
             )
         return min(waits) if waits else None
 
-    def _subject(self, record: Record, policy: PolicyDocument, route: Route) -> Subject:
+    def _subject(self, record: Record, policy: PolicyDocument, route: Route) -> CardSource:
         adapter = self._adapter
         called = mentions(policy, route, adapter.name) if route.mention else ()
 
@@ -130,7 +130,7 @@ class RequestCopies:
             )
             await adapter.tell(reminder, await self._card(record, discreet=route.discreet))
 
-        return Subject(
+        return CardSource(
             id=record.id,
             revision=record.revision,
             reminders=record.reminders,
@@ -236,7 +236,7 @@ class GrantCopies:
         self._grants = core.grants
         self._posted = core.copies
         self._outbox = core.outbox
-        self._copies = Copies(
+        self._copies = PostedMessages(
             adapter.name,
             core.outbox,
             clock,
@@ -254,9 +254,9 @@ class GrantCopies:
         subject = self._subject(subject_id, shown)
         return min(await self._copies.look(subject, shown.places, copies), default=None)
 
-    def _subject(self, subject_id: str, shown: GrantView) -> Subject:
+    def _subject(self, subject_id: str, shown: GrantView) -> CardSource:
         adapter, grant, card = self._adapter, shown.grant, shown.card
-        return Subject(
+        return CardSource(
             id=subject_id,
             revision=card.revision,
             reminders=grant.notices,

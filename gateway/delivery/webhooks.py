@@ -84,14 +84,14 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
+class WebhookEnvironment:
     """How names are resolved, and how time passes."""
 
     resolve: Resolve = resolve_by_system
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-_REAL = Outside()
+_REAL = WebhookEnvironment()
 
 
 class Webhooks:
@@ -110,7 +110,7 @@ class Webhooks:
         *,
         tally: Tally,
         store_errors: tuple[type[Exception], ...],
-        outside: Outside = _REAL,
+        outside: WebhookEnvironment = _REAL,
     ) -> None:
         self._hook = hook
         self._key = _key(hook.secret)

@@ -24,7 +24,7 @@ from gateway.server.plugins import adapter_class
 from gateway.server.settings import Settings
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.embedded_server import DataFolder
-from gateway.stores.outbox import RedisNotes
+from gateway.stores.outbox import RedisAdapterStorage
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import NoRoom, NotRecorded
 
@@ -112,7 +112,7 @@ async def _check_adapters(settings: Settings, store: RedisStore, *, live: bool) 
             adapter = adapter_class(name)()
             if isinstance(adapter, HasChecks):
                 looked = True
-                made = await adapter.checks(ours, RedisNotes(store, name), live=live)
+                made = await adapter.checks(ours, RedisAdapterStorage(store, name), live=live)
                 found += [_label(*one) for one in made]
             if isinstance(adapter, HasMentionChecks):
                 told = await adapter.check_mentions(_list_called(policy, name))

@@ -15,7 +15,7 @@ from gateway.ports.adapters import Finding, report_doubt, report_failure, report
 from gateway.server.connections import Backend
 from gateway.server.settings import Settings
 from gateway.server.start_up import OPEN_DEFAULT
-from gateway.stores.archive import Archive, ArchiveProblem, Mark, name_numbers, read_mark
+from gateway.stores.archive import Archive, ArchiveCursor, ArchiveProblem, name_numbers, read_mark
 from gateway.stores.audit import check_folder, find_strays, seals_of
 from gateway.stores.connect import PACKED_BYTES, Facts, facts, packs_records, writes_alone
 from gateway.stores.credentials import AGENT, user_name
@@ -221,7 +221,9 @@ async def check_archive(backend: Backend) -> Finding:
     return found or report_ok(f"{len(mark.segments)} segments in {store.archive.folder}{without}")
 
 
-async def _find_fault(store: RedisStore, mark: Mark, folder: Path, free: int) -> Finding | None:
+async def _find_fault(
+    store: RedisStore, mark: ArchiveCursor, folder: Path, free: int
+) -> Finding | None:
     """Return what is wrong with a folder that is the right one, None when nothing is."""
     if strays := await find_strays(store, mark):
         numbers = ", ".join(map(str, strays))
@@ -237,7 +239,7 @@ async def _find_fault(store: RedisStore, mark: Mark, folder: Path, free: int) ->
     return None
 
 
-def _look_through(archive: Archive, mark: Mark) -> tuple[list[int], int]:
+def _look_through(archive: Archive, mark: ArchiveCursor) -> tuple[list[int], int]:
     """Return the segments that are not there, or do not say what they hold, and how many of the
     others were given up."""
     lost, given_up = list[int](), 0
@@ -249,7 +251,7 @@ def _look_through(archive: Archive, mark: Mark) -> tuple[list[int], int]:
     return lost, given_up
 
 
-def _try_out(archive: Archive, mark: Mark) -> int:
+def _try_out(archive: Archive, mark: ArchiveCursor) -> int:
     """Return how many bytes are free. Raises OSError when it cannot be written to, ArchiveProblem
     when it lacks what Redis says is there."""
     check_folder(archive, mark)

@@ -38,7 +38,7 @@ A_PERSON = "a person must answer: the agent demands it"
 _MOST_REASONS, _MOST_REASON = 8, 300
 
 
-class Judged(NamedTuple):
+class ChainResult(NamedTuple):
     """A record, with what deciders raised its risk to, and what they want done; None asks
     people."""
 
@@ -94,7 +94,7 @@ class Chain:
         self._shadowing = [one for one in self._deciders if isinstance(one, HasShadows)]
         self._reasoning = [one for one in self._deciders if isinstance(one, HasReasons)]
 
-    async def decide(self, record: Record, route: Route, *, stored: bool = True) -> Judged:
+    async def decide(self, record: Record, route: Route, *, stored: bool = True) -> ChainResult:
         """Return the first answer, and the record with its risk as high as deciders raised it.
 
         Before the request is `stored`, a decider with `after_storing` is not asked, and neither is
@@ -108,7 +108,7 @@ class Chain:
         for decider in self._deciders:
             if not stored and getattr(decider, "after_storing", False):
                 by = DecidedBy(kind=DeciderKind.RULE, name=decider.name)
-                return Judged(record, Verdict(effect=LATER, by=by))
+                return ChainResult(record, Verdict(effect=LATER, by=by))
             try:
                 record, verdict = await _answer(decider, record, route, self._seconds)
             except Exception as error:
@@ -127,9 +127,9 @@ class Chain:
             if verdict is None:
                 continue
             if _decides(verdict.effect, people):
-                return Judged(record, verdict)
+                return ChainResult(record, verdict)
             people = True
-        return Judged(record, None)
+        return ChainResult(record, None)
 
     async def shadows(self, record: Record) -> list[Shadow]:
         """Return what rules in shadow would have done; one that fails says so."""
@@ -209,7 +209,7 @@ def _decides(effect: str, people: bool) -> bool:
     return effect in (DENY, MODIFY) or (effect != ASK and not people)
 
 
-async def _answer(decider: Decider, record: Record, route: Route, limit: float) -> Judged:
+async def _answer(decider: Decider, record: Record, route: Route, limit: float) -> ChainResult:
     """Return a decider's answer, and the record as it left its risk; raises for one that comes too
     late, or that nobody can act on.
 
@@ -223,7 +223,7 @@ async def _answer(decider: Decider, record: Record, route: Route, limit: float) 
         async with asyncio.timeout(seconds):
             verdict = await decider.decide(record, route)
     if verdict is None:
-        return Judged(_hear(record, decider, ()), None)
+        return ChainResult(_hear(record, decider, ()), None)
     known = (ALLOW, DENY, ASK, MODIFY, RESPOND, CONTINUE)
     if verdict.effect not in known or (verdict.effect == MODIFY and verdict.arguments is None):
         raise ValueError(f"{decider.name} says {verdict.effect!r}")
@@ -231,12 +231,12 @@ async def _answer(decider: Decider, record: Record, route: Route, limit: float) 
         raise ValueError(f"{decider.name} decides in the name of a {verdict.by.kind}")
     record = _hear(record, decider, _raised_by(decider, verdict))
     if verdict.effect == CONTINUE:
-        return Judged(record, None)
+        return ChainResult(record, None)
     if record.request.human and verdict.effect in (ALLOW, RESPOND):
-        return Judged(record, replace(verdict, effect=ASK, message=DEMANDED))
+        return ChainResult(record, replace(verdict, effect=ASK, message=DEMANDED))
     if verdict.effect == ALLOW and record.risk.level is RiskLevel.HIGH:
-        return Judged(record, replace(verdict, effect=ASK, message=HIGH_RISK))
-    return Judged(record, verdict)
+        return ChainResult(record, replace(verdict, effect=ASK, message=HIGH_RISK))
+    return ChainResult(record, verdict)
 
 
 def _raised_by(decider: Decider, verdict: Verdict) -> Iterator[RaisedRisk]:
@@ -336,12 +336,12 @@ def _refuse_at_once(record: Record, policy: PolicyDocument) -> RequestOutcome | 
 
 async def _judge_weighed(
     chain: Chain, record: Record, policy: PolicyDocument, *, stored: bool = True
-) -> Judged:
+) -> ChainResult:
     route = policy.route_for(record.request.agent, record.request.tool)
     judged = await chain.decide(record, route, stored=stored)
     if judged.record.raised == record.raised:
         return judged
-    return Judged(weigh(judged.record, policy), judged.verdict)
+    return ChainResult(weigh(judged.record, policy), judged.verdict)
 
 
 def _modify(record: Record, verdict: Verdict, policy: PolicyDocument) -> Record:

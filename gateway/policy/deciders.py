@@ -23,8 +23,8 @@ from gateway.policy.calls.roles import (
     plain_name,
 )
 from gateway.policy.calls.touches import (
+    CallEffects,
     DoubtKind,
-    Touches,
     fits_text,
     touch,
     touches_of,
@@ -203,7 +203,7 @@ def _may_allow(rule: PolicyRule, record: Record) -> bool:
     return bool(rule.tools) and request.kind is Kind.TOOL and _is_ordinary(rule, touches)
 
 
-def _read(rule: PolicyRule, record: Record) -> Touches:
+def _read(rule: PolicyRule, record: Record) -> CallEffects:
     """Return what a call touches. A rule that names tools beside commands says that they run them,
     as a declaration would."""
     (found,) = touches_of(record)
@@ -223,7 +223,7 @@ def _role_of_command(name: str) -> Role | None:
     return {"commands": Role.COMMANDS, "argv": Role.ARGV}.get(plain)
 
 
-def _runs_plainly(rule: PolicyRule, touches: Touches) -> bool:
+def _runs_plainly(rule: PolicyRule, touches: CallEffects) -> bool:
     """Whether a call runs where its context says, or in the rule's folders, as nobody else and
     with no other rights, under every reading."""
     if touches.rights or touches.users or touches.environment or touches.foreign_shell:
@@ -237,7 +237,7 @@ def _runs_plainly(rule: PolicyRule, touches: Touches) -> bool:
     return touches.base is not None and any(within(touches.base, one) for one in rule.folders)
 
 
-def _adds_nothing(touches: Touches, rule: PolicyRule) -> bool:
+def _adds_nothing(touches: CallEffects, rule: PolicyRule) -> bool:
     """Whether a call changes no environment, asks for no rights and hands on no other call, but for
     what the rule names with its value."""
     inner = any(one is not touches for one in touches.everything())
@@ -246,7 +246,7 @@ def _adds_nothing(touches: Touches, rule: PolicyRule) -> bool:
     return not inner and all(plain_name(one.address) in named for one in more)
 
 
-def _stays_in(rule: PolicyRule, record: Record, touches: Touches) -> bool:
+def _stays_in(rule: PolicyRule, record: Record, touches: CallEffects) -> bool:
     """Whether a call names paths, each in one of the folders under every reading and not delicate,
     and nothing runs."""
     if not _adds_nothing(touches, rule) or any(touches.all_programs()):
@@ -268,7 +268,7 @@ def _lies_in(rule: PolicyRule, path: str | None) -> bool:
     return path is not None and any(within(path, one) for one in rule.folders)
 
 
-def _is_ordinary(rule: PolicyRule, touches: Touches) -> bool:
+def _is_ordinary(rule: PolicyRule, touches: CallEffects) -> bool:
     """Whether a call may be allowed whatever its arguments are: nothing runs, nothing is delicate,
     and each path is one to all readers."""
     if may_run_anything(touches.call.tool) or not _adds_nothing(touches, rule):
@@ -278,7 +278,7 @@ def _is_ordinary(rule: PolicyRule, touches: Touches) -> bool:
     return not any(is_delicate(touches, path) for path in touches.all_paths())
 
 
-def _runs_one_of(rule: PolicyRule, record: Record, touches: Touches) -> bool:
+def _runs_one_of(rule: PolicyRule, record: Record, touches: CallEffects) -> bool:
     cwd = record.request.context.cwd
     leaf = command_leaf(touches)
     if leaf is None or touches.readings:
@@ -309,12 +309,12 @@ def _hits(rule: PolicyRule, record: Record) -> Iterator[MatchResult]:
         yield most([_has_argument(part, address, wanted) for part in parts])
 
 
-def _has_argument(touches: Touches, address: str, wanted: str) -> MatchResult:
+def _has_argument(touches: CallEffects, address: str, wanted: str) -> MatchResult:
     """Whether a call, or one within it, has a value that a condition on its arguments means."""
     return over_readings(touches, lambda one: _has_value(one, address, wanted))
 
 
-def _has_value(touches: Touches, address: str, wanted: str) -> MatchResult:
+def _has_value(touches: CallEffects, address: str, wanted: str) -> MatchResult:
     values = list(values_named(touches, address))
     if any(fits_text(wanted, one) for one in values):
         return MatchResult.YES

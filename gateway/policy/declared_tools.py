@@ -24,7 +24,7 @@ from gateway.policy.calls.roles import (
     HELD,
     VARYING,
     RoleSource,
-    Surroundings,
+    SiblingContext,
     bare_name,
     family_of,
     looks_like,
@@ -196,7 +196,7 @@ def held_as(tool: str, address: str) -> Role | None:
     family = family_of(bare_name(tool))
     for name in (a or b for a, b in _NAMES.findall(address)):
         for command, url in product((False, True), repeat=2):
-            beside = Surroundings(family=family, command=command, url=url)
+            beside = SiblingContext(family=family, command=command, url=url)
             role = role_of_name(name, "", beside)
             if role in HELD:
                 return role

@@ -33,7 +33,7 @@ from gateway.policy.calls.paths import (
 from gateway.policy.calls.roles import destroys, is_on
 from gateway.policy.calls.script import read_script
 from gateway.policy.calls.signs import find_destructive, find_in_script, words_that_act
-from gateway.policy.calls.touches import Leaf, PathEffect, Touches, texts_of, touches_of
+from gateway.policy.calls.touches import CallEffects, Leaf, PathEffect, texts_of, touches_of
 from gateway.policy.calls.wrappers import steers
 
 _MOST_TEXT = 20_000
@@ -112,7 +112,7 @@ def find_signs(record: Record) -> tuple[Sign, ...]:
     return tuple(found.values())
 
 
-def _in_texts(call: Touches) -> Iterator[Sign]:
+def _in_texts(call: CallEffects) -> Iterator[Sign]:
     """Look through all that runs, is typed, handed on or unknown; never data or remarks."""
     commands = {one.text for one in call.programs if one.proven and not call.foreign_shell}
     for place, text in call.texts_to_look_through():
@@ -129,7 +129,7 @@ def _in_texts(call: Touches) -> Iterator[Sign]:
             yield from _secret(word, place)
 
 
-def _in_joined(call: Touches) -> Iterator[Sign]:
+def _in_joined(call: CallEffects) -> Iterator[Sign]:
     """Look through the commands whose words stand in several values."""
     seen = {text for _, text in call.texts_to_look_through()}
     ways = (way for one in call.readings for way in one.ways)
@@ -140,7 +140,7 @@ def _in_joined(call: Touches) -> Iterator[Sign]:
             yield from (Sign(says, one.place) for says in find_in_script(text[:_MOST_TEXT]))
 
 
-def _in_paths(call: Touches) -> Iterator[Sign]:
+def _in_paths(call: CallEffects) -> Iterator[Sign]:
     folder = call.call.context.cwd
     home = components(folder) if folder is not None else None
     ways = (way for one in call.readings for way in one.ways)
@@ -163,7 +163,7 @@ def _in_paths(call: Touches) -> Iterator[Sign]:
             yield Sign(_OUTSIDE, path.place, False)
 
 
-def _in_commands(call: Touches) -> Iterator[Sign]:
+def _in_commands(call: CallEffects) -> Iterator[Sign]:
     """Look at every word of every command, also of those that are several or not understood."""
     folder = call.call.context.cwd
     home = components(folder) if folder is not None else None
@@ -187,13 +187,13 @@ def _say_why_outside(text: str, home: tuple[str, ...] | None, base: str | None) 
         yield _OUTSIDE
 
 
-def _in_arguments(call: Touches) -> Iterator[Sign]:
+def _in_arguments(call: CallEffects) -> Iterator[Sign]:
     for leaf in call.leaves:
         if destroys(leaf.name) and is_on(leaf.value):
             yield Sign(f"turns {_quote_path(leaf.name)} on", leaf.place, False)
 
 
-def _in_surroundings(call: Touches) -> Iterator[Sign]:
+def _in_surroundings(call: CallEffects) -> Iterator[Sign]:
     changes = any(path.effect in _CHANGING for path in call.all_paths())
     if call.base and is_everything(call.base) and (changes or any(call.all_programs())):
         place = "" if call.base_source == "context" else call.base_source

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from gateway.ports.desk import Desk
-from gateway.ports.outgoing import Notes
+from gateway.ports.outgoing import AdapterStorage
 from gateway.ports.sign_in import Logins
 
 # What a check finds.
@@ -92,7 +92,7 @@ class HasChecks(Protocol):
     """An adapter that can be examined by `gateway doctor`. It is not running then."""
 
     async def checks(
-        self, targets: Sequence[str], notes: Notes, *, live: bool
+        self, targets: Sequence[str], notes: AdapterStorage, *, live: bool
     ) -> Sequence[tuple[str, Finding]]:
         """Return what is found, by name. `targets` are those of the routes in force that are this
         adapter's, `notes` are what it keeps. With `live` it may post, and takes away what it

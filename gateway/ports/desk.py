@@ -39,7 +39,7 @@ from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Effect, Grant, Match
 from gateway.policy.grants.offers import Offer
 from gateway.ports.devices import DeviceCalls
-from gateway.ports.outgoing import Notes
+from gateway.ports.outgoing import AdapterStorage
 from gateway.ports.sign_in import LoginLinks, Prove
 from gateway.wire.codec import JsonObject
 from gateway.wire.schema import REQUEST_ID
@@ -51,7 +51,7 @@ _NAME = re.compile(r"[A-Za-z0-9_]{1,80}")
 _WORD = re.compile(r"[\w.:/@-]{1,80}")
 
 
-class Side(StrEnum):
+class QueueFilter(StrEnum):
     """A side of the queue, as one person sees it: `mine` is what they may decide now and have not,
     `others` what waits for somebody else."""
 
@@ -154,7 +154,7 @@ def _say(name: str, value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ManualGrantRequest:
     """What an admin wants remembered. `chosen` is the id of an offer of the example, or its
     match."""
 
@@ -166,7 +166,7 @@ class Wish:
     max_uses: int | None = None
 
 
-class HandCalls(Protocol):
+class ManualGrantCalls(Protocol):
     """Grants that no request asked for: offers of an example call, and a grant of one of them."""
 
     async def offers(
@@ -178,7 +178,12 @@ class HandCalls(Protocol):
         """
 
     async def create(
-        self, identity: Identity, example: str | ApprovalRequest, wish: Wish, *, nonce: str = ""
+        self,
+        identity: Identity,
+        example: str | ApprovalRequest,
+        wish: ManualGrantRequest,
+        *,
+        nonce: str = "",
     ) -> Grant:
         """Write a grant of one of the example's offers; sent again with its nonce, the same one.
 
@@ -322,7 +327,7 @@ class QueueCalls(Protocol):
     """What waits, as one person sees it."""
 
     async def page(
-        self, identity: Identity, side: Side, *, after: str | None = None, limit: int = 50
+        self, identity: Identity, side: QueueFilter, *, after: str | None = None, limit: int = 50
     ) -> Page:
         """Return one page of a side of the queue, the soonest deadline first. A page may hold fewer
         than `limit`, and go on all the same."""
@@ -441,12 +446,12 @@ class Desk:
     queue: QueueCalls
     search: SearchCalls
     grants: GrantCalls
-    by_hand: HandCalls
+    by_hand: ManualGrantCalls
     sessions: SessionCalls
     operator: OperatorCalls
     tools: ToolCalls
     feed: Feed
-    notes: Notes
+    notes: AdapterStorage
     sizes: CardSizes
     links: LoginLinks
     inbox: str = ""

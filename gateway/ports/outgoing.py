@@ -264,7 +264,7 @@ class Outbox(Protocol):
         """Forget a copy, if it is still like this: another one may be posted at its place."""
 
 
-class Notes(Protocol):
+class AdapterStorage(Protocol):
     """What an adapter keeps for itself: small texts by name, each with an end."""
 
     async def get(self, name: str) -> str | None:

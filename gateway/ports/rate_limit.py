@@ -18,7 +18,7 @@ from enum import IntEnum
 
 from gateway.cards.card import Card
 from gateway.models import Status
-from gateway.ports.outgoing import Limited, Notes, RetryLater
+from gateway.ports.outgoing import AdapterStorage, Limited, RetryLater
 
 GATHER_SECONDS = 0.05  # those that were asked for together come here in any order
 _NOW = 0.2  # seconds; waits this short are waited out
@@ -36,7 +36,7 @@ class Rate:
     seconds: float
 
 
-class Urgency(IntEnum):
+class Priority(IntEnum):
     """How soon people should see an edit. The first two take buttons away that do nothing more."""
 
     CLICKED = 0  # somebody looks at this very card, and waits
@@ -52,15 +52,15 @@ class Urgency(IntEnum):
 def rank_edit(card: Card) -> int:
     """Return the rank of the edit that shows a card: first those that take buttons away."""
     if not card.disarms:
-        return Urgency.OTHER.rank(card.created)
+        return Priority.OTHER.rank(card.created)
     decided = card.status in (Status.APPROVED, Status.DENIED)
-    return (Urgency.DECIDED if decided else Urgency.ENDED).rank(card.decided_at or card.created)
+    return (Priority.DECIDED if decided else Priority.ENDED).rank(card.decided_at or card.created)
 
 
-class Pace:
+class RateLimiter:
     """Hands out turns of budgets, which are an adapter's own."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: AdapterStorage) -> None:
         self._notes = notes
         self._waiting: dict[str, Waiting] = {}
         self._arrivals = itertools.count()

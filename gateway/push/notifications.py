@@ -17,7 +17,7 @@ from gateway.cards.card import Card, card_of, discreet_summary
 from gateway.cards.masks import MaskProofs
 from gateway.cards.summary import NOTICE_CHARS, discreet_notice, notice_of
 from gateway.delivery.outbox_worker import TIMINGS, Timings
-from gateway.delivery.posting_and_editing import Copies
+from gateway.delivery.posting_and_editing import PostedMessages
 from gateway.domain.records import GROUP_MARK, Identity, Record
 from gateway.domain.redaction import mask, render_safe
 from gateway.domain.store import Store
@@ -26,12 +26,12 @@ from gateway.errors import NotFound
 from gateway.models import Action, DeciderKind, RiskLevel
 from gateway.ports.devices import PUSH, DeviceStore, PushDevice
 from gateway.ports.outgoing import (
+    AdapterStorage,
     Copy,
     CopyGone,
     CopyState,
     DeliveryFailed,
     DeliveryUncertain,
-    Notes,
     RetryLater,
 )
 from gateway.push.sending import DEVICE_REMOVED, Push, PushSender
@@ -142,7 +142,7 @@ class Notifications:
         devices: DeviceStore,
         sessions: SessionHolders,
         sender: PushSender,
-        notes: Notes,
+        notes: AdapterStorage,
         clock: Clock,
         timings: Timings = TIMINGS,
     ) -> None:
@@ -157,7 +157,7 @@ class Notifications:
         self._notes = notes
         self._clock = clock
         self._timings = timings
-        self._copies = Copies(PUSH, core.outbox, clock, repeatable=True, timings=timings)
+        self._copies = PostedMessages(PUSH, core.outbox, clock, repeatable=True, timings=timings)
 
     async def look(self, request_id: str) -> float | None:
         """Make notifications of a request true; return in how many seconds to look again."""

@@ -11,7 +11,7 @@ from gateway.approval_protocol.instances import RedisInstances, RedisNotices, Re
 from gateway.approval_protocol.provisioning import Provisioning, ReceiverRegistration
 from gateway.approval_protocol.requests import ProtocolRequests
 from gateway.approval_protocol.routes import protocol_routes
-from gateway.approval_protocol.webhooks import ProtocolNotices, ProtocolReceivers, Rhythm
+from gateway.approval_protocol.webhooks import PollInterval, ProtocolNotices, ProtocolReceivers
 from gateway.approvals.core import Core
 from gateway.approvals.deadlines import dismiss
 from gateway.domain.records import Identity
@@ -85,7 +85,7 @@ def notices_of(
     receivers: ProtocolReceivers,
     *,
     clock: Clock | None = None,
-    rhythm: Rhythm | None = None,
+    rhythm: PollInterval | None = None,
 ) -> ProtocolNotices:
     """Return what tells instances that their requests ended."""
     return ProtocolNotices(

@@ -27,7 +27,7 @@ from gateway.sign_in.ways import ChatLinks
 from gateway.stores.connect import AWAY
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.ingress import Duty
-from gateway.stores.outbox import RedisNotes
+from gateway.stores.outbox import RedisAdapterStorage
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import SWITCH_LOST, NoRoom, NotRecorded
 from gateway.stores.sign_in import RedisLogins
@@ -50,7 +50,7 @@ def desk_of(
 ) -> Desk:
     """Return the desk of an adapter, with its own notes. `inbox` is where cards may lead to."""
     links = ChatLinks(RedisLogins(store, SystemClock()), name, inbox)
-    return core.desk(RedisNotes(store, name), links, inbox=inbox, devices=devices)
+    return core.desk(RedisAdapterStorage(store, name), links, inbox=inbox, devices=devices)
 
 
 @asynccontextmanager

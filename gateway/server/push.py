@@ -22,7 +22,7 @@ from gateway.server.background import run_worker
 from gateway.server.connections import Backend
 from gateway.server.settings import BadSettings, Settings
 from gateway.stores.credentials import REDIS_ERRORS
-from gateway.stores.outbox import RedisNotes
+from gateway.stores.outbox import RedisAdapterStorage
 from gateway.wire.local_discovery import write_private
 
 KEY_FILE = "push.key"
@@ -62,7 +62,7 @@ class PushParts:
             self._devices,
             backend.logins,
             self._sender,
-            RedisNotes(backend.store, PUSH),
+            RedisAdapterStorage(backend.store, PUSH),
             self._clock,
         )
 

@@ -65,7 +65,7 @@ class SegmentHead(Wire):
     lost: str = ""
 
 
-class Mark(NamedTuple):
+class ArchiveCursor(NamedTuple):
     """How far the archive goes, as Redis knows: its segments from `first` to `number`, and the last
     event and seal that left Redis."""
 
@@ -75,7 +75,7 @@ class Mark(NamedTuple):
     head: str = GENESIS
 
     @classmethod
-    def parse(cls, written: str | None) -> Mark:
+    def parse(cls, written: str | None) -> ArchiveCursor:
         """Return the mark that is written so; None is that of a namespace without one."""
         if not written:
             return cls()
@@ -85,7 +85,7 @@ class Mark(NamedTuple):
     @property
     def written(self) -> str:
         """The mark as one word after the other, empty before anything left Redis."""
-        return "" if self == Mark() else " ".join(map(str, self))
+        return "" if self == ArchiveCursor() else " ".join(map(str, self))
 
     @property
     def segments(self) -> range:
@@ -195,7 +195,7 @@ class Archive:
                 lost[number] = str(problem)
         return lost
 
-    def give_up(self, numbers: Iterable[int], mark: Mark, why: str) -> None:
+    def give_up(self, numbers: Iterable[int], mark: ArchiveCursor, why: str) -> None:
         """Put a file that says why in place of each of these segments, which are lost. What was
         there stays beside it, under another name."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -354,9 +354,9 @@ class AuditSource(Protocol):
         """The archive, where its folder is known."""
 
 
-async def read_mark(store: AuditSource) -> Mark:
+async def read_mark(store: AuditSource) -> ArchiveCursor:
     """Return how far the archive goes."""
-    return Mark.parse(await store.redis.hget(store.keys.meta, "archived"))
+    return ArchiveCursor.parse(await store.redis.hget(store.keys.meta, "archived"))
 
 
 def archive_of(store: AuditSource) -> Archive:
@@ -415,7 +415,9 @@ async def read_latest(store: AuditSource, count: int) -> list[AuditEvent]:
     return found[-count:]
 
 
-def _read_segments(archive: Archive, mark: Mark, after: str | None, limit: int) -> list[AuditEvent]:
+def _read_segments(
+    archive: Archive, mark: ArchiveCursor, after: str | None, limit: int
+) -> list[AuditEvent]:
     """Return up to `limit` archived events after an id, each later than all before it."""
     floor = (-1, 0) if after is None else place_of(after)
     found: list[AuditEvent] = []

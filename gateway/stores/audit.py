@@ -28,8 +28,8 @@ from gateway.ports import Feed
 from gateway.stores.archive import (
     NOTHING,
     Archive,
+    ArchiveCursor,
     ArchiveProblem,
-    Mark,
     Sealed,
     archive_of,
     place_in,
@@ -106,7 +106,7 @@ async def export(store: RedisStore) -> AsyncIterator[str]:
     """
     meta = await store.redis.hmget(store.keys.meta, "head", "sealed", "archived")
     head, sealed, archived = meta
-    reading = _SealedPart(store, sealed or NOTHING, Mark.parse(archived))
+    reading = _SealedPart(store, sealed or NOTHING, ArchiveCursor.parse(archived))
     async for line in reading.lines():
         yield line
     if reading.archived:
@@ -124,7 +124,7 @@ class _SealedPart:
     More may leave Redis while it is read.
     """
 
-    def __init__(self, store: RedisStore, end: str, mark: Mark) -> None:
+    def __init__(self, store: RedisStore, end: str, mark: ArchiveCursor) -> None:
         self._store = store
         self._end = end
         self._mark = mark
@@ -160,7 +160,7 @@ class _SealedPart:
             for line in await self._segment(number):
                 yield line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
 
-    async def _since(self, mark: Mark) -> AsyncIterator[str]:
+    async def _since(self, mark: ArchiveCursor) -> AsyncIterator[str]:
         """Yield what was archived since we began to read, as far as it was sealed then."""
         for number in range(max(self._done + 1, mark.first), mark.number + 1):
             for line in await self._segment(number):
@@ -189,7 +189,7 @@ class _SealedPart:
         return page
 
 
-async def find_strays(store: RedisStore, mark: Mark) -> list[int]:
+async def find_strays(store: RedisStore, mark: ArchiveCursor) -> list[int]:
     """Return the segments that hold what Redis has not, though it never left it."""
     if store.archive is None:
         return []
@@ -282,7 +282,7 @@ class Trimming:
         async with self._lock:
             yield bool(await self._claim.run(self._store.redis, names, [self._me, _CLAIM_MS]))
 
-    async def trim(self, before: Mark, after: Mark, entry: str) -> bool:
+    async def trim(self, before: ArchiveCursor, after: ArchiveCursor, entry: str) -> bool:
         """Drop the events that the new mark says are gone, and the seals up to `entry`; return
         False when another gateway was faster."""
         keys = self._store.keys
@@ -351,7 +351,7 @@ class Archiver:
                 head = await asyncio.to_thread(self._archive.head_of, number)
                 if head.head in known:
                     await asyncio.to_thread(self._archive.verify, head)
-                    left = Mark(number=number, last=head.last, head=head.head)
+                    left = ArchiveCursor(number=number, last=head.last, head=head.head)
                     return await self._trim(mark, left, known[head.head])
         batch = await self._gather(mark)
         if batch is None:
@@ -359,25 +359,27 @@ class Archiver:
         if strays:
             text = "segments %s hold what Redis has forgotten: the audit went backwards"
             log.error(text, strays, extra={"event": "archive_went_back"})
-        left = Mark(number=max([mark.number, *numbers]) + 1, last=batch.last, head=batch.head)
+        left = ArchiveCursor(
+            number=max([mark.number, *numbers]) + 1, last=batch.last, head=batch.head
+        )
         try:
             await asyncio.to_thread(self._archive.write, left.number, batch.sealed)
         except FileExistsError:
             return False  # a gateway that seemed dead was faster
         return await self._trim(mark, left, batch.entry)
 
-    def _look(self, mark: Mark) -> list[int]:
+    def _look(self, mark: ArchiveCursor) -> list[int]:
         """Return the numbers of all segments, and clear away what is left of dead writers."""
         self._archive.sweep()
         check_folder(self._archive, mark)
         return self._archive.numbers()
 
-    async def _trim(self, mark: Mark, left: Mark, entry: str) -> bool:
+    async def _trim(self, mark: ArchiveCursor, left: ArchiveCursor, entry: str) -> bool:
         oldest = (await asyncio.to_thread(self._archive.numbers))[0]
         left = left._replace(first=max(mark.first, oldest))
         return await self._trimming.trim(mark, left, entry)
 
-    async def _gather(self, mark: Mark) -> SealedBatch | None:
+    async def _gather(self, mark: ArchiveCursor) -> SealedBatch | None:
         """Return what is to be the next segment, None when nothing is due."""
         now, pace = await self._store.now(), self._pace
         sealed: list[Sealed] = []
@@ -394,7 +396,7 @@ class Archiver:
         return SealedBatch(sealed, entry) if due else None
 
 
-def check_folder(archive: Archive, mark: Mark) -> None:
+def check_folder(archive: Archive, mark: ArchiveCursor) -> None:
     """Raise ArchiveProblem unless the folder holds the last segment that left Redis."""
     if not mark.segments:
         return

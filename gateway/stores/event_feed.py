@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from gateway.domain.records import AuditEvent, place_of
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Unreachable
-from gateway.stores.archive import NOTHING, Mark
+from gateway.stores.archive import NOTHING, ArchiveCursor
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import event_from
 from gateway.stores.requests import RedisStore
@@ -155,7 +155,7 @@ class RedisFeed:
     async def find_ends(self) -> tuple[str, str]:
         """Return the last event that left Redis, and the last one of all."""
         rows = await self._redis.xrevrange(self._keys.events, count=1)
-        left = Mark.parse(await self._redis.hget(self._keys.meta, "archived")).last
+        left = ArchiveCursor.parse(await self._redis.hget(self._keys.meta, "archived")).last
         return left, rows[0][0] if rows else left
 
     async def _find_control_ends(self) -> tuple[str, str]:

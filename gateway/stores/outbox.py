@@ -80,8 +80,8 @@ class RedisOutbox:
         return bool(done)
 
 
-class RedisNotes:
-    """The `gateway.ports.outgoing.Notes` of one adapter."""
+class RedisAdapterStorage:
+    """The `gateway.ports.outgoing.AdapterStorage` of one adapter."""
 
     def __init__(self, store: RedisStore, adapter: str) -> None:
         self._redis, self._keys, self._adapter = store.redis, store.keys, adapter

@@ -10,7 +10,7 @@ from gateway.domain.records import place_of
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import GatewayError
 from gateway.ports.outgoing import GRANT
-from gateway.stores.archive import NOTHING, Archive, Mark, SegmentHead, read_mark
+from gateway.stores.archive import NOTHING, Archive, ArchiveCursor, SegmentHead, read_mark
 from gateway.stores.audit import Trimming, next_id, seals_of
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.requests import RedisStore
@@ -27,7 +27,7 @@ class Edge(NamedTuple):
     """Where what is kept begins: the mark of the archive then, the last event that goes, and the
     last seal that goes from Redis."""
 
-    mark: Mark
+    mark: ArchiveCursor
     last: str
     entry: str
 
@@ -103,14 +103,14 @@ class Retention:
         oldest = await self._store.redis.zrange(self._store.keys.pending, 0, 0, withscores=True)
         return min(limit, int(oldest[0][1])) if oldest else limit
 
-    async def _edge(self, mark: Mark) -> Edge | None:
+    async def _edge(self, mark: ArchiveCursor) -> Edge | None:
         """Return where what is still needed begins: exactly behind a seal, so that what remains
         verifies from its first event."""
         limit, edge = await self._limit(), None
         async for entry, seal in seals_of(self._store):
             if _ms(seal.last) >= limit:
                 break
-            left = Mark(mark.number + 1, mark.number, seal.last, seal.head)
+            left = ArchiveCursor(mark.number + 1, mark.number, seal.last, seal.head)
             edge = Edge(left, seal.last, entry)
         if edge is None and mark.segments and self._store.archive is not None:
             old = await asyncio.to_thread(_old_segments, self._store.archive, mark, limit)
@@ -119,7 +119,7 @@ class Retention:
         return edge
 
 
-def _old_segments(archive: Archive, mark: Mark, limit: int) -> SegmentHead | None:
+def _old_segments(archive: Archive, mark: ArchiveCursor, limit: int) -> SegmentHead | None:
     """Return the last of the segments that lie wholly before `limit`."""
     there, found = set(archive.numbers()), None
     for number in (one for one in mark.segments if one in there):

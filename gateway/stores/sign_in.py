@@ -60,7 +60,7 @@ def holder_from(kept: JsonObject) -> Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyStanding:
+class LoginSubject:
     """Who the policy knows at a moment, and how often each name has left it."""
 
     policy: PolicyDocument
@@ -97,7 +97,7 @@ class Holders:
         self._store = store
         self._read: tuple[str | None, PolicyDocument] = (None, PolicyDocument())
 
-    async def read(self, *commands: Sequence[str]) -> tuple[PolicyStanding, list[Any]]:
+    async def read(self, *commands: Sequence[str]) -> tuple[LoginSubject, list[Any]]:
         """Return who stands in the policy now, and the answers to the commands."""
         keys = self._store.keys
         raw, departed, *answers = await self._store.together(
@@ -105,7 +105,7 @@ class Holders:
         )
         if raw != self._read[0]:
             self._read = raw, policy_of(raw)
-        return PolicyStanding(policy=self._read[1], departed=_as_mapping(departed)), answers
+        return LoginSubject(policy=self._read[1], departed=_as_mapping(departed)), answers
 
 
 def _as_mapping(found: Any) -> dict[str, str]:
@@ -451,11 +451,11 @@ class RedisPasskeys:
         """Whose passkeys these are."""
         return self._keys.namespace
 
-    async def stand(self) -> PolicyStanding:
+    async def stand(self) -> LoginSubject:
         """Return who the policy knows now."""
         return (await self._holders.read())[0]
 
-    async def load(self, standing: PolicyStanding, name: str) -> list[KeptPasskey]:
+    async def load(self, standing: LoginSubject, name: str) -> list[KeptPasskey]:
         """Return the passkeys that sign in whoever has this name now, the newest last."""
         kept, counts = self._names(name, standing.count_departures(name))
         found = await self._redis.hgetall(kept)

@@ -17,7 +17,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from gateway.approval_protocol.instances import WINDOW_MS, Instance, ProtocolNotice, RedisNotices
-from gateway.approval_protocol.webhooks import ProtocolNotices, ProtocolReceivers, Rhythm
+from gateway.approval_protocol.webhooks import PollInterval, ProtocolNotices, ProtocolReceivers
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Person
 from gateway.domain.time_and_tasks import SystemClock, cancel_and_wait
@@ -205,7 +205,7 @@ def telling_of(
     desk: ProtocolDesk, *places: Place, clock: Any = None, **more: Any
 ) -> ProtocolNotices:
     """Return what makes and sends the notices."""
-    rhythm = Rhythm(nap=0.02, jitter=lambda: 1.0)
+    rhythm = PollInterval(nap=0.02, jitter=lambda: 1.0)
     receivers = calling(*places, **more)
     return notices_of(desk.gate.core, desk.gate.store, receivers, clock=clock, rhythm=rhythm)
 

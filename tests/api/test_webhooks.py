@@ -16,7 +16,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from gateway.delivery.egress_guard import Forbidden, Resolve
-from gateway.delivery.webhooks import Outside, Webhook, Webhooks
+from gateway.delivery.webhooks import Webhook, WebhookEnvironment, Webhooks
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.event_feed import RedisCursor
@@ -121,7 +121,7 @@ def webhooks_of(
         SystemClock(),
         tally=gate.core.tally,
         store_errors=REDIS_ERRORS,
-        outside=Outside(**{"resolve": at_home, **outside}),
+        outside=WebhookEnvironment(**{"resolve": at_home, **outside}),
     )
 
 

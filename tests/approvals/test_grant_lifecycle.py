@@ -14,7 +14,7 @@ from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, Kind, Reason, Status
 from gateway.policy.grants.grant import Effect
-from gateway.ports import Wish
+from gateway.ports import ManualGrantRequest
 from gateway.server.app import run_gateway
 from gateway.server.connections import core_over
 from gateway.server.settings import Settings
@@ -93,7 +93,7 @@ async def test_only_an_admin_makes_a_grant_without_a_request(world: World) -> No
     record = await world.submit()
     match = (await remember(world, record)).match
     await world.core.grants.revoke_all(identity("ann"))
-    wish = Wish(agent="bot", effect=Effect.ALLOW, chosen=match, lifetime="1w")
+    wish = ManualGrantRequest(agent="bot", effect=Effect.ALLOW, chosen=match, lifetime="1w")
     for nobody in ("ann", "stranger"):
         with pytest.raises(Unauthorized):
             await world.core.by_hand.create(identity(nobody), record.id, wish)

@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.models import Risk, RiskLevel
-from gateway.ports.desk import Side
+from gateway.ports.desk import QueueFilter
 from tests.world import World, click, identity, over_http, policy, request
 
 
@@ -18,7 +18,7 @@ async def asked(world: World, seconds: int) -> Record:
     return await world.submit(timeout=seconds, arguments={"n": seconds})
 
 
-async def ids(world: World, person: str, side: Side) -> list[str]:
+async def ids(world: World, person: str, side: QueueFilter) -> list[str]:
     """Return what stands on a side of somebody's queue."""
     return [one.id for one in (await world.core.queue.page(identity(person), side)).items]
 
@@ -32,7 +32,7 @@ async def counted(world: World, person: str) -> tuple[int, int, bool]:
 async def test_the_soonest_deadline_stands_first(world: World) -> None:
     """Whatever was asked first; each with who may approve it."""
     late, soon = [await asked(world, one) for one in (900, 60)]
-    page = await world.core.queue.page(identity("ann"), Side.ALL)
+    page = await world.core.queue.page(identity("ann"), QueueFilter.ALL)
     assert [one.id for one in page.items] == [soon.id, late.id]
     assert page.items[0].approvers is not None
 
@@ -43,11 +43,11 @@ async def test_mine_is_what_i_may_decide_and_have_not(world: World) -> None:
     world.core.writer.forget_policy()
     voted, fresh = await asked(world, 60), await asked(world, 90)
     await world.core.requests.decide(click(voted))
-    assert await ids(world, "ann", Side.MINE) == [fresh.id]
-    assert await ids(world, "ann", Side.OTHERS) == [voted.id]
-    assert await ids(world, "bob", Side.MINE) == [voted.id, fresh.id]
-    assert await ids(world, "eve", Side.MINE) == []
-    assert await ids(world, "eve", Side.ALL) == [voted.id, fresh.id]
+    assert await ids(world, "ann", QueueFilter.MINE) == [fresh.id]
+    assert await ids(world, "ann", QueueFilter.OTHERS) == [voted.id]
+    assert await ids(world, "bob", QueueFilter.MINE) == [voted.id, fresh.id]
+    assert await ids(world, "eve", QueueFilter.MINE) == []
+    assert await ids(world, "eve", QueueFilter.ALL) == [voted.id, fresh.id]
     assert await counted(world, "ann") == (1, 1, False)
     assert await counted(world, "eve") == (0, 2, False)
 
@@ -71,12 +71,12 @@ async def test_who_asked_for_a_high_risk_waits_for_others(world: World) -> None:
     submit = world.approvals.submit
     risky = request(risk=Risk(level=RiskLevel.HIGH))
     record, _ = await submit(risky, replace(over_http(), owner="ann"))
-    assert await ids(world, "ann", Side.OTHERS) == [record.id]
-    assert await ids(world, "bob", Side.MINE) == [record.id]
+    assert await ids(world, "ann", QueueFilter.OTHERS) == [record.id]
+    assert await ids(world, "bob", QueueFilter.MINE) == [record.id]
 
 
-@pytest.mark.parametrize("side", [Side.MINE, Side.ALL])
-async def test_pages_go_on_where_the_last_ended(world: World, side: Side) -> None:
+@pytest.mark.parametrize("side", [QueueFilter.MINE, QueueFilter.ALL])
+async def test_pages_go_on_where_the_last_ended(world: World, side: QueueFilter) -> None:
     """Each request once, in order."""
     made = [await asked(world, 60 + n) for n in range(5)]
     seen: list[Record] = []
@@ -98,5 +98,5 @@ async def test_a_count_says_when_it_did_not_look_at_all(
         await world.submit(arguments={"n": number})
     queue = world.core.queue
     assert await counted(world, "ann") == (3, 0, True)
-    page = await queue.page(identity("eve"), Side.MINE)
+    page = await queue.page(identity("eve"), QueueFilter.MINE)
     assert (page.items, page.next is not None) == ((), True)

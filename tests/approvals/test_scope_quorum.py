@@ -11,7 +11,7 @@ from gateway.domain.records import Person, Record, Remember, ScopeQuorum
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, Status
 from gateway.policy.grants.grant import Effect, Scope
-from gateway.ports import Wish
+from gateway.ports import ManualGrantRequest
 from tests.approvals.test_grant_creation import widest
 from tests.world import World, click, identity, policy, request
 
@@ -157,7 +157,7 @@ async def test_whoever_is_called_admin_does_not_speak_for_one(world: World) -> N
         if admins:
             like = request(tool="deploy", arguments={"version": "production"})
             made = await world.core.by_hand.offers(identity("boss"), "bot", like, Effect.ALLOW)
-            wish = Wish(agent="bot", effect=Effect.ALLOW, chosen=made[-1].id)
+            wish = ManualGrantRequest(agent="bot", effect=Effect.ALLOW, chosen=made[-1].id)
             await world.core.by_hand.create(identity("boss"), like, wish)
         asked = await world.submit(tool="deploy", arguments={"version": "staging"})
         assert asked.status is status

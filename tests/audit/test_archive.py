@@ -14,7 +14,7 @@ from gateway.cli import main as command
 from gateway.domain.audit import GENESIS, verify
 from gateway.domain.records import AuditEvent
 from gateway.models import Action
-from gateway.stores.archive import Archive, ArchiveProblem, Mark, read_latest, read_mark
+from gateway.stores.archive import Archive, ArchiveCursor, ArchiveProblem, read_latest, read_mark
 from gateway.stores.audit import ArchivePace, Archiver, Sealer, Trimming, export, sealed_after
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.metrics import measure_store
@@ -224,8 +224,8 @@ async def test_a_gateway_that_was_overtaken_writes_and_trims_nothing(
     assert len([*tmp_path.iterdir()]) == 1
     await sealed(world)
     mark = await read_mark(store)
-    ahead = Mark(number=2, last="99999999999999-0")
-    assert not await Trimming(store).trim(Mark(), ahead, "99999999999999-0")
+    ahead = ArchiveCursor(number=2, last="99999999999999-0")
+    assert not await Trimming(store).trim(ArchiveCursor(), ahead, "99999999999999-0")
     assert await read_mark(store) == mark
     assert await store.redis.xlen(store.keys.events) > 0
 

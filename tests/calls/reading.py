@@ -5,7 +5,7 @@ from typing import Any
 from gateway.models import Context, Kind
 from gateway.policy.calls.leaves import Declaration
 from gateway.policy.calls.roles import RoleSource
-from gateway.policy.calls.touches import Call, DoubtKind, Touches, touch
+from gateway.policy.calls.touches import Call, CallEffects, DoubtKind, touch
 from gateway.wire.roles import Role
 
 
@@ -15,18 +15,18 @@ def read(
     kind: Kind = Kind.TOOL,
     cwd: str | None = "/ws",
     *roles: Declaration,
-) -> Touches:
+) -> CallEffects:
     """Return what a call touches that runs in /ws."""
     context = Context(cwd=cwd)
     return touch(Call(tool=tool, kind=kind, arguments=arguments, context=context, roles=roles))
 
 
-def roles_of(touches: Touches) -> dict[str, Role]:
+def roles_of(touches: CallEffects) -> dict[str, Role]:
     """Return the role at each place."""
     return {leaf.place: leaf.role for leaf in touches.leaves}
 
 
-def kinds_of_doubts(touches: Touches) -> set[DoubtKind]:
+def kinds_of_doubts(touches: CallEffects) -> set[DoubtKind]:
     """Return what the doubts are about."""
     return {doubt.kind for doubt in touches.doubts}
 

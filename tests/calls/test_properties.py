@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.models import Context, Kind
-from gateway.policy.calls.touches import Call, Touches, touch
+from gateway.policy.calls.touches import Call, CallEffects, touch
 from gateway.wire.roles import Role
 from tests.calls.reading import operator, read
 
@@ -49,7 +49,7 @@ def _call(tool: str, kind: Kind, arguments: dict[str, Any], cwd: str | None) -> 
     return Call(tool=tool, kind=kind, arguments=arguments, context=Context(cwd=cwd))
 
 
-def _told(found: Touches) -> list[tuple[str, str]]:
+def _told(found: CallEffects) -> list[tuple[str, str]]:
     return sorted((leaf.place, leaf.role.value) for leaf in found.leaves)
 
 

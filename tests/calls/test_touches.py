@@ -10,14 +10,14 @@ from gateway.policy.calls.code_effects import files_of_patch
 from gateway.policy.calls.leaves import MAX_LEAVES, Declaration
 from gateway.policy.calls.path_uses import PathEffect
 from gateway.policy.calls.roles import RoleSource
-from gateway.policy.calls.touches import Call, DoubtKind, Touches, touch
+from gateway.policy.calls.touches import Call, CallEffects, DoubtKind, touch
 from gateway.wire.roles import Role
 from tests.calls.reading import kinds_of_doubts, operator, read, roles_of
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL
 
 
-def _words(touches: Touches) -> list[list[str] | None]:
+def _words(touches: CallEffects) -> list[list[str] | None]:
     return [
         None if one.words is None else [word.text for word in one.words] for one in touches.programs
     ]

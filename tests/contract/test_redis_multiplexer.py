@@ -177,11 +177,11 @@ async def test_a_batch_is_seen_before_anybody_wakes(line: Multiplexer) -> None:
     assert order == ["one", "woken"]
 
 
-Said = Callable[[bytes, int], bytes]
+HookOutput = Callable[[bytes, int], bytes]
 
 
 @asynccontextmanager
-async def saying(said: Said, **options: Any) -> AsyncIterator[Multiplexer]:
+async def saying(said: HookOutput, **options: Any) -> AsyncIterator[Multiplexer]:
     """Yield a line to a server that answers an ECHO with what `said` makes of its word and of the
     number of the connection."""
     connections = 0
@@ -210,7 +210,7 @@ async def saying(said: Said, **options: Any) -> AsyncIterator[Multiplexer]:
         await server.wait_closed()
 
 
-def spoilt(nonsense: bytes) -> Said:
+def spoilt(nonsense: bytes) -> HookOutput:
     """Say it on the first connection, and the truth on the next."""
     return lambda word, number: nonsense if number == 1 else b"+%s\r\n" % word
 

@@ -13,7 +13,7 @@ from gateway.domain.records import MessageRef, Person
 from gateway.errors import Conflict, Unauthorized
 from gateway.policy.grants.grant import Effect, Grant
 from gateway.policy.grants.offers import offers
-from gateway.ports import Wish
+from gateway.ports import ManualGrantRequest
 from gateway.ports.outgoing import GRANT, DeliveryUncertain, RetryLater
 from gateway.stores.retention import Retention
 from tests.approvals.test_grant_creation import remember, widest
@@ -191,7 +191,7 @@ async def test_before_there_is_a_route_a_grant_has_no_card(world: World) -> None
     await world.store.apply(replace(current, people=(*current.people, root), routes=()), by="test")
     asked = request()
     (exact, *_) = await world.core.by_hand.offers(identity("root"), "bot", asked, Effect.ALLOW)
-    wish = Wish(agent="bot", effect=Effect.ALLOW, chosen=exact.id)
+    wish = ManualGrantRequest(agent="bot", effect=Effect.ALLOW, chosen=exact.id)
     grant = await world.core.by_hand.create(identity("root"), asked, wish)
     office = Office(world)
     await office.settle()

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.delivery.outbox_worker import TIMINGS, Timings, Worker, either
-from gateway.delivery.posting_and_editing import Copies
+from gateway.delivery.posting_and_editing import PostedMessages
 from gateway.delivery.reminders_and_escalation import GRACE_SECONDS, Reminders, Rerouting
 from gateway.delivery.request_cards import GrantCopies, RequestCopies
 from gateway.domain.policy_document import Escalation, Route
@@ -240,7 +240,7 @@ async def test_a_late_edit_of_another_replica_is_corrected(office: Office) -> No
     await office.settle()
     assert before.ref is not None
     await slow.adapter.update(before.ref, stale, before.nonce)  # the late edit
-    copies = Copies("rec", slow.outbox, slow.clock, repeatable=False)
+    copies = PostedMessages("rec", slow.outbox, slow.clock, repeatable=False)
     await copies.keep(record.id, replace(before, revision=record.revision), before)
     await office.settle()
     assert office.adapter.shown("rec:a").word == "Approved"

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.cards.card import Card
-from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings, Worker
+from gateway.delivery.outbox_worker import TIMINGS, OrderedLock, Timings, Worker
 from gateway.domain.policy_document import Route
 from gateway.domain.records import AuditEvent, MessageRef
 from gateway.domain.time_and_tasks import cancel_and_wait
@@ -149,7 +149,7 @@ async def test_whoever_leaves_does_not_wait_for_what_hangs(world: World) -> None
     assert office.adapter.messages == {}
 
 
-async def in_line(line: InOrder, number: int, read: asyncio.Event, passed: list[int]) -> None:
+async def in_line(line: OrderedLock, number: int, read: asyncio.Event, passed: list[int]) -> None:
     """Look at something, which takes until it is read."""
     async with line.standing() as turn:
         await read.wait()
@@ -159,7 +159,7 @@ async def in_line(line: InOrder, number: int, read: asyncio.Event, passed: list[
 
 async def test_who_reads_faster_overtakes_nobody() -> None:
     """Looks post in the order in which they began."""
-    line, reads, passed = InOrder(patience=1.0), [asyncio.Event(), asyncio.Event()], list[int]()
+    line, reads, passed = OrderedLock(patience=1.0), [asyncio.Event(), asyncio.Event()], list[int]()
     async with asyncio.TaskGroup() as group:
         for number, read in enumerate(reads):
             group.create_task(in_line(line, number, read, passed))
@@ -173,7 +173,7 @@ async def test_who_reads_faster_overtakes_nobody() -> None:
 
 async def test_who_hangs_holds_nobody_for_long() -> None:
     """After its patience the next goes on, and one that leaves is not waited for."""
-    line, passed, read = InOrder(patience=0.01), list[int](), asyncio.Event()
+    line, passed, read = OrderedLock(patience=0.01), list[int](), asyncio.Event()
     read.set()
     hanging = asyncio.create_task(in_line(line, 0, asyncio.Event(), passed))
     await asyncio.sleep(0)

@@ -25,7 +25,7 @@ from gateway.push.notifications import Notifications, target_of
 from gateway.push.sending import MOST_BYTES, Push, PushKey, PushQueue, PushSender, encrypt
 from gateway.push.service import RedisDevices
 from gateway.stores.credentials import REDIS_ERRORS
-from gateway.stores.outbox import RedisNotes
+from gateway.stores.outbox import RedisAdapterStorage
 from tests.clocks import StandingClock
 from tests.devices import push_device
 from tests.web.phone import Phone, PushService, push_service, written
@@ -72,7 +72,7 @@ def sender_to(service: PushService, clock: Clock | None = None, **more: Any) -> 
 def telling(world: World, sender: PushSender) -> Notifications:
     """Return what looks at requests, as one replica has it."""
     devices = RedisDevices(world.store)
-    notes = RedisNotes(world.store, PUSH)
+    notes = RedisAdapterStorage(world.store, PUSH)
     return Notifications(world.core, world.store, devices, Signed(), sender, notes, SystemClock())
 
 

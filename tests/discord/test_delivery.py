@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from adapters.discord.posting import POSTS
-from gateway.delivery.outbox_worker import InOrder
+from gateway.delivery.outbox_worker import OrderedLock
 from gateway.domain.policy_document import Budget, Escalation
 from gateway.models import Reason, Status
 from gateway.ports.rate_limit import Rate
@@ -140,7 +140,7 @@ async def test_06_a_burst_arrives_whole_in_order_and_within_the_limits(
     # At Discord's own pace a call is over long before the next slot; at ten times it, a line forms.
     monkeypatch.setattr("gateway.ports.rate_limit._CROWDED_SECONDS", 50.0)
     # Whoever stands in line waits for a second at most, which a busy machine takes for one look.
-    monkeypatch.setattr("gateway.delivery.request_cards.InOrder", lambda _: InOrder(50.0))
+    monkeypatch.setattr("gateway.delivery.request_cards.OrderedLock", lambda _: OrderedLock(50.0))
     rest = stage.server.discord.rest
     rest.limits.rule("POST", r"/channels/\d+/messages$", 5, 0.5)
     await stage.policy(stage.route(), budgets=(Budget(cards=50),))

@@ -20,7 +20,7 @@ from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
 from gateway.errors import Misconfigured
 from gateway.integrations.mcp.calls import CallGate
-from gateway.integrations.mcp.http import Front, listen
+from gateway.integrations.mcp.http import ProxyServer, listen
 from gateway.integrations.mcp.proxy import Open, Server
 from tests.api.replica import AGENT, AGENT_TOKEN, Replica
 from tests.hosts.mcp_downstream import Downstream
@@ -51,7 +51,7 @@ async def front_of(gate: Replica, opened: Open, token: str | None = None) -> Asy
             return agent
 
         make = partial(CallGate, connect, "files", progress_seconds=0.05)
-        front = Front(opened, make, token=token, loopback=True)
+        front = ProxyServer(opened, make, token=token, loopback=True)
         async with front.running(), served(front) as url:
             yield url
 
@@ -188,7 +188,7 @@ async def test_who_may_enter(gate: Replica) -> None:
 async def test_an_address_that_others_reach_needs_a_token(place: str) -> None:
     """It is refused before anything listens."""
 
-    def front(loopback: bool) -> Front:
+    def front(loopback: bool) -> ProxyServer:
         raise AssertionError(loopback)
 
     with pytest.raises(Misconfigured, match="GATEWAY_MCP_TOKEN"):

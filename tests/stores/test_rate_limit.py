@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from gateway.ports.outgoing import Limited, RetryLater
-from gateway.ports.rate_limit import Pace, Rate, Urgency
-from gateway.stores.outbox import RedisNotes
+from gateway.ports.rate_limit import Priority, Rate, RateLimiter
+from gateway.stores.outbox import RedisAdapterStorage
 from gateway.stores.requests import RedisStore
 from tests.waiting import moment
 
@@ -17,7 +17,7 @@ MANY = Rate(100, 60.0)
 
 
 async def wait_of(
-    pace: Pace,
+    pace: RateLimiter,
     name: str,
     rate: Rate = RATE,
     *,
@@ -36,14 +36,14 @@ async def wait_of(
 
 
 @pytest.fixture
-def notes(store: RedisStore) -> RedisNotes:
+def notes(store: RedisStore) -> RedisAdapterStorage:
     """Return the notes of an adapter."""
-    return RedisNotes(store, "chat")
+    return RedisAdapterStorage(store, "chat")
 
 
-async def test_a_limit_is_used_at_once_and_never_passed(notes: RedisNotes) -> None:
+async def test_a_limit_is_used_at_once_and_never_passed(notes: RedisAdapterStorage) -> None:
     """As many go as the platform takes, from any replica; the next one when the first is old."""
-    replicas = [Pace(notes), Pace(notes)]
+    replicas = [RateLimiter(notes), RateLimiter(notes)]
     rate = Rate(3, 0.5)
     waits = [await wait_of(replicas[n % 2], str(n), rate) for n in range(4)]
     assert waits[:3] == [0, 0, 0]
@@ -54,50 +54,50 @@ async def test_a_limit_is_used_at_once_and_never_passed(notes: RedisNotes) -> No
     assert asyncio.get_running_loop().time() - begun > 0.15
 
 
-async def test_the_line_is_by_rank_whoever_came_first(notes: RedisNotes) -> None:
+async def test_the_line_is_by_rank_whoever_came_first(notes: RedisAdapterStorage) -> None:
     """What a person decided goes before what ended by itself, and that before everything else;
     neither who came first nor a name's place in the alphabet counts."""
-    pace = Pace(notes)
+    pace = RateLimiter(notes)
     for name in "abc":
         await wait_of(pace, name)
-    line = {"x": Urgency.OTHER, "y": Urgency.ENDED, "z": Urgency.DECIDED}
+    line = {"x": Priority.OTHER, "y": Priority.ENDED, "z": Priority.DECIDED}
     for place, (name, urgency) in enumerate(line.items()):
         await wait_of(pace, name, rank=urgency.rank(place))
     wider = Rate(RATE.most + 1, RATE.seconds)
     for name, urgency in line.items():
         waits = await wait_of(pace, name, wider, rank=urgency.rank(0))
-        assert (waits == 0) == (urgency is Urgency.DECIDED)
+        assert (waits == 0) == (urgency is Priority.DECIDED)
 
 
-async def test_what_is_not_urgent_leaves_room(notes: RedisNotes) -> None:
+async def test_what_is_not_urgent_leaves_room(notes: RedisAdapterStorage) -> None:
     """The last of a limit goes to what takes buttons away, also when nothing waits for it yet."""
-    pace = Pace(notes)
-    other = [await wait_of(pace, name, rank=Urgency.OTHER.rank(0), leave=1) for name in "abc"]
+    pace = RateLimiter(notes)
+    other = [await wait_of(pace, name, rank=Priority.OTHER.rank(0), leave=1) for name in "abc"]
     assert other[:2] == [0, 0]
     assert other[2] > 0
-    assert await wait_of(pace, "d", rank=Urgency.DECIDED.rank(0)) == 0
+    assert await wait_of(pace, "d", rank=Priority.DECIDED.rank(0)) == 0
 
 
 async def test_a_place_in_line_is_lost_by_not_coming_back(
-    notes: RedisNotes, store: RedisStore
+    notes: RedisAdapterStorage, store: RedisStore
 ) -> None:
     """Whoever died in line holds up nobody: its place is kept for a while only."""
-    pace = Pace(notes)
+    pace = RateLimiter(notes)
     for name in "abc":
         await wait_of(pace, name)
-    await wait_of(pace, "dies", rank=Urgency.CLICKED.rank(0))
+    await wait_of(pace, "dies", rank=Priority.CLICKED.rank(0))
     wider = Rate(RATE.most + 1, RATE.seconds)
-    assert await wait_of(pace, "next", wider, rank=Urgency.DECIDED.rank(0)) > 0
+    assert await wait_of(pace, "next", wider, rank=Priority.DECIDED.rank(0)) > 0
     await store.redis.zadd(store.keys.note("chat", "kept edits"), {"dies": 1})
-    assert await wait_of(pace, "next", wider, rank=Urgency.DECIDED.rank(0)) == 0
+    assert await wait_of(pace, "next", wider, rank=Priority.DECIDED.rank(0)) == 0
 
 
 async def test_who_leaves_the_line_makes_those_behind_come_sooner(
-    notes: RedisNotes, store: RedisStore
+    notes: RedisAdapterStorage, store: RedisStore
 ) -> None:
     """The first of those that stay is looked at again at once, once, and is told an earlier time;
     one that was told the right time is left alone."""
-    pace, queue, rate = Pace(notes), store.keys.dirty("chat"), Rate(3, 9.0)
+    pace, queue, rate = RateLimiter(notes), store.keys.dirty("chat"), Rate(3, 9.0)
 
     async def wait(number: int) -> float:
         with pytest.raises(RetryLater) as later:
@@ -123,11 +123,11 @@ async def test_who_leaves_the_line_makes_those_behind_come_sooner(
 
 
 async def test_a_turn_that_is_free_sooner_is_taken_sooner(
-    notes: RedisNotes, store: RedisStore
+    notes: RedisAdapterStorage, store: RedisStore
 ) -> None:
     """After a call that was never sent, whoever waits first is looked at again, also when it is
     looked at already: then once more."""
-    pace, queue = Pace(notes), store.keys.dirty("chat")
+    pace, queue = RateLimiter(notes), store.keys.dirty("chat")
     for name in "abc":
         await wait_of(pace, name)
     with pytest.raises(RetryLater):
@@ -139,15 +139,15 @@ async def test_a_turn_that_is_free_sooner_is_taken_sooner(
     assert await store.redis.zscore(queue, "id") <= await store.now()
 
 
-async def test_a_refusal_stops_everybody_until_it_is_over(notes: RedisNotes) -> None:
+async def test_a_refusal_stops_everybody_until_it_is_over(notes: RedisAdapterStorage) -> None:
     """Retry-After holds for all replicas, not only for the call that was refused."""
-    assert await wait_of(Pace(notes), "a", MANY, fails=Limited(30.0)) == 30.0
-    assert 29 < await wait_of(Pace(notes), "b", MANY) <= 30
+    assert await wait_of(RateLimiter(notes), "a", MANY, fails=Limited(30.0)) == 30.0
+    assert 29 < await wait_of(RateLimiter(notes), "b", MANY) <= 30
 
 
-async def test_a_call_that_was_never_sent_costs_nothing(notes: RedisNotes) -> None:
+async def test_a_call_that_was_never_sent_costs_nothing(notes: RedisAdapterStorage) -> None:
     """After an outage the whole limit is there for what waits; a call in doubt counts."""
-    pace = Pace(notes)
+    pace = RateLimiter(notes)
     for name in "abcdef":
         assert await wait_of(pace, name, fails=RetryLater(1.0, unsent=True)) == 1.0
     assert await wait_of(pace, "g", fails=RetryLater(1.0)) == 1.0
@@ -155,9 +155,11 @@ async def test_a_call_that_was_never_sent_costs_nothing(notes: RedisNotes) -> No
     assert await wait_of(pace, "j") > 1
 
 
-async def test_those_who_ask_together_go_one_after_the_other_and_by_rank(notes: RedisNotes) -> None:
+async def test_those_who_ask_together_go_one_after_the_other_and_by_rank(
+    notes: RedisAdapterStorage,
+) -> None:
     """Whoever asked first goes first, in whatever order they come; two are never inside at once."""
-    pace, went = Pace(notes), list[int]()
+    pace, went = RateLimiter(notes), list[int]()
 
     async def post(rank: int) -> None:
         async with pace.turn("posts", MANY, str(rank), rank=rank):
@@ -170,11 +172,11 @@ async def test_those_who_ask_together_go_one_after_the_other_and_by_rank(notes: 
 
 
 async def test_a_full_line_is_left_for_later_and_then_goes_on(
-    notes: RedisNotes, monkeypatch: pytest.MonkeyPatch
+    notes: RedisAdapterStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One call that hangs holds the others up for a while only, and what it held is given on."""
     monkeypatch.setattr("gateway.ports.rate_limit._CROWDED_SECONDS", 0.3)
-    pace = Pace(notes)
+    pace = RateLimiter(notes)
     async with pace.turn("posts", MANY, "hangs"):
         with pytest.raises(RetryLater):
             async with pace.turn("posts", MANY, "waits"):

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 from gateway.errors import InvalidRequest
 from gateway.integrations.coding_agents.hook import (
     BLOCKED,
-    Dialect,
     HookCall,
+    HookOutput,
     HookVerdict,
-    Said,
+    HostProtocol,
     arguments,
     text,
 )
@@ -33,7 +33,7 @@ _SCOPES = {
 }
 
 
-class ClaudeCode(Dialect):
+class ClaudeCode(HostProtocol):
     """Claude Code's hooks, and those of hosts that took them over."""
 
     host = "claude-code"
@@ -77,21 +77,21 @@ class ClaudeCode(Dialect):
         if found.tool == QUESTION_TOOL:
             found.ask(read_questions(found.arguments))
 
-    def answer(self, call: HookCall, verdict: HookVerdict) -> Said:
+    def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
         """Return what tells the host."""
         return _answer_request(call, verdict) if call.asks_itself else _answer_gate(call, verdict)
 
 
-def _answer_gate(call: HookCall, verdict: HookVerdict) -> Said:
+def _answer_gate(call: HookCall, verdict: HookVerdict) -> HookOutput:
     """Answer PreToolUse, where everything but an approval blocks."""
     if verdict.kind == "approved":
-        return Said(0, _decide("allow", verdict.sentence, changed_input(call, verdict)))
+        return HookOutput(0, _decide("allow", verdict.sentence, changed_input(call, verdict)))
     if verdict.kind == "deferred":
-        return Said(0, _decide("defer", verdict.sentence, None))
+        return HookOutput(0, _decide("defer", verdict.sentence, None))
     if verdict.kind == "aborted":
         stop = {"continue": False, "stopReason": verdict.sentence}
-        return Said(0, {**stop, **_decide("deny", verdict.sentence, None)})
-    return Said(BLOCKED, error=verdict.sentence)  # which it gives to the model
+        return HookOutput(0, {**stop, **_decide("deny", verdict.sentence, None)})
+    return HookOutput(BLOCKED, error=verdict.sentence)  # which it gives to the model
 
 
 def _decide(how: str, why: str, changed: dict[str, Any] | None) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _decide(how: str, why: str, changed: dict[str, Any] | None) -> dict[str, Any
     return {"hookSpecificOutput": told if changed is None else {**told, "updatedInput": changed}}
 
 
-def _answer_request(call: HookCall, verdict: HookVerdict) -> Said:
+def _answer_request(call: HookCall, verdict: HookVerdict) -> HookOutput:
     """Answer PermissionRequest. What is no answer leaves it to the terminal, which asks too."""
     if verdict.kind == "approved":
         decision: dict[str, Any] = {"behavior": "allow"}
@@ -114,8 +114,8 @@ def _answer_request(call: HookCall, verdict: HookVerdict) -> Said:
         if verdict.kind == "aborted":
             decision["interrupt"] = True
     else:
-        return Said(0, error=verdict.sentence)
-    return Said(0, {"hookSpecificOutput": {"hookEventName": REQUEST, "decision": decision}})
+        return HookOutput(0, error=verdict.sentence)
+    return HookOutput(0, {"hookSpecificOutput": {"hookEventName": REQUEST, "decision": decision}})
 
 
 def read_suggestions(found: HookCall, suggested: Any) -> None:
@@ -267,7 +267,7 @@ class HttpHook:
         return _answer_of(DIALECT.refuse(why), asks_itself=event == REQUEST)
 
 
-def _answer_of(said: Said, *, asks_itself: bool) -> dict[str, Any]:
+def _answer_of(said: HookOutput, *, asks_itself: bool) -> dict[str, Any]:
     """Return the answer over HTTP of what the command would print, and of its exit code."""
     if said.output is not None:
         return said.output

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from gateway.integrations.coding_agents.claude_code import ClaudeCode
-from gateway.integrations.coding_agents.hook import HookCall, HookVerdict, Said
+from gateway.integrations.coding_agents.hook import HookCall, HookOutput, HookVerdict
 
 
 class Codex(ClaudeCode):
@@ -27,11 +27,11 @@ class Codex(ClaudeCode):
         """Leave out what Codex cannot do."""
         found.allowed = ["approve", "deny"] if found.asks_itself else ["approve", "edit", "deny"]
 
-    def answer(self, call: HookCall, verdict: HookVerdict) -> Said:
+    def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
         """Return what tells Codex. An approval of the call as it is is no answer: Codex takes an
         `allow` without a change for a mistake of the hook."""
         if verdict.kind == "approved" and verdict.arguments is None and not call.asks_itself:
-            return Said(0)
+            return HookOutput(0)
         return super().answer(call, verdict)
 
 

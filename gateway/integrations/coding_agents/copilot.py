@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.integrations.coding_agents.hook import (
-    Dialect,
     HookCall,
+    HookOutput,
     HookVerdict,
-    Said,
+    HostProtocol,
     arguments,
     text,
 )
@@ -21,7 +21,7 @@ _KINDS = {
 }
 
 
-class CopilotCli(Dialect):
+class CopilotCli(HostProtocol):
     """Copilot CLI's hook."""
 
     host = "copilot"
@@ -44,18 +44,18 @@ class CopilotCli(Dialect):
         found.allowed = ["approve", "edit", "deny"]
         return found
 
-    def answer(self, call: HookCall, verdict: HookVerdict) -> Said:
+    def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
         """Return what tells Copilot CLI."""
         if verdict.kind == "approved":
             changed = {} if verdict.arguments is None else {"modifiedArgs": verdict.arguments}
-            return Said(0, {"permissionDecision": "allow", **changed})
+            return HookOutput(0, {"permissionDecision": "allow", **changed})
         denied = {"permissionDecision": "deny", "permissionDecisionReason": verdict.sentence}
-        return Said(0, denied, verdict.sentence)
+        return HookOutput(0, denied, verdict.sentence)
 
-    def refuse(self, why: str) -> Said:
+    def refuse(self, why: str) -> HookOutput:
         """Return what tells Copilot CLI that nothing could be asked."""
         denied = {"permissionDecision": "deny", "permissionDecisionReason": why}
-        return Said(0, denied, why)
+        return HookOutput(0, denied, why)
 
 
 DIALECT = CopilotCli()

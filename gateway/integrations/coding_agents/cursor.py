@@ -7,10 +7,10 @@ from typing import Any
 from gateway.errors import InvalidRequest
 from gateway.integrations.coding_agents.hook import (
     BLOCKED,
-    Dialect,
     HookCall,
+    HookOutput,
     HookVerdict,
-    Said,
+    HostProtocol,
     arguments,
     text,
 )
@@ -20,7 +20,7 @@ _TOOL, _SHELL, _MCP = "preToolUse", "beforeShellExecution", "beforeMCPExecution"
 _KINDS = {"Shell": "command", **dict.fromkeys(("Write", "Edit", "Delete"), "file_change")}
 
 
-class Cursor(Dialect):
+class Cursor(HostProtocol):
     """Cursor's hooks before a tool, a command, and a tool of an MCP server."""
 
     host = "cursor"
@@ -50,13 +50,13 @@ class Cursor(Dialect):
         found.allowed = ["approve", "edit", "deny"] if event == _TOOL else ["approve", "deny"]
         return found
 
-    def answer(self, call: HookCall, verdict: HookVerdict) -> Said:
+    def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
         """Return what tells Cursor: the person, and apart from that the model."""
         if verdict.kind == "approved":
             changed = {} if verdict.arguments is None else {"updated_input": verdict.arguments}
-            return Said(0, {"permission": "allow", **changed})
+            return HookOutput(0, {"permission": "allow", **changed})
         words = {"user_message": verdict.sentence, "agent_message": verdict.sentence}
-        return Said(BLOCKED, {"permission": "deny", **words}, verdict.sentence)
+        return HookOutput(BLOCKED, {"permission": "deny", **words}, verdict.sentence)
 
 
 def _read_input(call: dict[str, Any]) -> dict[str, Any]:

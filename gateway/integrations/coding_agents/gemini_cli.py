@@ -8,10 +8,10 @@ from typing import Any
 from gateway.errors import InvalidRequest
 from gateway.integrations.coding_agents.hook import (
     BLOCKED,
-    Dialect,
     HookCall,
+    HookOutput,
     HookVerdict,
-    Said,
+    HostProtocol,
     arguments,
     text,
 )
@@ -23,7 +23,7 @@ _KINDS = {
 }
 
 
-class GeminiCli(Dialect):
+class GeminiCli(HostProtocol):
     """Gemini CLI's hook."""
 
     host = "gemini"
@@ -44,7 +44,7 @@ class GeminiCli(Dialect):
         found.kind = _KINDS.get(tool, "tool")
         return found
 
-    def answer(self, call: HookCall, verdict: HookVerdict) -> Said:
+    def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
         """Return what tells Gemini CLI."""
         if verdict.kind == "approved":
             told: dict[str, Any] = {"decision": "allow", "reason": verdict.sentence}
@@ -53,11 +53,11 @@ class GeminiCli(Dialect):
                     "hookEventName": _EVENT,
                     "tool_input": verdict.arguments,
                 }
-            return Said(0, told)
+            return HookOutput(0, told)
         if verdict.kind == "aborted":
             stop = {"continue": False, "stopReason": verdict.sentence}
-            return Said(0, {**stop, "decision": "deny", "reason": verdict.sentence})
-        return Said(BLOCKED, error=verdict.sentence)  # which it gives to the model
+            return HookOutput(0, {**stop, "decision": "deny", "reason": verdict.sentence})
+        return HookOutput(BLOCKED, error=verdict.sentence)  # which it gives to the model
 
 
 DIALECT = GeminiCli()

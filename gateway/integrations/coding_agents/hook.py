@@ -180,7 +180,7 @@ class HookVerdict:
         return self.kind in ("denied", "aborted")
 
 
-class Said:
+class HookOutput:
     """What the hook's process does last: its exit code, and what it prints."""
 
     __slots__ = ("code", "error", "output")
@@ -191,7 +191,7 @@ class Said:
         self.error = error
 
 
-class Dialect:
+class HostProtocol:
     """What one host writes to its hooks, and how it is answered. `timeout` is in seconds, less than
     the host's own limit unless its settings say otherwise; it runs the tool after that."""
 
@@ -202,13 +202,13 @@ class Dialect:
         """Return what a host wrote. Raises InvalidRequest."""
         raise NotImplementedError
 
-    def answer(self, call: HookCall, verdict: HookVerdict) -> Said:
+    def answer(self, call: HookCall, verdict: HookVerdict) -> HookOutput:
         """Return what tells the host."""
         raise NotImplementedError
 
-    def refuse(self, why: str) -> Said:
+    def refuse(self, why: str) -> HookOutput:
         """Return what tells the host that nothing could be asked."""
-        return Said(BLOCKED, error=why)
+        return HookOutput(BLOCKED, error=why)
 
 
 def text(values: dict[str, Any], name: str, *, needed: bool = False) -> str | None:
@@ -319,7 +319,7 @@ def main(words: Sequence[str]) -> int:
 
 def run_blocking(words: Sequence[str]) -> int:
     """Run a hook; whatever goes wrong, the host is told to block."""
-    refuse = Dialect().refuse
+    refuse = HostProtocol().refuse
     try:
         began = time.monotonic()
         options = Options(words)
@@ -334,14 +334,14 @@ def run_blocking(words: Sequence[str]) -> int:
             return BLOCKED
 
 
-def _run(options: Options, dialect: Dialect, began: float) -> Said:
+def _run(options: Options, dialect: HostProtocol, began: float) -> HookOutput:
     timeout = options.timeout or dialect.timeout
     stop_on_signals()
     _watch(began + timeout + _WATCHDOG_SECONDS)
     call = dialect.read(read_input(sys.stdin.buffer.read(MAX_BYTES + 1)))
     if call.closes is not None:
         _close(options, call)
-        return Said(0)
+        return HookOutput(0)
     if not options.edit and "edit" in call.allowed:
         call.allowed.remove("edit")
     if not options.native_always:
@@ -363,9 +363,11 @@ def _watch(until: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
 
 
-def dialect_of(host: str) -> Dialect:
+def dialect_of(host: str) -> HostProtocol:
     """Return a host's dialect; no other one is loaded."""
-    found: Dialect = import_module(f"gateway.integrations.coding_agents.{DIALECTS[host]}").DIALECT
+    found: HostProtocol = import_module(
+        f"gateway.integrations.coding_agents.{DIALECTS[host]}"
+    ).DIALECT
     return found
 
 
@@ -526,7 +528,7 @@ def _close(options: Options, call: HookCall) -> None:
         _say(f"approval gateway: a card stays open: {error}")
 
 
-def _tell(said: Said) -> int:
+def _tell(said: HookOutput) -> int:
     """Print the answer, which nothing may interrupt: two of them would be none."""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -77,7 +77,7 @@ async def _proxy(given: argparse.Namespace) -> int:
             from gateway.integrations.mcp import http  # noqa: PLC0415 (loads a web server)
 
             token = secret("GATEWAY_MCP_TOKEN")
-            front = partial(http.Front, server.opened, make_gate, token=token)
+            front = partial(http.ProxyServer, server.opened, make_gate, token=token)
             await http.listen(lambda near: front(loopback=near), given.listen, token)
             return 0
         try:

@@ -98,7 +98,7 @@ def rename(values: JsonObject, context: Context) -> JsonObject:
     return {**values, "_meta": known}
 
 
-class Front:
+class ProxyServer:
     """The application at one address, inside `running`."""
 
     def __init__(
@@ -128,7 +128,7 @@ class Front:
         self._tasks: anyio.abc.TaskGroup
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Front]:
+    async def running(self) -> AsyncIterator[ProxyServer]:
         """Serve until the block is left; then every session ends."""
         async with self._manager.run(), anyio.create_task_group() as self._tasks:
             yield self
@@ -263,7 +263,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def listen(front: Callable[[bool], Front], place: str, token: str | None) -> None:
+async def listen(front: Callable[[bool], ProxyServer], place: str, token: str | None) -> None:
     """Serve at HOST:PORT until a signal. Raises Misconfigured, and OSError."""
     host, _, port = place.rpartition(":")
     host = host.strip("[]")

@@ -25,7 +25,7 @@ from gateway.policy.calls.roles import (
     Family,
     JsonType,
     RoleSource,
-    Surroundings,
+    SiblingContext,
     bare_name,
     family_of,
     fits_role,
@@ -216,7 +216,7 @@ class ReadingLimits:
 
 
 @dataclass(slots=True)
-class Walked:
+class Traversal:
     """All values of a call, and what was seen on the way."""
 
     leaves: list[Leaf] = field(default_factory=list)
@@ -266,7 +266,7 @@ def _steps_to(key: str) -> tuple[str, str]:
     return named, named
 
 
-def walk(call: Call, budget: ReadingLimits) -> Walked:
+def walk(call: Call, budget: ReadingLimits) -> Traversal:
     """Return every value of a call with its role."""
     return _Walk(call, budget).run()
 
@@ -275,7 +275,7 @@ class _Walk:
     def __init__(self, call: Call, budget: ReadingLimits) -> None:
         self._call = call
         self._budget = budget
-        self._found = Walked()
+        self._found = Traversal()
         family = family_of(bare_name(call.tool))
         if call.kind is not Kind.TOOL and family is Family.MESSAGE:
             family = Family.OTHER
@@ -290,7 +290,7 @@ class _Walk:
         self._found.rows = tuple(row for row in rows if row.fits(call.arguments))
         self._said_by_rows: dict[str, _Given | None] = {}  # by the address
 
-    def run(self) -> Walked:
+    def run(self) -> Traversal:
         self._read_object(self._call.arguments, _Where(), None, 1)
         return self._found
 
@@ -426,7 +426,7 @@ class _Walk:
 
     def _look_around(
         self, names: set[str], plain: Mapping[str, str], members: Mapping[str, Any], at: _Where
-    ) -> Surroundings:
+    ) -> SiblingContext:
         # In an editor a `command` is a verb.
         named = not names.isdisjoint(NAMES_OF_COMMANDS)
         command = named and self._family is not Family.FILE
@@ -439,7 +439,7 @@ class _Walk:
         typed = "isinput" in names and any(
             _is_on(members[key]) for key, name in plain.items() if name == "isinput"
         )
-        return Surroundings(family=self._family, command=command, url="url" in names, typed=typed)
+        return SiblingContext(family=self._family, command=command, url="url" in names, typed=typed)
 
     def _find_inner(
         self, plain: Mapping[str, str], members: Mapping[str, Any], at: _Where
@@ -472,7 +472,7 @@ class _Walk:
     # ------------------------------------------------------------ roles
 
     def _decide(
-        self, key: str, value: Any, where: _Where, beside: Surroundings, held: _Given | None
+        self, key: str, value: Any, where: _Where, beside: SiblingContext, held: _Given | None
     ) -> _Given:
         by_name = role_of_name(key, value, beside)
         lifted = held is not None and held.role in _FLOORS

@@ -336,7 +336,7 @@ _PATHLIKE = re.compile(r"file:|[~/\\]|\.{1,2}[/\\]|[A-Za-z]:[\\/]|\S*[/\\]\S*$",
 _FILE_NAME = re.compile(r"\.[A-Za-z0-9_]\S*|[^\s:;,!?()]*[A-Za-z0-9_-]\.[A-Za-z][A-Za-z0-9]{0,9}")
 
 
-class Surroundings(NamedTuple):
+class SiblingContext(NamedTuple):
     """What stands beside a value, as far as it tells what the value's name means."""
 
     family: Family
@@ -369,7 +369,7 @@ def type_of(value: Any) -> JsonType:
     return JsonType.NULL if value is None else JsonType.NUMBER
 
 
-def role_of_name(name: str, value: Any, beside: Surroundings) -> Role | None:
+def role_of_name(name: str, value: Any, beside: SiblingContext) -> Role | None:
     """Return the role that a name gives a value in such a tool; None where it says nothing."""
     verb = beside.family is Family.FILE and isinstance(value, str) and value in _EDITING_VERBS
     if verb and plain_name(name) in COMMAND_NAMES:
@@ -422,7 +422,7 @@ def _fits_name(role: Role, plain: str, value: Any) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _role_whatever_stands_there(name: str, beside: Surroundings) -> Role | None:
+def _role_whatever_stands_there(name: str, beside: SiblingContext) -> Role | None:
     plain = plain_name(name)
     found = _role_of_command_name(plain, shell=beside.family is Family.SHELL)
     if found is None and beside.family is Family.FILE:

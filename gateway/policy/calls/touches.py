@@ -36,7 +36,7 @@ from gateway.policy.calls.leaves import (
     InnerCall,
     Leaf,
     ReadingLimits,
-    Walked,
+    Traversal,
     calls_of,
     walk,
 )
@@ -48,7 +48,7 @@ from gateway.policy.calls.roles import (
     PATHS,
     Family,
     RoleSource,
-    Surroundings,
+    SiblingContext,
     bare_name,
     family_of,
     is_foreign_shell,
@@ -61,8 +61,21 @@ from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.roles import Role
 
 __all__ = [
-    "Ambiguity", "Call", "Declaration", "Doubt", "DoubtKind", "Leaf", "PathEffect", "PathUse",
-    "Program", "Reading", "Touches", "UrlUse", "calls_of", "touch", "touches_of",
+    "Ambiguity",
+    "Call",
+    "CallEffects",
+    "Declaration",
+    "Doubt",
+    "DoubtKind",
+    "Leaf",
+    "PathEffect",
+    "PathUse",
+    "Program",
+    "Reading",
+    "UrlUse",
+    "calls_of",
+    "touch",
+    "touches_of",
 ]  # fmt: skip
 
 _KEPT = "_touches"
@@ -97,7 +110,7 @@ class Reading:
 
     programs: tuple[Program, ...] = ()
     paths: tuple[PathUse, ...] = ()
-    nested: tuple[Touches, ...] = ()
+    nested: tuple[CallEffects, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +122,7 @@ class Ambiguity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Touches:
+class CallEffects:
     """What a call touches.
 
     `programs`, `paths` and `nested` are certain; what a value may also mean is in `readings`.
@@ -127,7 +140,7 @@ class Touches:
     programs: tuple[Program, ...]
     paths: tuple[PathUse, ...]
     urls: tuple[UrlUse, ...]
-    nested: tuple[Touches, ...]
+    nested: tuple[CallEffects, ...]
     readings: tuple[Ambiguity, ...]
     doubts: tuple[Doubt, ...]
     family: Family
@@ -164,7 +177,7 @@ class Touches:
         context = [self.call.context.host] if self.call.context.host else []
         return tuple(dict.fromkeys([*context, *said, *named]))
 
-    def everything(self) -> Iterator[Touches]:
+    def everything(self) -> Iterator[CallEffects]:
         """Yield this call and each call within it, under every reading, outermost first."""
         yield self
         ways = (way for one in self.readings for way in one.ways)
@@ -214,17 +227,17 @@ def texts_of(value: Any) -> Iterator[str]:
             left += one
 
 
-def touch(call: Call) -> Touches:
+def touch(call: Call) -> CallEffects:
     """Return what a call touches. It never raises, whatever the arguments are."""
     return _touch(call, ReadingLimits(), 0)
 
 
-def _touch(call: Call, budget: ReadingLimits, depth: int) -> Touches:
+def _touch(call: Call, budget: ReadingLimits, depth: int) -> CallEffects:
     return _Toucher(call, walk(call, budget), budget, depth).run()
 
 
 class _Toucher:
-    def __init__(self, call: Call, walked: Walked, budget: ReadingLimits, depth: int) -> None:
+    def __init__(self, call: Call, walked: Traversal, budget: ReadingLimits, depth: int) -> None:
         self._call = call
         self._walked = walked
         self._budget = budget
@@ -233,11 +246,11 @@ class _Toucher:
         self._programs: list[Program] = []
         self._paths: list[PathUse] = []
         self._urls: list[UrlUse] = []
-        self._nested: list[Touches] = []
+        self._nested: list[CallEffects] = []
         self._readings: list[Ambiguity] = []
         self._base, self._base_source = self._find_base()
 
-    def run(self) -> Touches:
+    def run(self) -> CallEffects:
         for leaf in self._walked.leaves:
             self._read(leaf)
         for name, place in self._walked.keys:
@@ -250,7 +263,7 @@ class _Toucher:
             self._paths += paths_of_program(program)
         rows = self._walked.rows
         call = self._call
-        return Touches(
+        return CallEffects(
             call=call,
             leaves=tuple(self._walked.leaves),
             base=self._base,
@@ -472,7 +485,7 @@ class _Toucher:
             return
         self._nested.append(self._inside(inner.tool, arguments, inner.server))
 
-    def _inside(self, tool: str, arguments: dict[str, Any], server: str | None) -> Touches:
+    def _inside(self, tool: str, arguments: dict[str, Any], server: str | None) -> CallEffects:
         call = Call(
             tool=tool,
             kind=self._call.kind,
@@ -583,7 +596,7 @@ def _fingerprint(call: Call) -> str:
     return sha256_hex("\n".join(parts).encode())[:32] if parts else ""
 
 
-def touches_of(record: Record) -> tuple[Touches, ...]:
+def touches_of(record: Record) -> tuple[CallEffects, ...]:
     """Return what each part of a record touches: its arguments, then any payload.
 
     Deciders, offers and cards all ask about one record, so the answer stays beside it, with the
@@ -600,10 +613,10 @@ def touches_of(record: Record) -> tuple[Touches, ...]:
 
 # Values of a call by the name of an argument, and what one may be compared with.
 
-_NOTHING_BESIDE = Surroundings(family=Family.FILE)
+_NOTHING_BESIDE = SiblingContext(family=Family.FILE)
 
 
-def values_named(touches: Touches, name: str) -> Iterator[Any]:
+def values_named(touches: CallEffects, name: str) -> Iterator[Any]:
     """Yield what a call has under an argument's name, however it is spelled, or at an address."""
     wanted = plain_name(name)
     for argument, value in touches.call.arguments.items():

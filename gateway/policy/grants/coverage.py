@@ -24,9 +24,9 @@ from gateway.policy.calls.command_table import (
 )
 from gateway.policy.calls.paths import below, components, delicate, is_executed, within
 from gateway.policy.calls.touches import (
+    CallEffects,
     Leaf,
     Program,
-    Touches,
     is_same,
     touches_of,
 )
@@ -134,7 +134,7 @@ def differences(match: Match, record: Record) -> Iterator[Difference]:
 
 
 def _by_leaf(
-    match: Match, answer: Answer, record: Record, touches: Touches
+    match: Match, answer: Answer, record: Record, touches: CallEffects
 ) -> Iterator[Difference]:
     rules = {rule.address: rule for rule in match.rules}
     found = group_by_address(touches)
@@ -166,7 +166,7 @@ def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:
     )
 
 
-def group_by_address(touches: Touches) -> dict[str, list[Leaf]]:
+def group_by_address(touches: CallEffects) -> dict[str, list[Leaf]]:
     """Return the values of a call by address."""
     found: dict[str, list[Leaf]] = {}
     for leaf in touches.leaves:
@@ -174,7 +174,7 @@ def group_by_address(touches: Touches) -> dict[str, list[Leaf]]:
     return found
 
 
-def is_where_it_works(leaf: Leaf, touches: Touches) -> bool:
+def is_where_it_works(leaf: Leaf, touches: CallEffects) -> bool:
     """Whether a known argument names the folder in which the call works anyway."""
     known = leaf.role is Role.WORKING_FOLDER and leaf.source in DECLARED
     return known and touches.base is not None and touches.base == touches.call.context.cwd
@@ -188,7 +188,7 @@ def value_at(address: str, leaves: list[Leaf]) -> Any:
 
 
 def _compare(
-    answer: Answer, rule: Rule, leaves: list[Leaf], record: Record, touches: Touches
+    answer: Answer, rule: Rule, leaves: list[Leaf], record: Record, touches: CallEffects
 ) -> Iterator[Difference]:
     for leaf in leaves:
         if rule.type and leaf.type.value != rule.type:
@@ -211,7 +211,7 @@ def _compare(
             yield Difference(first.place, _DIFFERS, now, rule.value)
 
 
-def _runs_only(rule: Rule, leaf: Leaf, record: Record, touches: Touches) -> bool:
+def _runs_only(rule: Rule, leaf: Leaf, record: Record, touches: CallEffects) -> bool:
     """Whether all that a value runs is read completely, and is what the pattern permits."""
     starts = f"{leaf.place}["
     programs = [one for one in touches.programs
@@ -229,7 +229,7 @@ def runs_only(pattern: CommandPattern, programs: Sequence[Program], record: Reco
     )
 
 
-def _lies_in(folder: str, leaf: Leaf, record: Record, touches: Touches) -> bool:
+def _lies_in(folder: str, leaf: Leaf, record: Record, touches: CallEffects) -> bool:
     """Whether a path lies in a folder, as far as names and what was resolved tell."""
     use, outer = path_of(touches, leaf), components(folder)
     if use is None or use.parts is None or outer is None or is_delicate(touches, use):
@@ -351,7 +351,7 @@ _BY_PEOPLE = frozenset({Reason.PERSON, Reason.FEEDBACK})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blast(Wire):
+class MatchPreview(Wire):
     """How many of the `looked_at` recent requests a grant covers, and what people said to those."""
 
     looked_at: int
@@ -369,7 +369,9 @@ class Blast(Wire):
         )
 
 
-def blast(match: Match, agent: str, records: Iterable[Record], session: str | None = None) -> Blast:
+def blast(
+    match: Match, agent: str, records: Iterable[Record], session: str | None = None
+) -> MatchPreview:
     """Return what an allow of this match would have covered among an agent's recent requests.
 
     A pass is for one `session`.
@@ -393,7 +395,7 @@ def blast(match: Match, agent: str, records: Iterable[Record], session: str | No
         for record in covered
         if record.decision and record.decision.reason in _BY_PEOPLE
     ]
-    return Blast(
+    return MatchPreview(
         looked_at=len(mine),
         covered=len(covered),
         approved=by_people.count(Status.APPROVED),

@@ -28,12 +28,12 @@ from gateway.policy.calls.roles import COMMANDS, FREE, RoleSource, bare_name, pl
 from gateway.policy.calls.script import read_script
 from gateway.policy.calls.shell_words import Word, unwrap
 from gateway.policy.calls.touches import (
+    CallEffects,
     DoubtKind,
     Leaf,
     PathUse,
     Program,
     Reading,
-    Touches,
     UrlUse,
     calls_of,
     names_path,
@@ -96,7 +96,7 @@ def denies(match: Match, record: Record) -> MatchResult:
     return most([over_readings(one, lambda inner: _denies_call(match, inner)) for one in parts])
 
 
-def _denies_call(match: Match, touches: Touches) -> MatchResult:
+def _denies_call(match: Match, touches: CallEffects) -> MatchResult:
     """Whether a denial means one call by its own name and what is within it."""
     if touches.call.server is None and any(one.kind in _HIDING for one in touches.doubts):
         return MatchResult.UNSURE  # a call that nobody looked at may stand there
@@ -114,7 +114,7 @@ def _is_tool(denied: str, names: tuple[str, ...]) -> MatchResult:
     return MatchResult.UNSURE if plain_name(bare_name(denied)) in spelled else MatchResult.NO
 
 
-def _keeps(rule: Rule, touches: Touches) -> MatchResult:
+def _keeps(rule: Rule, touches: CallEffects) -> MatchResult:
     if rule.command is not None:
         return forbids_command(rule.command, touches)
     if rule.kind is RuleKind.FOLDER:
@@ -136,7 +136,7 @@ def denial_matches(record: Record) -> Iterator[tuple[str, Match]]:
     yield words, Match(shape=Shape.TOOL, tool=request.tool, kind=request.kind)
 
 
-def _denial_rules(parts: tuple[Touches, ...]) -> Iterator[tuple[str, Rule]]:
+def _denial_rules(parts: tuple[CallEffects, ...]) -> Iterator[tuple[str, Rule]]:
     seen: set[str] = set()
     for words, rule in chain.from_iterable(map(_rules_of, parts)):
         if words not in seen and len(seen) < _MOST_OFFERED:
@@ -144,7 +144,7 @@ def _denial_rules(parts: tuple[Touches, ...]) -> Iterator[tuple[str, Rule]]:
             yield words, rule
 
 
-def _rules_of(touches: Touches) -> Iterator[tuple[str, Rule]]:
+def _rules_of(touches: CallEffects) -> Iterator[tuple[str, Rule]]:
     for program in touches.programs:
         for pattern in _patterns(program.words) if program.words is not None else ():
             said = " ".join((pattern.program, *pattern.verbs, *pattern.flags))
@@ -175,7 +175,7 @@ def _patterns(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
     yield wide
 
 
-def read_without_authors(record: Record) -> tuple[Touches, ...]:
+def read_without_authors(record: Record) -> tuple[CallEffects, ...]:
     """Return what each part of a record touches, whatever the tool's author declares."""
     if not record.request.roles:
         return touches_of(record)
@@ -190,7 +190,7 @@ def read_without_authors(record: Record) -> tuple[Touches, ...]:
 # ---------------------------------------------------------------- readings
 
 
-def over_readings(touches: Touches, judge: Callable[[Touches], MatchResult]) -> MatchResult:
+def over_readings(touches: CallEffects, judge: Callable[[CallEffects], MatchResult]) -> MatchResult:
     """Judge a call and each call within it: yes where one is meant for certain, unsure where one
     is under some readings alone."""
     found = [judge(touches), *(over_readings(one, judge) for one in touches.nested)]
@@ -202,14 +202,14 @@ def over_readings(touches: Touches, judge: Callable[[Touches], MatchResult]) -> 
 
 
 def _judge_all(
-    touches: Touches,
-    of_call: Callable[[Touches], MatchResult],
+    touches: CallEffects,
+    of_call: Callable[[CallEffects], MatchResult],
     of_program: Callable[[Program], MatchResult],
     of_path: Callable[[PathUse], MatchResult],
 ) -> MatchResult:
     """Judge all that a call runs and touches, under each reading."""
 
-    def of_reading(way: Reading | Touches) -> MatchResult:
+    def of_reading(way: Reading | CallEffects) -> MatchResult:
         inner = [_judge_all(one, of_call, of_program, of_path) for one in way.nested]
         return most([*map(of_program, way.programs), *map(of_path, way.paths), *inner])
 
@@ -246,7 +246,7 @@ def _least(found: list[MatchResult]) -> MatchResult:
 # ---------------------------------------------------------------- commands
 
 
-def forbids_command(pattern: CommandPattern, touches: Touches) -> MatchResult:
+def forbids_command(pattern: CommandPattern, touches: CallEffects) -> MatchResult:
     """Whether what a call runs is a command that a denial means, or may be."""
 
     def of_program(program: Program) -> MatchResult:
@@ -254,7 +254,7 @@ def forbids_command(pattern: CommandPattern, touches: Touches) -> MatchResult:
         wrapped = program.wrapper and _program(pattern.program) == program.wrapper[0]
         return most([found, MatchResult.UNSURE]) if wrapped else found
 
-    def of_call(one: Touches) -> MatchResult:
+    def of_call(one: CallEffects) -> MatchResult:
         runs = any(way.programs for each in one.readings for way in each.ways)
         if one.call.kind is Kind.COMMAND and not (one.programs or runs or one.nested):
             return MatchResult.UNSURE
@@ -266,7 +266,7 @@ def forbids_command(pattern: CommandPattern, touches: Touches) -> MatchResult:
     return _judge_all(touches, of_call, of_program, lambda _: MatchResult.NO)
 
 
-def _read_as_several(touches: Touches) -> Iterator[Program]:
+def _read_as_several(touches: CallEffects) -> Iterator[Program]:
     """Yield the commands of a list that is one command's words only by the tool's name.
 
     Tools of other makers go by the same name, and could run each element.
@@ -278,7 +278,7 @@ def _read_as_several(touches: Touches) -> Iterator[Program]:
             yield from read_each(texts, touches.base, leaf.place)
 
 
-def _has_unread_command(touches: Touches) -> bool:
+def _has_unread_command(touches: CallEffects) -> bool:
     """Whether something under the name of a command is neither text nor a list of texts."""
     return any(
         leaf.role in _MAYBE_RUN
@@ -290,7 +290,7 @@ def _has_unread_command(touches: Touches) -> bool:
     )
 
 
-def _may_hold(touches: Touches, holds: Callable[[str], bool]) -> MatchResult:
+def _may_hold(touches: CallEffects, holds: Callable[[str], bool]) -> MatchResult:
     """Unsure where a call hands on an action or input, or unknown text that holds something."""
     for leaf in touches.with_role(Role.ACTION, Role.INPUT):
         read = leaf.role is Role.ACTION and plain_name(leaf.name) in _COMMAND_NAMES
@@ -345,7 +345,7 @@ def _forbids(pattern: CommandPattern, words: _Words) -> MatchResult:
 # ---------------------------------------------------------------- folders and hosts
 
 
-def reaches_folder(folder: str, touches: Touches) -> MatchResult:
+def reaches_folder(folder: str, touches: CallEffects) -> MatchResult:
     """Whether a call names a path in a folder that a denial means, or may; or runs there."""
     denied = components(folder.casefold())
 
@@ -382,7 +382,7 @@ def reaches_folder(folder: str, touches: Touches) -> MatchResult:
         attached = MatchResult.UNSURE if names_it(program.text) else MatchResult.NO
         return most([*found, attached, *([MatchResult.YES] if inside else [])])
 
-    def of_call(one: Touches) -> MatchResult:
+    def of_call(one: CallEffects) -> MatchResult:
         odd = any(
             leaf.role is Role.UNKNOWN and not isinstance(leaf.value, str) and names_path(leaf.name)
             for leaf in one.leaves
@@ -394,7 +394,7 @@ def reaches_folder(folder: str, touches: Touches) -> MatchResult:
     return _judge_all(touches, of_call, of_program, of_path)
 
 
-def reaches_host(host: str, touches: Touches) -> MatchResult:
+def reaches_host(host: str, touches: CallEffects) -> MatchResult:
     """Whether a call reaches a host that a denial means, or may."""
     denied = host.casefold().rstrip(".")
 
@@ -413,7 +413,7 @@ def reaches_host(host: str, touches: Touches) -> MatchResult:
         elsewhere = found is MatchResult.NO and denied in url.text.casefold()
         return MatchResult.UNSURE if elsewhere else found
 
-    def of_call(one: Touches) -> MatchResult:
+    def of_call(one: CallEffects) -> MatchResult:
         said = [leaf.value for leaf in one.with_role(Role.HOST)]
         named = [of_name(name) if isinstance(name, str) else MatchResult.UNSURE for name in said]
         urls = [of_url(url) for url in one.urls]

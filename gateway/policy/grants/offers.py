@@ -17,7 +17,7 @@ from gateway.models import HostRule, Kind
 from gateway.policy.calls.command_table import Known, Operands, ParsedCommand
 from gateway.policy.calls.paths import is_root
 from gateway.policy.calls.roles import JsonType
-from gateway.policy.calls.touches import Leaf, Touches, touches_of
+from gateway.policy.calls.touches import CallEffects, Leaf, touches_of
 from gateway.policy.grants.coverage import covers, group_by_address, is_where_it_works, value_at
 from gateway.policy.grants.denials import denial_matches
 from gateway.policy.grants.grant import (
@@ -141,7 +141,7 @@ def _exact(record: Record) -> Match:
     return Match(shape=Shape.EXACT, tool=request.tool, kind=request.kind, digest=record.digest)
 
 
-def _exact_words(record: Record, touches: Touches) -> str:
+def _exact_words(record: Record, touches: CallEffects) -> str:
     """Say what runs: the command as it stands, of any other call the tool and its arguments."""
     context = record.request.context
     leaf = command_leaf(touches)
@@ -166,7 +166,7 @@ def _exact_words(record: Record, touches: Touches) -> str:
 # ---------------------------------------------------------------- approvals
 
 
-def _commands(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+def _commands(record: Record, touches: CallEffects) -> Iterator[tuple[_Said, Match]]:
     leaf = command_leaf(touches)
     if leaf is None or why_fixed(Answer.COMMAND, record, touches) is not None:
         return
@@ -237,13 +237,13 @@ def _command_words(pattern: CommandPattern) -> str:
     return command + said.get(pattern.operands, "")
 
 
-def _where(record: Record, touches: Touches) -> str:
+def _where(record: Record, touches: CallEffects) -> str:
     host = record.request.context.host
     on = f" on {host}" if host else ""
     return f", run in {touches.base}{on}" if touches.base else on
 
 
-def _folders(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+def _folders(record: Record, touches: CallEffects) -> Iterator[tuple[_Said, Match]]:
     """Offer the folder of the one path that a call names, where the rest is content or the same."""
     leaf = path_leaf(touches)
     use = path_of(touches, leaf) if leaf is not None else None
@@ -262,7 +262,7 @@ def _folders(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
     yield _pattern(record, touches, Answer.FOLDER, text, rule, behind=behind)
 
 
-def _texts(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+def _texts(record: Record, touches: CallEffects) -> Iterator[tuple[_Said, Match]]:
     """Offer a message to the same people with another text, or what was declared to be data."""
     varying = _varying_names(Answer.TEXT, touches)
     if varying and why_fixed(Answer.TEXT, record, touches) is None:
@@ -270,7 +270,7 @@ def _texts(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
         yield _pattern(record, touches, Answer.TEXT, text, behind=_behind(record, touches))
 
 
-def _values(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+def _values(record: Record, touches: CallEffects) -> Iterator[tuple[_Said, Match]]:
     """Offer a look-up with other plain values of the same arguments."""
     if why_fixed(Answer.VALUES, record, touches) is None:
         names = ", ".join(sorted(one.name for one in touches.leaves))
@@ -278,7 +278,7 @@ def _values(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
         yield _pattern(record, touches, Answer.VALUES, text, behind=_behind(record, touches))
 
 
-def _whole_tool(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+def _whole_tool(record: Record, touches: CallEffects) -> Iterator[tuple[_Said, Match]]:
     """Offer all that a harmless tool does with what is declared, and with these arguments."""
     if why_fixed(Answer.TOOL, record, touches) is None:
         varying = {one.address for one in touches.leaves if is_open(Answer.TOOL, one)}
@@ -289,7 +289,7 @@ def _whole_tool(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match
         yield _pattern(record, touches, Answer.TOOL, text, none, behind=_behind(record, touches))
 
 
-def _behind(record: Record, touches: Touches) -> str:
+def _behind(record: Record, touches: CallEffects) -> str:
     return f", run in {touches.base}{_on_host(record)}" if touches.base else _on_host(record)
 
 
@@ -299,7 +299,7 @@ def _on_host(record: Record) -> str:
 
 
 def _pattern(
-    record: Record, touches: Touches, answer: Answer, text: str, *rules: Rule, behind: str = ""
+    record: Record, touches: CallEffects, answer: Answer, text: str, *rules: Rule, behind: str = ""
 ) -> tuple[_Said, Match]:
     """Return a pattern of these rules; other values may vary where they are open, or are fixed."""
     read = {rule.address for rule in rules}
@@ -339,7 +339,7 @@ def _pattern(
     return _Said(text, _say_values(fixed, ", always with "), behind), match
 
 
-def _varying_names(answer: Answer, touches: Touches, besides: Leaf | None = None) -> str:
+def _varying_names(answer: Answer, touches: CallEffects, besides: Leaf | None = None) -> str:
     """Return the names of what may be different each time, but for the leaf that is said anyway."""
     names = {
         leaves[0].name

@@ -22,11 +22,11 @@ from gateway.policy.calls.roles import (
     verbs_of_file_tool,
 )
 from gateway.policy.calls.touches import (
+    CallEffects,
     DoubtKind,
     Leaf,
     PathEffect,
     PathUse,
-    Touches,
     texts_of,
     touches_of,
 )
@@ -68,7 +68,7 @@ def lets_edit(record: Record, folder: str | None = None) -> bool:
     )
 
 
-def _is_edit(touches: Touches) -> bool:
+def _is_edit(touches: CallEffects) -> bool:
     """Whether a call changes files, and every value of it is understood."""
     call = touches.call
     fits = any(
@@ -85,7 +85,7 @@ def _is_edit(touches: Touches) -> bool:
     )
 
 
-def _has_doubts(touches: Touches) -> bool:
+def _has_doubts(touches: CallEffects) -> bool:
     """Whether anything is doubtful but what stands under a path: each value there is looked at."""
     paths = {one.place for one in touches.paths}
     return any(
@@ -106,7 +106,7 @@ def _is_understood(leaf: Leaf) -> bool:
     return True
 
 
-def _deletes(touches: Touches, use: PathUse) -> bool:
+def _deletes(touches: CallEffects, use: PathUse) -> bool:
     """Whether a path is deleted: what is moved is, but lies at its second path then."""
     if use.effect is not PathEffect.DELETE:
         return False
@@ -114,7 +114,7 @@ def _deletes(touches: Touches, use: PathUse) -> bool:
     return not (moves and touches.with_role(Role.DESTINATION))
 
 
-def _list_named(touches: Touches) -> list[str]:
+def _list_named(touches: CallEffects) -> list[str]:
     """Return every path that a call names, and the folder in which it says that it runs."""
     folders = touches.with_role(Role.WORKING_FOLDER)
     return [*(one.text for one in touches.all_paths()),
@@ -148,7 +148,7 @@ def lets_work(record: Record, *, scripts: bool) -> bool:
     return all(_is_work(record, one, scripts=scripts) for one in touches_of(record))
 
 
-def _is_work(record: Record, touches: Touches, *, scripts: bool) -> bool:
+def _is_work(record: Record, touches: CallEffects, *, scripts: bool) -> bool:
     if touches.nested:
         return False
     if touches.programs and touches.call.kind in (Kind.COMMAND, Kind.TOOL):
@@ -172,7 +172,7 @@ def _changes_nothing(leaf: Leaf) -> bool:
     return said or known or switch or refused or leaf.value is None or leaf.value == {}
 
 
-def _reach(touches: Touches) -> Extent | None:
+def _reach(touches: CallEffects) -> Extent | None:
     """Return how far a call's command reaches, where it runs below where the agent works."""
     base, cwd = touches.base, touches.call.context.cwd
     leaf = command_leaf(touches)
@@ -186,7 +186,7 @@ def _reach(touches: Touches) -> Extent | None:
     return reach_of(text, base)
 
 
-def _is_look(touches: Touches) -> bool:
+def _is_look(touches: CallEffects) -> bool:
     """Whether a file tool only reads, lists or searches below where the agent works."""
     call, base, cwd = touches.call, touches.base, touches.call.context.cwd
     rows = [row for row in find_known_tools(call.tool) if row.fits(call.arguments)]
@@ -202,7 +202,7 @@ def _is_look(touches: Touches) -> bool:
     return seen and all(_is_seen(touches, leaf) for leaf in touches.leaves)
 
 
-def _is_seen(touches: Touches, leaf: Leaf) -> bool:
+def _is_seen(touches: CallEffects, leaf: Leaf) -> bool:
     """Whether a value is a place to look at below the folder, or says how to look."""
     if not leaf.read or leaf.role not in _SEEN | {Role.PART, Role.REMARK, Role.PATH, Role.FLAG}:
         return False

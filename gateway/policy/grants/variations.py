@@ -33,7 +33,7 @@ from gateway.policy.calls.roles import (
     words_of,
 )
 from gateway.policy.calls.shell_words import Word, simple_command
-from gateway.policy.calls.touches import Leaf, Touches
+from gateway.policy.calls.touches import CallEffects, Leaf
 from gateway.policy.grants.grant import Answer, CommandPattern
 from gateway.wire.roles import Role
 
@@ -87,7 +87,7 @@ _TOLD = re.compile(
 _MESSAGE_IDS = frozenset({"inreplyto", "messageid", "messagets", "replyto"})
 
 
-def is_message(touches: Touches) -> bool:
+def is_message(touches: CallEffects) -> bool:
     """Whether a call is a message to people at an address that is known as one."""
     if touches.call.kind is not Kind.TOOL or touches.family is not Family.MESSAGE:
         return False
@@ -156,7 +156,7 @@ _FACTS = frozenset(
 _FACT_NAMES = frozenset(map(plain_name, _FACTS))
 
 
-def why_fixed(answer: Answer, record: Record, touches: Touches) -> str | None:
+def why_fixed(answer: Answer, record: Record, touches: CallEffects) -> str | None:
     """Return why nothing of a call may be left open by such an answer; None where it may."""
     return _why_nothing(record, touches) or _CONDITIONS[answer](record, touches)
 
@@ -186,24 +186,24 @@ def may_come(answer: Answer, leaf: Leaf) -> bool:
     return plain and looks_like(leaf.value) is None
 
 
-def command_leaf(touches: Touches) -> Leaf | None:
+def command_leaf(touches: CallEffects) -> Leaf | None:
     """Return the one command of a call, None where there is none or more."""
     found = touches.with_role(*COMMANDS)
     return found[0] if len(found) == 1 else None
 
 
-def path_leaf(touches: Touches) -> Leaf | None:
+def path_leaf(touches: CallEffects) -> Leaf | None:
     """Return the one path of a call, None where there is none or more."""
     found = touches.with_role(*PATHS)
     return found[0] if len(found) == 1 else None
 
 
-def path_of(touches: Touches, leaf: Leaf) -> PathUse | None:
+def path_of(touches: CallEffects, leaf: Leaf) -> PathUse | None:
     """Return how a path is used."""
     return next((one for one in touches.paths if one.place == leaf.place and not one.looks), None)
 
 
-def is_delicate(touches: Touches, use: PathUse) -> bool:
+def is_delicate(touches: CallEffects, use: PathUse) -> bool:
     """Whether a path is asked about each time, for what is done to it."""
     written = may_write(touches, use)
     if written and is_executed(use.text):
@@ -214,7 +214,7 @@ def is_delicate(touches: Touches, use: PathUse) -> bool:
     return written or absolute is None or delicate(absolute, written=False) is not None
 
 
-def may_write(touches: Touches, use: PathUse) -> bool:
+def may_write(touches: CallEffects, use: PathUse) -> bool:
     """Whether a path may be written: what opens a file may do that, too."""
     read = use.effect in (PathEffect.READ, PathEffect.LIST)
     return not read or "open" in words_of(bare_name(touches.call.tool))
@@ -240,7 +240,7 @@ def legible(value: Any, depth: int = 0) -> bool:
 # ---------------------------------------------------------------- each answer's conditions
 
 
-def _why_nothing(record: Record, touches: Touches) -> str | None:
+def _why_nothing(record: Record, touches: CallEffects) -> str | None:
     """Return what keeps any part of a call from being left open, whatever the answer."""
     context = record.request.context
     if context.env or touches.environment:
@@ -254,7 +254,7 @@ def _why_nothing(record: Record, touches: Touches) -> str | None:
     return _why_unclear(touches)
 
 
-def _why_unclear(touches: Touches) -> str | None:
+def _why_unclear(touches: CallEffects) -> str | None:
     """Return what is not understood of a call, hidden, or in a place that asks each time."""
     if touches.nested:
         return "it hands on another call"
@@ -269,7 +269,7 @@ def _why_unclear(touches: Touches) -> str | None:
     return None
 
 
-def _why_no_command(record: Record, touches: Touches) -> str | None:
+def _why_no_command(record: Record, touches: CallEffects) -> str | None:
     leaf = command_leaf(touches)
     if leaf is None or touches.foreign_shell:
         return "it is not one command of a known shell"
@@ -279,7 +279,7 @@ def _why_no_command(record: Record, touches: Touches) -> str | None:
     return _why_not_beside(touches, leaf, beside, PATHS | {Role.PATCH})
 
 
-def _why_no_folder(record: Record, touches: Touches) -> str | None:
+def _why_no_folder(record: Record, touches: CallEffects) -> str | None:
     leaf = path_leaf(touches)
     use = path_of(touches, leaf) if leaf is not None else None
     if leaf is None or use is None or record.request.kind in (Kind.COMMAND, Kind.PLAN):
@@ -297,7 +297,7 @@ def _why_no_folder(record: Record, touches: Touches) -> str | None:
     return _why_not_beside(touches, leaf, beside, COMMANDS | {Role.URL})
 
 
-def _is_reading_or_writing(touches: Touches, leaf: Leaf, use: PathUse) -> bool:
+def _is_reading_or_writing(touches: CallEffects, leaf: Leaf, use: PathUse) -> bool:
     if leaf.role in (Role.DELETE, Role.DESTINATION) or use.effect is PathEffect.DELETE:
         return False
     if use.effect is not PathEffect.UNKNOWN:
@@ -307,7 +307,7 @@ def _is_reading_or_writing(touches: Touches, leaf: Leaf, use: PathUse) -> bool:
     return leaf.role is Role.PATH and not known and not verbs & {"move", "delete"}
 
 
-def _why_no_text(record: Record, touches: Touches) -> str | None:
+def _why_no_text(record: Record, touches: CallEffects) -> str | None:
     free = [one for one in touches.leaves if one.role in (Role.DATA, Role.PART)]
     if record.request.kind is not Kind.TOOL:
         return "it is no message"
@@ -323,7 +323,7 @@ def _why_no_text(record: Record, touches: Touches) -> str | None:
 
 
 def _why_not_beside(
-    touches: Touches, leaf: Leaf | None, beside: list[Leaf], more: frozenset[Role]
+    touches: CallEffects, leaf: Leaf | None, beside: list[Leaf], more: frozenset[Role]
 ) -> str | None:
     """Return what stands beside the value that is read, and must not."""
     for one in beside:
@@ -338,7 +338,7 @@ def _why_not_beside(
     return None
 
 
-def _why_no_values(record: Record, touches: Touches) -> str | None:
+def _why_no_values(record: Record, touches: CallEffects) -> str | None:
     request = record.request
     if request.kind is not Kind.TOOL:
         return "it is no look-up"
@@ -352,7 +352,7 @@ def _why_no_values(record: Record, touches: Touches) -> str | None:
     return None
 
 
-def _why_no_tool(record: Record, touches: Touches) -> str | None:
+def _why_no_tool(record: Record, touches: CallEffects) -> str | None:
     if record.request.kind is not Kind.TOOL or not touches.harmless:
         return "its tool is not declared harmless"
     risky = next((one for one in touches.leaves if _is_risky(one)), None)
@@ -399,7 +399,7 @@ def _is_plain_value(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) < 10**12
 
 
-_CONDITIONS: dict[Answer, Callable[[Record, Touches], str | None]] = {
+_CONDITIONS: dict[Answer, Callable[[Record, CallEffects], str | None]] = {
     Answer.COMMAND: _why_no_command,
     Answer.FOLDER: _why_no_folder,
     Answer.TEXT: _why_no_text,
