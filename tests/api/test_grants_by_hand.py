@@ -105,7 +105,7 @@ async def test_nobody_words_a_grant(admin: Replica) -> None:
                 "kind": "command",
                 "rules": [{"name": "command", "kind": "equals", "value": "git log -n 5"}],
             },
-            "none of the example's offers",
+            "never cover",
         ),
         ({"shape": "work", "tool": "*"}, "a pass"),
         ({"shape": "exact", "tool": "shell"}, "digest"),

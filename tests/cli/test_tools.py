@@ -41,7 +41,7 @@ def test_a_declaration_is_printed_as_the_file_needs_it(up: Shell, tmp_path: Path
 def test_any_row_is_printed_so_that_a_policy_file_reads_it() -> None:
     """Quotes, escapes and characters that act on a terminal are in no way of that."""
     address = 'a"b\\c\x1b[2K\x7f\u202e.d'
-    row = {"name": "jot", "harmless": False, "agents": ["b*"], "arguments": {address: "id"}}
+    row = {"name": "jot", "agents": ["b*"], "arguments": {address: "id"}}
     printed = format_tool(row)
     assert printed.isascii()
     assert "\x1b" not in printed

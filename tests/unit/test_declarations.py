@@ -185,13 +185,6 @@ def test_the_policy_file_declares_arguments() -> None:
     assert differences(read, read) == []
 
 
-def test_replicas_of_the_version_before_can_read_the_rows() -> None:
-    """They know no row without `harmless`, so that it is stored in each."""
-    stored = plain(read_policy('[[tools]]\nname = "note"\narguments = { text = "data" }'))
-    assert stored["tools"][0]["harmless"] is False
-    assert build(PolicyDocument, {"tools": [{"name": "a", "harmless": True}]}).tools[0].harmless
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [

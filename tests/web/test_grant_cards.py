@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from gateway.domain.policy_document import ToolRow
 from gateway.domain.records import Remember
 from gateway.models import Action, HostRule, Origin, Status
 from tests.outdated import outdated
@@ -64,9 +67,12 @@ async def test_what_rests_is_counted_above_the_cards_and_says_why(box: Inbox, pa
     for text in ("cat a", "head a"):
         record = await box.ask(**{**COMMAND, "arguments": {"command": text}})
         await outdated(box.gateway.backend.store, record)
+    store = box.gateway.backend.store
+    declared = replace(await store.policy(), tools=(ToolRow(name="note"),))
+    await store.apply(declared, by="ann")
     await box.gateway.core.grants.suspend_outdated()
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
-    await page.until(f"{GRANTS} === 3")
+    await page.until(f"{GRANTS} === 3 && document.querySelector('.grants > .notice') !== null")
     said = await page.evaluate("document.querySelector('.grants > .notice').textContent")
     assert said.startswith("2 of the remembered answers are suspended: what is declared about")
     assert "1 stays in force." in said
