@@ -395,6 +395,7 @@ ELSEWHERE = {
         "cli/test_cli.py::test_devices_are_listed_and_signed_out"
     ),
     "gateway up": "slack/test_checks.py::test_the_page_leads_to_a_first_approval",
+    "python -m tests.frame.measures": "frame/test_measures.py::test_each_figure_is_printed",
     "gateway demo": "cli/test_cli.py::test_the_demo_answers_its_own_requests_without_a_terminal",
     "gateway --env-file FILE COMMAND": (
         "cli/test_env_file.py::test_a_file_is_read_only_where_it_is_named"
