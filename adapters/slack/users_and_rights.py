@@ -56,7 +56,7 @@ class UserDirectory:
     async def find_member(self, workspace: Workspace, actor: Actor) -> Identity:
         """Return the identity of a full member of this workspace, without groups.
 
-        Raises Stranger, Unknown.
+        Raises IneligibleUser, Unknown.
         """
         home = workspace.team if not workspace.org else actor.user_team
         if actor.team != workspace.team or actor.user_team != home:
@@ -223,8 +223,8 @@ class Rights:
     ) -> tuple[Identity, Record]:
         """Return the person, without groups, and the request. Does not check the right to decide.
 
-        Raises Stranger, Unknown, NotFound; with `read`, InvalidRequest when not all of the request
-        can be read there.
+        Raises IneligibleUser, Unknown, NotFound; with `read`, InvalidRequest when not all of the
+        request can be read there.
         """
         if read is None:
             record, why = await self._desk.requests.get(request_id), ""
@@ -245,7 +245,7 @@ class Rights:
         return partial(self._directory.find_groups, workspace, identity)
 
     async def identify_caller(self, workspace: Workspace, actor: Actor) -> Identity:
-        """Return the person, with groups. Raises Stranger, Unknown."""
+        """Return the person, with groups. Raises IneligibleUser, Unknown."""
         identity = await self._directory.find_member(workspace, actor)
         return replace(identity, groups=await self._directory.find_groups(workspace, identity))
 
