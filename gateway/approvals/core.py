@@ -24,6 +24,7 @@ from gateway.models import ApprovalRequest, Kind, new_id
 from gateway.policy.chain import Chain
 from gateway.policy.decider import Decider
 from gateway.policy.deciders import GrantBook, GrantStore, rule_links
+from gateway.policy.guardrails import findings
 from gateway.ports import Desk, Feed, LoginLinks
 from gateway.ports.devices import DeviceCalls
 from gateway.ports.outgoing import AdapterStorage, Outbox
@@ -83,8 +84,11 @@ class Core:
         self.operator = OperatorService(store, writer, held, self.reporting, self.health)
 
     async def load_tables(self) -> None:
-        """Read the tables of programs, tools and signs, by judging a harmless call that is not
-        stored. Else the first request waits for them."""
+        """Read the tables of programs, tools and signs now. Else the first request waits for them.
+
+        It looks for signs in a harmless call, which is not stored, also where guardrails are off:
+        cards and grants read the same tables.
+        """
         request = ApprovalRequest(
             id=new_id(),
             agent="gateway",
@@ -93,7 +97,7 @@ class Core:
             arguments={"command": "git status"},
             digest=TOMBSTONE_DIGEST,
         )
-        await self.approvals.draft(request)
+        findings(await self.approvals.draft(request))
 
     def desk(
         self,
