@@ -73,6 +73,19 @@ async def test_what_is_dangerous_still_asks(world: World) -> None:
     assert (await world.submit()).status is Status.PENDING
 
 
+async def test_a_script_whose_name_says_that_it_destroys_still_asks(world: World) -> None:
+    """The pass lets own scripts run, and knows nothing against this one; the guardrails do."""
+    await passed(world, Shape.SCRIPTS)
+    for text, status in (("npm test", Status.APPROVED), ("npm run db:drop", Status.PENDING)):
+        asked = await world.submit(
+            tool="bash",
+            kind=Kind.COMMAND,
+            context=Context(cwd="/ws"),
+            arguments={"command": text},
+        )
+        assert asked.status is status, text
+
+
 @pytest.mark.parametrize("text", ["touch {}/x && ls", "ls; echo a > {}/x", "cd {} && make"])
 async def test_a_command_that_changes_what_lies_outside_still_asks(world: World, text: str) -> None:
     """Also where it is several commands: below the folder it goes through."""
