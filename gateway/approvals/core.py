@@ -14,17 +14,15 @@ from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.operators import OperatorService, ToolDeclarations
 from gateway.approvals.request_service import QueueService, RequestService, SessionService
 from gateway.approvals.search_service import ReportQuery, SearchService
-from gateway.approvals.writer import TOMBSTONE_DIGEST, PostedCopies, Writer
+from gateway.approvals.writer import PostedCopies, Writer
 from gateway.cards.blocks import CardSizes
 from gateway.cards.masks import MaskProofs
 from gateway.domain.health_and_metrics import Health, Tally
 from gateway.domain.store import WritableStore
 from gateway.domain.time_and_tasks import Clock
-from gateway.models import ApprovalRequest, Kind, new_id
 from gateway.policy.chain import Chain
 from gateway.policy.decider import Decider
 from gateway.policy.deciders import GrantBook, GrantStore, rule_links
-from gateway.policy.guardrails import findings
 from gateway.ports import Desk, Feed, LoginLinks
 from gateway.ports.devices import DeviceCalls
 from gateway.ports.outgoing import AdapterStorage, Outbox
@@ -82,22 +80,6 @@ class Core:
         self.sessions = SessionService(store, writer, self.approvals, self.grants)
         self.tools = ToolDeclarations(store, writer)
         self.operator = OperatorService(store, writer, held, self.reporting, self.health)
-
-    async def load_tables(self) -> None:
-        """Read the tables of programs, tools and signs now. Else the first request waits for them.
-
-        It looks for signs in a harmless call, which is not stored, also where guardrails are off:
-        cards and grants read the same tables.
-        """
-        request = ApprovalRequest(
-            id=new_id(),
-            agent="gateway",
-            tool="shell",
-            kind=Kind.COMMAND,
-            arguments={"command": "git status"},
-            digest=TOMBSTONE_DIGEST,
-        )
-        findings(await self.approvals.draft(request))
 
     def desk(
         self,

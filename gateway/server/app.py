@@ -25,6 +25,7 @@ from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict, GatewayError
 from gateway.integrations.coding_agents.claude_code import HTTP_HOOKS
+from gateway.policy.calls.signs import load_tables
 from gateway.policy.hooks import HookHost, host_hooks
 from gateway.ports import (
     Adapter,
@@ -106,7 +107,7 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         feed = RedisFeed(blocking, store.keys)
         core = build_core(settings, store, feed, hooks, signer)
         core.health.note(POLICY_FILE, refused)
-        await core.load_tables()
+        load_tables()
         if settings.grants == "memory":
             await core.grants.forget_all("the gateway started")
         into = Intake(core, store, backend.credentials)

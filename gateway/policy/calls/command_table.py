@@ -118,8 +118,8 @@ def entry(words: tuple[Word, ...]) -> Known | None:
     """Return the entry with the most verbs that these words begin with, each without quotes."""
     for count in range(min(2, len(words) - 1), -1, -1):
         key = tuple(word.text for word in words[: count + 1])
-        if all(word.plain for word in words[: count + 1]) and key in _table():
-            return _table()[key]
+        if all(word.plain for word in words[: count + 1]) and key in read_commands():
+            return read_commands()[key]
     return None
 
 
@@ -157,7 +157,7 @@ def read(words: tuple[Word, ...]) -> ParsedCommand | None:
 
 def table() -> tuple[Known, ...]:
     """Return all that is known."""
-    return tuple(_table().values())
+    return tuple(read_commands().values())
 
 
 def is_name(text: str) -> bool:
@@ -285,7 +285,8 @@ def _fits(reading: ParsedCommand) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _table() -> dict[tuple[str, ...], Known]:
+def read_commands() -> dict[tuple[str, ...], Known]:
+    """Return the rows of known commands, by program and verbs."""
     return {(known.program, *known.verbs): known for known in map(_row, rows("commands.txt"))}
 
 

@@ -76,7 +76,7 @@ class KnownTool:
 
 def find_known_tools(tool: str) -> tuple[KnownTool, ...]:
     """Return the rows of a tool of this whole name."""
-    return _by_name().get(tool, ())
+    return tools_by_name().get(tool, ())
 
 
 @lru_cache(maxsize=1024)
@@ -105,7 +105,8 @@ def known_tools() -> tuple[KnownTool, ...]:
 
 
 @lru_cache(maxsize=1)
-def _by_name() -> dict[str, tuple[KnownTool, ...]]:
+def tools_by_name() -> dict[str, tuple[KnownTool, ...]]:
+    """Return all rows by each name of their tool."""
     found: dict[str, tuple[KnownTool, ...]] = {}
     for row in known_tools():
         for name in row.names:

@@ -15,7 +15,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from gateway.policy.calls.code_effects import CodeHarm, find_in_code, find_in_sql
-from gateway.policy.calls.command_table import DELETING
+from gateway.policy.calls.command_table import DELETING, read_commands
+from gateway.policy.calls.known_tools import tools_by_name
 from gateway.policy.calls.script import (
     INTERPRETERS,
     Certainty,
@@ -24,7 +25,7 @@ from gateway.policy.calls.script import (
     base_name,
     read_script,
 )
-from gateway.policy.calls.wrappers import rows
+from gateway.policy.calls.wrappers import read_wrappers, rows
 
 _ROWS = tuple(row.split(" => ", 2) for row in rows("signs.txt"))
 _SIGNS = tuple((says, re.compile(pattern, re.IGNORECASE)) for says, _, pattern in _ROWS)
@@ -280,6 +281,12 @@ def _find_rows(name: str) -> tuple[_Signs, ...]:
     if name in by_name:
         return by_name[name]
     return tuple(one for one in by_name[""] if one.programs.fullmatch(name))
+
+
+def load_tables() -> None:
+    """Read all tables now. Else the first request waits for them."""
+    for read in (read_wrappers, read_commands, tools_by_name, _by_program, _valued):
+        read()
 
 
 @lru_cache(maxsize=1)

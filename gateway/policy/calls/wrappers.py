@@ -107,8 +107,8 @@ def strip_wrapper(words: Sequence[str]) -> Wrapped | None:
         return Wrapped((name,), script=words[1], begins=1)
     if name in ("find", "fd"):
         return _strip_find(name, words)
-    row = _table().get((name, words[1])) if len(words) > 1 else None
-    row = row or _table().get((name,))
+    row = read_wrappers().get((name, words[1])) if len(words) > 1 else None
+    row = row or read_wrappers().get((name,))
     return None if row is None else _strip(row, words)
 
 
@@ -181,7 +181,8 @@ def _is_cluster(word: str, row: _Row) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _table() -> dict[tuple[str, ...], _Row]:
+def read_wrappers() -> dict[tuple[str, ...], _Row]:
+    """Return the rows of programs that run another command, by their names."""
     return {row.names: row for line in rows("wrappers.txt") for row in _read_row(line)}
 
 
