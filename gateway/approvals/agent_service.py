@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from gateway.approvals.duplicates_and_overflow import GroupStore
 from gateway.approvals.grant_lifecycle import GrantLifecycle
@@ -20,16 +21,17 @@ from gateway.approvals.writer import (
     TOMBSTONE_DIGEST,
     TOO_LATE,
     Creation,
-    Make,
     Overtaken,
+    Plan,
     Writer,
     posts,
     queues_of,
     raised_data,
+    tombstone_of,
 )
 from gateway.cards.blocks import heavy, weight_of
 from gateway.cards.masks import MaskProofs
-from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.policy_document import Ruling
 from gateway.domain.records import REVIEWS, Record, RequestOutcome, outcome_of, told_edits
 from gateway.domain.redaction import mask, start_of
 from gateway.domain.store import ChangeKind, MessageContext, Store, Transition, WriteResult
@@ -82,15 +84,7 @@ class Approvals:
             )
         waiter = None if detached else origin.process
         began = time.monotonic()
-
-        async def make(policy: PolicyDocument, forced: RequestOutcome | None) -> Creation:
-            record, timeout_ms = self._writer.new_record(request, policy, origin, waiter)
-            record, decided = await judge(self._chain, record, policy, stored=False)
-            if (ending := forced or decided) is not None:
-                record = self._writer.close_record(record, ending, revision=1)
-            return Creation(record, await self._submission_data(record), timeout_ms)
-
-        stored = await self._create(request, make, origin)
+        stored = await self._create(request, partial(self._plan, request, origin, waiter), origin)
         if stored is None:
             return await self._find_same(request, origin, waiter), False
         if stored.final:
@@ -100,13 +94,28 @@ class Approvals:
             self._proofs.hides(stored)  # now, so that no click waits for it
         return stored, True
 
+    async def _plan(
+        self,
+        request: ApprovalRequest,
+        origin: MessageContext,
+        waiter: str | None,
+        ruling: Ruling,
+        forced: RequestOutcome | None,
+    ) -> Creation:
+        """Return the record of a new request, judged and perhaps ended."""
+        record, timeout_ms = self._writer.new_record(request, ruling, origin, waiter)
+        record, decided = await judge(self._chain, record, ruling, stored=False)
+        if (ending := forced or decided) is not None:
+            record = self._writer.close_record(record, ending, revision=1)
+        return Creation(record, await self._submission_data(record), timeout_ms)
+
     async def _create(
-        self, request: ApprovalRequest, make: Make, origin: MessageContext
+        self, request: ApprovalRequest, plan: Plan, origin: MessageContext
     ) -> Record | None:
         """Store a new request, after the earlier versions of its call were withdrawn; return None
         when it is there already."""
         if request.call_id is None:
-            return await self._writer.create(make, origin)
+            return await self._writer.create(request, plan, origin)
         call = call_key(request.agent, request.session, request.call_id, request.part or "")
         if await self._store.load(request.id) is not None:
             await self._store.keep_versions(call)
@@ -117,26 +126,18 @@ class Approvals:
             raise Conflict("this call was asked in too many versions; use another part")
         for earlier in others:
             await self._supersede(earlier, origin)
-        stored = await self._writer.create(make, origin)
+        stored = await self._writer.create(request, plan, origin)
         await self._store.keep_versions(call)
         return stored
 
     async def _supersede(self, request_id: str, origin: MessageContext) -> None:
         """Withdraw an earlier version of a call. An approval of it is never handed out again."""
         unanswered = replace(origin, entry=None)
-
-        async def decide(record: Record) -> Transition | None:
-            after = give_up(record)
-            if after is None:
-                return None
-            told = plain(after.report)
-            return Transition(record, after, "reported", ChangeKind.FACT, told)
-
         record = await self._store.load(request_id)
         if record is not None and not is_own(record, origin):
             return  # of an earlier holder of the agent's name
         await self.cancel(request_id, unanswered, reason=Reason.SUPERSEDED)
-        await self._writer.update(request_id, decide)
+        await self._writer.update(request_id, _give_up)
 
     async def sync(self, request_ids: Sequence[str], origin: MessageContext) -> list[State]:
         """Attach a process to requests and renew its lease; return those it may see, as they
@@ -154,24 +155,43 @@ class Approvals:
         one whose time is over has expired: an agent that waited to the end is told the same."""
         words = start_of(message, _MOST_WORDS)
         ending = RequestOutcome(status=Status.CANCELLED, reason=reason, message=words)
-
-        async def make(_policy: PolicyDocument, _forced: RequestOutcome | None) -> Creation:
-            return self._writer.new_tombstone(request_id, ending, origin)
-
-        async def decide(record: Record) -> Transition | None:
-            _refuse_others(record, origin)
-            return None if record.final else self._writer.plan_end(record, ending)
-
         known = await self._store.load(request_id)
-        if known is None and (stored := await self._writer.create(make, origin)) is not None:
-            return stored
+        if known is None:
+            stored = await self._withdraw_early(request_id, ending, origin)
+            if stored is not None:
+                return stored
         if known is not None and is_own(known, origin) and self._writer.now() >= known.deadline:
             await self.expire(request_id)
             known = None
-        record, changed = await self._writer.update(request_id, decide, origin=origin, known=known)
+        step = partial(self._withdraw, ending, origin)
+        record, changed = await self._writer.update(request_id, step, origin=origin, known=known)
         if not changed:
             await self._answer(record, origin)
         return record
+
+    async def _withdraw_early(
+        self, request_id: str, ending: RequestOutcome, origin: MessageContext
+    ) -> Record | None:
+        """Store that a request is withdrawn which has not arrived; None when it has by now."""
+        request = tombstone_of(request_id, origin.agent)
+        plan = partial(self._plan_tombstone, request, ending, origin)
+        return await self._writer.create(request, plan, origin)
+
+    async def _plan_tombstone(
+        self,
+        request: ApprovalRequest,
+        ending: RequestOutcome,
+        origin: MessageContext,
+        _ruling: Ruling,
+        _forced: RequestOutcome | None,
+    ) -> Creation:
+        return self._writer.new_tombstone(request, ending, origin)
+
+    async def _withdraw(
+        self, ending: RequestOutcome, origin: MessageContext, record: Record, _ruling: Ruling
+    ) -> Transition | None:
+        _refuse_others(record, origin)
+        return None if record.final else self._writer.plan_end(record, ending)
 
     async def consume(
         self, request_id: str, origin: MessageContext, *, once: bool = False
@@ -184,57 +204,44 @@ class Approvals:
         """
         if origin.process is None:
             raise InvalidRequest("consume needs a process token")
-        process = origin.process
-
-        async def decide(record: Record) -> Transition | None:
-            _refuse_others(record, origin)
-            if record.status is not Status.APPROVED:
-                return None
-            if record.given_up:
-                raise Used("this approval was given up: a newer version of the call was asked for")
-            if once and (record.report or set(record.consumers) - {process}):
-                raise Used("another process had this approval: the action may have run already")
-            if record.consumers[-1:] == (process,):
-                self._refuse_late(record)
-                return None
-            if len(record.consumers) >= _MOST_CONSUMERS:
-                raise Conflict("too many processes were handed this approval")
-            consumers = (*record.consumers, process)
-            return Transition(
-                before=record,
-                after=replace(record, consumers=consumers, revision=record.revision + 1),
-                event="consumed",
-                kind=ChangeKind.USE,
-                data={"process": digest_process(process), "may_have_run": len(consumers) > 1},
-            )
-
-        record, changed = await self._writer.update(request_id, decide, origin=origin)
+        step = partial(self._hand_out, origin, origin.process, once)
+        record, changed = await self._writer.update(request_id, step, origin=origin)
         if not changed:
             if record.status is Status.APPROVED and await self._is_stopped():
                 raise Conflict(TOO_LATE[WriteResult.STOPPED])
             await self._answer(record, origin)
         return await self._state(record, origin)
 
-    def _refuse_late(self, record: Record) -> None:
-        """Raise Conflict when the time of an approval is over."""
-        if self._writer.now() >= record.deadline:
-            raise Conflict(TOO_LATE[WriteResult.LATE])
+    async def _hand_out(
+        self, origin: MessageContext, process: str, once: bool, record: Record, _ruling: Ruling
+    ) -> Transition | None:
+        _refuse_others(record, origin)
+        if record.status is not Status.APPROVED:
+            return None
+        if record.given_up:
+            raise Used("this approval was given up: a newer version of the call was asked for")
+        if once and (record.report or set(record.consumers) - {process}):
+            raise Used("another process had this approval: the action may have run already")
+        if record.consumers[-1:] == (process,):
+            if self._writer.now() >= record.deadline:
+                raise Conflict(TOO_LATE[WriteResult.LATE])
+            return None
+        if len(record.consumers) >= _MOST_CONSUMERS:
+            raise Conflict("too many processes were handed this approval")
+        consumers = (*record.consumers, process)
+        return Transition(
+            before=record,
+            after=replace(record, consumers=consumers, revision=record.revision + 1),
+            event="consumed",
+            kind=ChangeKind.USE,
+            data={"process": digest_process(process), "may_have_run": len(consumers) > 1},
+        )
 
     async def report(self, request_id: str, report: Report, origin: MessageContext) -> Record:
         """Record what became of the action. Late and doubled reports change nothing."""
         report = replace(report, detail=start_of(report.detail, _MOST_WORDS))
-
-        async def decide(record: Record) -> Transition | None:
-            _refuse_others(record, origin)
-            if not record.final:
-                raise Conflict("the request still waits for an answer")
-            if not is_news(record.report, report):
-                return None
-            after = replace(record, report=report, revision=record.revision + 1)
-            told = record.hide_in(plain(report))
-            return Transition(record, after, "reported", ChangeKind.FACT, told)
-
-        record, changed = await self._writer.update(request_id, decide, origin=origin)
+        step = partial(_note_report, report, origin)
+        record, changed = await self._writer.update(request_id, step, origin=origin)
         if changed:
             await self._store.forget_secrets(request_id)
         else:
@@ -266,53 +273,47 @@ class Approvals:
 
     async def explain(self, request: ApprovalRequest) -> list[Opinion]:
         """Return what each decider would answer to this request; nothing is stored."""
-        policy = await self._writer.policy()
         record = await self.draft(request)
-        return await self._chain.explain(record, policy.route_for(request.agent, request.tool))
+        ruling = (await self._writer.policy()).ruling_on(request)
+        return await self._chain.explain(record, ruling.route)
 
     async def draft(self, request: ApprovalRequest) -> Record:
         """Return the record that this request would become; nothing is stored."""
-        record, _ = self._writer.new_record(
-            request, await self._writer.policy(), MessageContext(agent=request.agent), None
-        )
-        return record
+        ruling = (await self._writer.policy()).ruling_on(request)
+        origin = MessageContext(agent=request.agent)
+        return self._writer.new_record(request, ruling, origin, None)[0]
 
     # ---------------------------------------------------------------- what operators do
 
     async def erase(self, request_id: str, *, by: str) -> Record:
         """Remove what a final request asked and was answered. Raises Conflict while it waits."""
-
-        async def decide(record: Record) -> Transition | None:
-            if not record.final:
-                raise Conflict("the request still waits; cancel it first")
-            # First what was remembered of it: a call that is repeated after a crash does it again.
-            await self._grants.erase(record, by=by)
-            if record.erased:
-                return None
-            after = erase_content(record)
-            return Transition(record, after, "erased", ChangeKind.FACT, {"by": by})
-
-        record, changed = await self._writer.update(request_id, decide)
+        record, changed = await self._writer.update(request_id, partial(self._erase, by))
         if changed:
             await self._store.forget_secrets(request_id)
         return record
+
+    async def _erase(self, by: str, record: Record, _ruling: Ruling) -> Transition | None:
+        if not record.final:
+            raise Conflict("the request still waits; cancel it first")
+        # First what was remembered of it: a call that is repeated after a crash does it again.
+        await self._grants.erase(record, by=by)
+        if record.erased:
+            return None
+        return Transition(record, erase_content(record), "erased", ChangeKind.FACT, {"by": by})
 
     # ---------------------------------------------------------------- what the clock does
 
     async def expire(self, request_id: str) -> None:
         """End a request whose deadline has passed by the server's clock; of an approval that nobody
         took until then, note that."""
-
-        async def decide(record: Record) -> Transition | None:
-            if not record.final:
-                return self._writer.plan_end(record, LATE)
-            after = note_never_fetched(record)
-            if after is None:
-                return None
-            return Transition(record, after, "never_fetched", ChangeKind.EXPIRY)
-
         with suppress(NotFound):
-            await self._writer.update(request_id, decide)
+            await self._writer.update(request_id, self._expire)
+
+    async def _expire(self, record: Record, _ruling: Ruling) -> Transition | None:
+        if not record.final:
+            return self._writer.plan_end(record, LATE)
+        after = note_never_fetched(record)
+        return Transition(record, after, "never_fetched", ChangeKind.EXPIRY) if after else None
 
     async def stop(self, request_id: str) -> None:
         """Deny a request that waits while the kill switch is on."""
@@ -401,6 +402,25 @@ def _refuse_others(record: Record, origin: MessageContext) -> None:
         raise NotFound("no such request")
 
 
+async def _give_up(record: Record, _ruling: Ruling) -> Transition | None:
+    after = give_up(record)
+    if after is None:
+        return None
+    return Transition(record, after, "reported", ChangeKind.FACT, plain(after.report))
+
+
+async def _note_report(
+    report: Report, origin: MessageContext, record: Record, _ruling: Ruling
+) -> Transition | None:
+    _refuse_others(record, origin)
+    if not record.final:
+        raise Conflict("the request still waits for an answer")
+    if not is_news(record.report, report):
+        return None
+    after = replace(record, report=report, revision=record.revision + 1)
+    return Transition(record, after, "reported", ChangeKind.FACT, record.hide_in(plain(report)))
+
+
 # Asks slow deciders about requests that are stored already, before people see them.
 #
 # A request that waits for its review stands on one outbox alone, so that no card is posted. The
@@ -417,38 +437,36 @@ class HookReviews:
 
     async def look(self, request_id: str, held: GroupStore) -> float | None:
         """Have the whole chain judge a request that waits for it, and store what comes of it."""
-
-        async def decide(record: Record) -> Transition | None:
-            if record.final or not record.unreviewed:
-                return None
-            policy = await self._writer.policy()
-            after = await self._judge(record, policy)
-            if not after.final:
-                changed = after.digest != record.digest
-                budget = policy.budget_for(after.request.agent)
-                await held.place(after, budget, posts=posts(after, policy), alone=changed)
-            return _step(record, after, policy)
-
         # Who is not there, or was ended by the clock or the kill switch, needs no review.
         with suppress(NotFound, Overtaken):
-            after, changed = await self._writer.update(request_id, decide)
+            step = partial(self._review, held)
+            after, changed = await self._writer.update(request_id, step)
             if changed:
                 await self._granted.retire_used(after)
         return None
 
-    async def _judge(self, record: Record, policy: PolicyDocument) -> Record:
-        route = policy.route_for(record.request.agent, record.request.tool)
+    async def _review(self, held: GroupStore, record: Record, ruling: Ruling) -> Transition | None:
+        if record.final or not record.unreviewed:
+            return None
+        after = await self._judge(record, ruling)
+        if not after.final:
+            changed = after.digest != record.digest
+            budget = ruling.policy.budget_for(after.request.agent)
+            await held.place(after, budget, posts=posts(ruling), alone=changed)
+        return _step(record, after, ruling)
+
+    async def _judge(self, record: Record, ruling: Ruling) -> Record:
         queues = tuple(one for one in record.queues if one != REVIEWS)
-        named = queues_of(route, record.owner, policy)
+        named = queues_of(ruling, record.owner)
         asked = replace(record, queues=tuple(dict.fromkeys((*named, *queues))))
-        after, ending = await judge(self._chain, asked, policy)
+        after, ending = await judge(self._chain, asked, ruling)
         revision = record.revision + 1
         if ending is not None:
             return self._writer.close_record(after, ending, revision=revision)
         return replace(after, revision=revision, shown_since=revision)
 
 
-def _step(record: Record, after: Record, policy: PolicyDocument) -> Transition:
+def _step(record: Record, after: Record, ruling: Ruling) -> Transition:
     return Transition(
         before=record,
         after=after,
@@ -456,7 +474,7 @@ def _step(record: Record, after: Record, policy: PolicyDocument) -> Transition:
         data={}
         if after.final
         else {"digest": after.digest, **raised_data(after), **told_edits(after)},
-        generation=policy.generation,
+        generation=ruling.policy.generation,
     )
 
 
@@ -469,20 +487,22 @@ async def end_siblings(store: Store, writer: Writer, aborted: Record) -> None:
     A turn is known by agent, session and the agent's own name for it; without that name nothing
     else is ended. May be called again: what has ended stays as it is.
     """
-    decision, one = aborted.decision, aborted.request
-    if decision is None or decision.abort is None or not one.turn:
+    decision = aborted.decision
+    if decision is None or decision.abort is None or not aborted.request.turn:
         return
-    ending = outcome_of(decision)
-
-    async def decide(record: Record) -> Transition | None:
-        other = record.request
-        same = (one.agent, one.session, one.turn) == (other.agent, other.session, other.turn)
-        if record.final or not same:
-            return None
-        note = f"denied together with {aborted.id}, whose turn was stopped"
-        return writer.plan_end(record, ending, await writer.policy(), note=note)
-
+    step = partial(_end_sibling, writer, aborted, outcome_of(decision))
     for record in await store.load_many(await store.pending_of(aborted.request.agent)):
         if record is not None:
             with suppress(NotFound, Overtaken):
-                await writer.update(record.id, decide, known=record)
+                await writer.update(record.id, step, known=record)
+
+
+async def _end_sibling(
+    writer: Writer, aborted: Record, ending: RequestOutcome, record: Record, ruling: Ruling
+) -> Transition | None:
+    one, other = aborted.request, record.request
+    same = (one.agent, one.session, one.turn) == (other.agent, other.session, other.turn)
+    if record.final or not same:
+        return None
+    note = f"denied together with {aborted.id}, whose turn was stopped"
+    return writer.plan_end(record, ending, ruling, note=note)

@@ -25,7 +25,7 @@ from gateway.approvals.writer import Overtaken, Writer, raised_data
 from gateway.cards.blocks import draw, weight_of
 from gateway.cards.masks import NEEDS_ALL_SEEN, MaskProofs
 from gateway.cards.words import standing_of
-from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.policy_document import Ruling
 from gateway.domain.records import Click, Record, told_edits, told_outcome
 from gateway.domain.risk import MOST_GUESSES, NUMBER, StepUp, StepUpDone
 from gateway.domain.store import Store, Transition
@@ -99,28 +99,16 @@ class ClickJudge:
         self, click: Click, groups: Groups | None = None, prove: Prove | None = None
     ) -> Record:
         """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
-        judged, prove = JudgedClick(), prove and _once(prove)
-
-        async def decide(record: Record) -> Transition | None:
-            nonlocal click, judged, groups
-            try:
-                judged = await self.judge(record, click, last=groups is None, prove=prove)
-            except Unauthorized:
-                if groups is None:
-                    raise
-                click, groups = await with_groups(click, groups), None
-                judged = await self.judge(record, click, prove=prove)
-            return judged.transition
-
+        attempt = _Attempt(self, click, groups, prove and _once(prove))
         known = self._store.recent(click.request_id)
         try:
-            record, _ = await self._writer.update(click.request_id, decide, known=known)
-            if judged.refusal is not None:
-                raise judged.refusal
+            record, _ = await self._writer.update(click.request_id, attempt.step, known=known)
+            if attempt.judged.refusal is not None:
+                raise attempt.judged.refusal
         except GatewayError as refusal:
-            await self.note(refusal, click)
+            await self.note(refusal, attempt.click)
             raise
-        return await self._remember(record, judged.grant)
+        return await self._remember(record, attempt.judged.grant)
 
     async def _remember(self, record: Record, grant: Grant | None) -> Record:
         """Write down what is to be remembered, now that it is decided, and end what was stopped
@@ -139,31 +127,37 @@ class ClickJudge:
         return record
 
     async def judge(
-        self, record: Record, click: Click, *, last: bool = True, prove: Prove | None = None
+        self,
+        record: Record,
+        ruling: Ruling,
+        click: Click,
+        *,
+        last: bool = True,
+        prove: Prove | None = None,
     ) -> JudgedClick:
         """Return what a click does to a record, nothing when it did so before. Raises as `decide`
         does.
 
         Unless it is the `last` look, who may not is asked about again, with their groups.
         """
-        policy, who = await self._approver(record, click, last=last)
+        ruling, who = await self._approver(record, ruling, click, last=last)
         by = Clicker(who.name, who.via, nonce_of(click, who.name))
         if by.nonce in record.nonces:
-            return self._judge_again(policy, record, click, who, by.nonce)
+            return self._judge_again(ruling, record, click, who, by.nonce)
         if record.final:
             raise Conflict(f"this was decided already: {record.hide(told_outcome(record))}")
         await self._refuse_hidden(record, click)
-        counted = with_valid_votes(policy, who.route, record)
-        click = _confirm_by_number(policy, counted, click)
+        counted = with_valid_votes(ruling, record)
+        click = _confirm_by_number(ruling, counted, click)
         check_action(counted, click)
-        edited = await self._edit(counted, click, by, policy)
+        edited = await self._edit(counted, click, by, ruling)
         if edited is not None:
-            click = _confirm_by_number(policy, edited, click)
-            if not may_approve(policy, edited, click.identity):
-                return JudgedClick(_step(record, hand_on(edited, by), policy))
-            who = _check_edited(edited, click, policy)
-        done = await self._step_up(policy, edited or counted, click, prove)
-        effect, grant = self._apply(policy, counted, click, who, by._replace(stepped=done), edited)
+            click = _confirm_by_number(ruling, edited, click)
+            if not may_approve(ruling, edited, click.identity):
+                return JudgedClick(_step(record, hand_on(edited, by), ruling))
+            who = _check_edited(edited, click, ruling)
+        done = await self._step_up(ruling, edited or counted, click, prove)
+        effect, grant = self._apply(ruling, counted, click, who, by._replace(stepped=done), edited)
         number = ""
         if done is not None and done.way is StepUp.NUMBER:
             # Only now, when the right one would count: who can confirm nothing uses up no try.
@@ -171,14 +165,14 @@ class ClickJudge:
             try:
                 await self._compare(record, number)
             except WrongNumber as wrong:
-                return JudgedClick(self._count_guess(record, counted, by, policy), refusal=wrong)
-        step = _step(record, effect, policy, number)
+                return JudgedClick(self._count_guess(record, counted, by, ruling), refusal=wrong)
+        step = _step(record, effect, ruling, number)
         minutes = self._remembering.minutes_of(effect.after, click)
         return JudgedClick(step._replace(minutes=minutes), grant)
 
     def _apply(
         self,
-        policy: PolicyDocument,
+        ruling: Ruling,
         record: Record,
         click: Click,
         who: Approver,
@@ -186,7 +180,7 @@ class ClickJudge:
         edited: Record | None,
     ) -> tuple[ClickResult, Grant | None]:
         """Return what a click does whose step-up is done, and the grant to remember it by."""
-        asked = policy.step_up_of(edited or record).asked
+        asked = ruling.step_up(edited or record).asked
         if asked and by.stepped is None:
             # Whoever does no other step-up is the first of two.
             record, edited = _for_two(record), edited and _for_two(edited)
@@ -196,8 +190,8 @@ class ClickJudge:
             by,
             now=self._writer.now(),
             sign=self._writer.sign,
-            wished=lambda shown: self._remembering.check_wish(policy, shown, click, who),
-            again=_waits_for(policy, record, who.name),
+            wished=lambda shown: self._remembering.check_wish(ruling, shown, click),
+            again=_waits_for(ruling, record, who.name),
             edited=edited,
         )
         after = effect.after
@@ -205,11 +199,11 @@ class ClickJudge:
             after = after.copy_with(stepped=_steps_of(after, by))
         grant = None
         if after.final:
-            grant = self._remembering.plan_grant(policy, after, click, who, by.nonce)
+            grant = self._remembering.plan_grant(ruling, after, click, who, by.nonce)
         return effect._replace(after=after), grant
 
     def _judge_again(
-        self, policy: PolicyDocument, record: Record, click: Click, who: Approver, nonce: str
+        self, ruling: Ruling, record: Record, click: Click, who: Approver, nonce: str
     ) -> JudgedClick:
         """Return what a click does that was applied before: only what decided is remembered; a
         vote sent again waits for others as before, and a wrong number stays wrong."""
@@ -220,16 +214,16 @@ class ClickJudge:
             if click.number and who.name not in {vote.person for vote in record.votes}:
                 raise _wrong(record.guesses)
             return JudgedClick()
-        grant = self._remembering.plan_grant(policy, record, click, who, nonce)
+        grant = self._remembering.plan_grant(ruling, record, click, who, nonce)
         return JudgedClick(None, grant)
 
     async def _step_up(
-        self, policy: PolicyDocument, record: Record, click: Click, prove: Prove | None
+        self, ruling: Ruling, record: Record, click: Click, prove: Prove | None
     ) -> StepUpDone | None:
         """Return the step-up that a click does, None where none is asked for or it is one of two
         people's. A number is compared later. Raises StepUpNeeded, InvalidRequest where none can be
         done."""
-        asked, able = policy.step_up_of(record)
+        asked, able = ruling.step_up(record)
         if not asked or click.action in (Action.DENY, Action.ABORT):
             return None
         if not able:
@@ -243,7 +237,7 @@ class ClickJudge:
         if prove is not None and StepUp.PASSKEY in able:
             return await _check_passkey(record, click, prove)
         if StepUp.PERSON in able:
-            refuse_unknown(policy, click.identity)
+            refuse_unknown(ruling.policy, click.identity)
             return None
         how = {
             StepUp.NUMBER: f"type the number that is shown where {record.request.agent} waits",
@@ -258,27 +252,26 @@ class ClickJudge:
             raise _wrong(record.guesses + 1)
 
     def _count_guess(
-        self, record: Record, counted: Record, by: Clicker, policy: PolicyDocument
+        self, record: Record, counted: Record, by: Clicker, ruling: Ruling
     ) -> Transition:
         """Return the step that counts a wrong number. It is nobody's denial."""
         effect = count_guess(counted, by, now=self._writer.now(), sign=self._writer.sign)
         data = {"person": by.person, "guesses": effect.after.guesses}
-        step = _step(record, effect, policy)
+        step = _step(record, effect, ruling)
         return step._replace(data=None if effect.after.final else data, budget=None)
 
     async def _approver(
-        self, record: Record, click: Click, *, last: bool
-    ) -> tuple[PolicyDocument, Approver]:
-        """Return who clicked, if they may decide, and under which policy; the last refusal is
+        self, record: Record, ruling: Ruling, click: Click, *, last: bool
+    ) -> tuple[Ruling, Approver]:
+        """Return who clicked, if they may decide, and under which ruling; the last refusal is
         checked afresh."""
-        policy = await self._writer.policy()
         try:
-            return policy, approver(policy, record, click.identity)
+            return ruling, approver(ruling, record, click.identity)
         except Unauthorized:
             if not last:
                 raise
-            policy = await self._writer.fresh_policy()
-        return policy, approver(policy, record, click.identity)
+            ruling = (await self._writer.fresh_policy()).ruling_on(record.request)
+        return ruling, approver(ruling, record, click.identity)
 
     async def note(self, refusal: GatewayError, click: Click) -> None:
         """Audit that someone clicked who may not, or typed a number in vain."""
@@ -287,25 +280,24 @@ class ClickJudge:
             await self._store.note("refused", agent=click.identity.written, data=data)
 
     async def _edit(
-        self, record: Record, click: Click, by: Clicker, policy: PolicyDocument
+        self, record: Record, click: Click, by: Clicker, ruling: Ruling
     ) -> Record | None:
         """Return the record as a click edits it, assessed as if the agent had asked so; None for
         another click. Raises when policy does not allow what would run then."""
         if click.action is not Action.EDIT:
             return None
-        after = assess(edit_record(record, click, by), policy)
+        after = assess(edit_record(record, click, by), ruling)
         request = replace(after.request, arguments=after.arguments)
-        route = policy.route_for(request.agent, request.tool)
         # Hooks are asked all that they are asked then.
         asked = replace(after, request=request, edited=None)
-        judged, verdict = await self._chain.decide(asked, route)
+        judged, verdict = await self._chain.decide(asked, ruling.route)
         if verdict is not None and verdict.effect not in (ALLOW, ASK):
             wants = "would change" if verdict.effect == MODIFY else "refuses"
             why = f": {verdict.message}" if verdict.message else ""
             raise InvalidRequest(f"{verdict.by.name} {wants} the edited arguments{why}")
         if judged.raised == after.raised:
             return after
-        return weigh(after.copy_with(raised=judged.raised), policy)
+        return weigh(after.copy_with(raised=judged.raised), ruling)
 
     async def _refuse_hidden(self, record: Record, click: Click) -> None:
         """Raise InvalidRequest when a mask left out what could act, where this click was made."""
@@ -321,6 +313,32 @@ class ClickJudge:
             )
 
 
+class _Attempt:
+    """The tries of one click: each of the record as it then stands."""
+
+    def __init__(
+        self, judge: ClickJudge, click: Click, groups: Groups | None, prove: Prove | None
+    ) -> None:
+        self._judge = judge
+        self._groups = groups
+        self._prove = prove
+        self.click = click
+        self.judged = JudgedClick()
+
+    async def step(self, record: Record, ruling: Ruling) -> Transition | None:
+        """Return what the click does; who may not decide is asked about again, with groups."""
+        judge, last = self._judge.judge, self._groups is None
+        try:
+            self.judged = await judge(record, ruling, self.click, last=last, prove=self._prove)
+        except Unauthorized:
+            if self._groups is None:
+                raise
+            self.click = await with_groups(self.click, self._groups)
+            self._groups = None
+            self.judged = await judge(record, ruling, self.click, prove=self._prove)
+        return self.judged.transition
+
+
 def _say_failed(grant: Grant | None, error: Exception) -> str:
     what = "the rest of the turn may still wait" if grant is None else "it was not remembered"
     known = isinstance(error, GatewayError)
@@ -328,18 +346,18 @@ def _say_failed(grant: Grant | None, error: Exception) -> str:
     return f"your answer was recorded, but {what}: {why}"
 
 
-def _waits_for(policy: PolicyDocument, record: Record, name: str) -> str:
+def _waits_for(ruling: Ruling, record: Record, name: str) -> str:
     """Say to who has voted who is missing."""
     if not record.votes:
         return ""
-    seen = record.copy_with(approvers=who_may_approve(policy, record))
+    seen = record.copy_with(approvers=who_may_approve(ruling, record))
     return standing_of(seen, name).words
 
 
-def _confirm_by_number(policy: PolicyDocument, record: Record, click: Click) -> Click:
+def _confirm_by_number(ruling: Ruling, record: Record, click: Click) -> Click:
     """Return a click as confirmed that brings the number which its request is asked for: that is
     compared before anything comes of it. Any other number confirms nothing."""
-    asked = StepUp.NUMBER in policy.step_up_of(record).able
+    asked = StepUp.NUMBER in ruling.step_up(record).able
     return replace(click, confirmed=True) if click.number and asked else click
 
 
@@ -391,29 +409,27 @@ def _wrong(guesses: int) -> WrongNumber:
     return WrongNumber(f"this is not the number that is shown where the agent waits; {tries} left")
 
 
-def _step(
-    record: Record, effect: ClickResult, policy: PolicyDocument, number: str = ""
-) -> Transition:
-    """Return a click's effect as a transition, under the policy it was checked against."""
+def _step(record: Record, effect: ClickResult, ruling: Ruling, number: str = "") -> Transition:
+    """Return a click's effect as a transition, under the ruling it was checked against."""
     after = effect.after
     return Transition(
         before=record,
         after=after,
         event=effect.event,
         data=_event_data(after),
-        generation=policy.generation,
+        generation=ruling.policy.generation,
         secrets=effect.secrets,
         number=number,
-        budget=policy.budget_for(after.request.agent),
+        budget=ruling.policy.budget_for(after.request.agent),
     )
 
 
-def _check_edited(after: Record, click: Click, policy: PolicyDocument) -> Approver:
+def _check_edited(after: Record, click: Click, ruling: Ruling) -> Approver:
     """Return who edits, by the rules for what would run then. Raises Unconfirmed or Unauthorized
     where it is of high risk, and this click not enough for that."""
     if after.risk.level is RiskLevel.HIGH and not click.confirmed:
         raise Unconfirmed("the edited arguments are high risk: confirm them")
-    return approver(policy, after, click.identity)
+    return approver(ruling, after, click.identity)
 
 
 def _event_data(after: Record) -> JsonObject:
@@ -479,13 +495,13 @@ class Batches:
     async def _judge_one(self, record: Record | None, click: Click) -> Transition | None:
         if record is None:
             raise NotFound("no such request")
-        policy = await self._writer.policy()
+        ruling = (await self._writer.policy()).ruling_on(record.request)
         approves = click.action is not Action.DENY
-        if approves and policy.step_up_of(record).asked:
+        if approves and ruling.step_up(record).asked:
             raise InvalidRequest("it takes a step-up, which is done alone")
         if approves and record.risk.level is RiskLevel.HIGH:
             raise InvalidRequest("it is high risk, which is decided alone")
-        return (await self._clicks.judge(record, click)).transition
+        return (await self._clicks.judge(record, ruling, click)).transition
 
 
 def _check(clicks: Sequence[Click]) -> None:

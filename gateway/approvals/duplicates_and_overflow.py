@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
-from gateway.approvals.writer import Overtaken, Writer
-from gateway.domain.policy_document import Budget, PolicyDocument, adapters_of
-from gateway.domain.records import AgentLoad, Paused, Record, crowd_of, outcome_of
+from gateway.approvals.writer import Overtaken, Writer, posts
+from gateway.domain.policy_document import Budget, PolicyDocument, Ruling
+from gateway.domain.records import AgentLoad, Paused, Record, RequestOutcome, crowd_of, outcome_of
 from gateway.domain.store import Store, Transition
 from gateway.errors import NotFound
 from gateway.models import DeciderKind, Decision, RiskLevel, Status
@@ -102,9 +103,9 @@ class Grouping:
                 return _SOON
             if await self._has_undecided(leader, policy):
                 return _RETRY
-        request = leader.request
-        posts = bool(adapters_of(policy.route_for(request.agent, request.tool).targets))
-        await self._held.promote_next(leader, policy.budget_for(request.agent), posts=posts)
+        budget = policy.budget_for(leader.request.agent)
+        shown = posts(policy.ruling_on(leader.request))
+        await self._held.promote_next(leader, budget, posts=shown)
         return None
 
     async def release(self, agent: str) -> float | None:
@@ -131,17 +132,17 @@ class Grouping:
 
     async def _deny(self, leader: Record, decision: Decision, known: Record) -> None:
         """Have a request that waits behind another take over its denial."""
-        ending = outcome_of(decision)
-
-        async def decide(follower: Record) -> Transition | None:
-            policy = await self._writer.policy()
-            if not shares(policy, leader, follower):
-                return None
-            note = f"denied together with {leader.id}, which asked the same"
-            return self._writer.plan_end(follower, ending, policy, note=note)
-
+        step = partial(self._take_over, leader, outcome_of(decision))
         with suppress(NotFound, Overtaken):
-            await self._writer.update(known.id, decide, known=known)
+            await self._writer.update(known.id, step, known=known)
+
+    async def _take_over(
+        self, leader: Record, ending: RequestOutcome, follower: Record, ruling: Ruling
+    ) -> Transition | None:
+        if not shares(ruling.policy, leader, follower):
+            return None
+        note = f"denied together with {leader.id}, which asked the same"
+        return self._writer.plan_end(follower, ending, ruling, note=note)
 
 
 def shares(policy: PolicyDocument, leader: Record, follower: Record) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gateway.approvals.grant_lifecycle import GrantLifecycle, grant_id_of
 from gateway.approvals.transitions import RememberRequest, agreeing_votes
 from gateway.approvals.writer import FOLLOWUPS, TOMBSTONE_DIGEST, TOO_LATE, Overtaken, Writer
 from gateway.cards.masks import hides_offer
-from gateway.domain.policy_document import PolicyDocument, adapters_of
+from gateway.domain.policy_document import PolicyDocument, Ruling, adapters_of
 from gateway.domain.records import Click, Identity, Record, Remember, ScopeQuorum
 from gateway.domain.redaction import secrets_in
 from gateway.domain.risk import is_named
@@ -88,9 +89,7 @@ class GrantCreation:
 
     # ---------------------------------------------------------------- made by a click
 
-    def check_wish(
-        self, policy: PolicyDocument, shown: Record, click: Click, who: Approver
-    ) -> RememberRequest | None:
+    def check_wish(self, ruling: Ruling, shown: Record, click: Click) -> RememberRequest | None:
         """Return what an approval is to be remembered as, None when it is not to be.
 
         Raises InvalidRequest or Unauthorized when it may not be remembered so; nothing is decided
@@ -99,24 +98,25 @@ class GrantCreation:
         wish = click.remember
         if wish is None:
             return None
-        if policy.step_up_of(shown).asked:
+        if ruling.step_up(shown).asked:
             raise InvalidRequest("what takes a step-up is asked about each time")
         rule = find_host_rule(shown, wish.offer)
         if rule is not None:
-            _check_host_rule(policy, shown, click)
+            _check_host_rule(ruling, shown, click)
             return RememberRequest(remember=Remember(offer=wish.offer), needs=1, host_rule=rule)
         offer = _readable(shown, click, wish.offer, Effect.ALLOW)
         if wish.everywhere:
-            refuse_requester(policy, shown, click.identity, "remember it for the session only")
+            refuse_requester(
+                ruling.policy, shown, click.identity, "remember it for the session only"
+            )
         _refuse_unlimited(wish, offer.match)
         if offer.match.shape in PASSES:
-            _may_pass(policy, shown.request.agent, offer.match, click.identity)
-        route = policy.route_for(shown.request.agent, shown.request.tool)
+            _may_pass(ruling.policy, shown.request.agent, offer.match, click.identity)
         needs = count_needed(
-            shown.quorum, route.scope_quorum, offer.match, everywhere=wish.everywhere
+            shown.quorum, ruling.route.scope_quorum, offer.match, everywhere=wish.everywhere
         )
         if needs > 1:
-            refuse_unknown(policy, click.identity)
+            refuse_unknown(ruling.policy, click.identity)
         return RememberRequest(remember=replace(wish, offer=offer.id), needs=needs)
 
     def minutes_of(self, after: Record, click: Click) -> int:
@@ -125,7 +125,7 @@ class GrantCreation:
         return self._denial_minutes if plain else 0
 
     def plan_grant(
-        self, policy: PolicyDocument, after: Record, click: Click, who: Approver, nonce: str
+        self, ruling: Ruling, after: Record, click: Click, who: Approver, nonce: str
     ) -> Grant | None:
         """Return the grant that a click which decided asks for, None when it asks for none.
 
@@ -148,7 +148,7 @@ class GrantCreation:
         wishes = [vote.remember for vote in voted if vote.remember is not None] or [own]
         backers = [GrantVoter(person=vote.person, via=(vote.via,)) for vote in voted]
         if offer.match.shape in PASSES:
-            backers = [_may_pass(policy, after.request.agent, offer.match, click.identity)]
+            backers = [_may_pass(ruling.policy, after.request.agent, offer.match, click.identity)]
         now = self._clock.now_ms()
         return Grant(
             id=grant_id_of(after.id, nonce),
@@ -206,19 +206,19 @@ class GrantCreation:
             await self._granted.retire(grant.id)
 
     async def _settle_one(self, known: Record, grant: Grant) -> None:
-        async def decide(record: Record) -> Transition | None:
-            if record.final or record.unreviewed:
-                return None
-            policy = await self._writer.policy()
-            found, ending = await judge(self._chain, record, policy)
-            if ending is None or found != record:
-                return None
-            if (ending.by.kind, ending.by.name) != (DeciderKind.GRANT, grant.id):
-                return None
-            return self._writer.plan_end(record, ending, policy)
-
         with suppress(NotFound, Overtaken):
-            await self._writer.update(known.id, decide, known=known)
+            step = partial(self._settle_by, grant)
+            await self._writer.update(known.id, step, known=known)
+
+    async def _settle_by(self, grant: Grant, record: Record, ruling: Ruling) -> Transition | None:
+        if record.final or record.unreviewed:
+            return None
+        found, ending = await judge(self._chain, record, ruling)
+        if ending is None or found != record:
+            return None
+        if (ending.by.kind, ending.by.name) != (DeciderKind.GRANT, grant.id):
+            return None
+        return self._writer.plan_end(record, ending, ruling)
 
     # ---------------------------------------------------------------- made without a request
 
@@ -271,11 +271,11 @@ class GrantCreation:
         )
 
 
-def _check_host_rule(policy: PolicyDocument, shown: Record, click: Click) -> None:
+def _check_host_rule(ruling: Ruling, shown: Record, click: Click) -> None:
     """Raise InvalidRequest or Unauthorized unless this click may have the host keep a rule, which
     lasts as long as the host likes."""
-    refuse_requester(policy, shown, click.identity, "remember it for the session only")
-    route = policy.route_for(shown.request.agent, shown.request.tool)
+    refuse_requester(ruling.policy, shown, click.identity, "remember it for the session only")
+    route = ruling.route
     if route.quorum > 1 or route.scope_quorum != ScopeQuorum():
         raise InvalidRequest("what several people must vote for is remembered here alone")
 
@@ -453,8 +453,8 @@ class GrantsByHand:
     ) -> Record:
         """Return the example as a request of this agent, as the policy has it now."""
         if isinstance(example, ApprovalRequest):
-            record, _ = self._writer.new_record(example, policy, MessageContext(agent=agent), None)
-            return record
+            ruling, origin = policy.ruling_on(example), MessageContext(agent=agent)
+            return self._writer.new_record(example, ruling, origin, None)[0]
         found = await self._store.load(example)
         if found is None or found.unreviewed:
             raise NotFound("no such request")
@@ -462,7 +462,7 @@ class GrantsByHand:
             raise InvalidRequest(f"the example is a request of {found.request.agent}")
         if found.erased or found.digest == TOMBSTONE_DIGEST:
             raise InvalidRequest("nothing can be remembered of this request: name another one")
-        return assess(policy.declare(found), policy)
+        return assess(policy.declare(found), policy.ruling_on(found.request))
 
 
 def _offers(record: Record, effect: Effect) -> tuple[Offer, ...]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from gateway.approvals.writer import Overtaken, Writer
-from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.policy_document import PolicyDocument, Ruling
 from gateway.domain.records import Record
 from gateway.domain.store import Store, Transition
 from gateway.domain.time_and_tasks import Clock
@@ -34,31 +34,25 @@ async def recount(writer: Writer, store: Store) -> None:
     """
     for request_id in await store.list_voted():
         try:
-            await _recount(writer, request_id)
+            with suppress(NotFound, Overtaken):
+                await writer.update(request_id, _recount)
         except Exception:
             # One that cannot be read keeps neither the others nor the policy from being followed.
             about = {"event": "recount_failed", "request_id": request_id}
             log.exception("votes not counted again", extra=about)
 
 
-async def _recount(writer: Writer, request_id: str) -> None:
-    async def decide(record: Record) -> Transition | None:
-        if record.final:
-            return None
-        policy = await writer.policy()
-        counted = with_valid_votes(policy, policy.route_of(record), record)
-        if counted == record:
-            return None
-        return Transition(
-            before=record,
-            after=replace(counted, revision=record.revision + 1),
-            event="recounted",
-            data={"votes": plain(counted.votes)},
-            generation=policy.generation,
-        )
-
-    with suppress(NotFound, Overtaken):
-        await writer.update(request_id, decide)
+async def _recount(record: Record, ruling: Ruling) -> Transition | None:
+    counted = with_valid_votes(ruling, record)
+    if record.final or counted == record:
+        return None
+    return Transition(
+        before=record,
+        after=replace(counted, revision=record.revision + 1),
+        event="recounted",
+        data={"votes": plain(counted.votes)},
+        generation=ruling.policy.generation,
+    )
 
 
 # Suspends grants that rest on declarations which were changed: they decide nothing until somebody

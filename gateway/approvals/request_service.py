@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gateway.approvals.agent_service import Approvals, is_own
 from gateway.approvals.decisions import Batches, ClickJudge
 from gateway.approvals.grant_creation import GrantCreation, may_pass
 from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.writer import FOLLOWUPS, PostedCopies, Stood, Writer, shorten
-from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.policy_document import PolicyDocument, Ruling
 from gateway.domain.records import (
     Claim,
     Click,
@@ -98,7 +99,7 @@ class RequestService:
     async def may_decide(self, identity: Identity, record: Record) -> str | None:
         """Return None when this identity may decide the request, else the reason as a sentence."""
         try:
-            approver(await self._writer.policy(), record, identity)
+            approver((await self._writer.policy()).ruling_on(record.request), record, identity)
         except Unauthorized as refusal:
             return str(refusal)
         return None
@@ -127,36 +128,39 @@ class RequestService:
         groups: Groups | None = None,
     ) -> Record:
         """Say that this person is looking at a request, or is not any more."""
-
-        async def step(record: Record) -> Transition | None:
-            nonlocal identity, groups
-            if record.unreviewed:
-                raise NotFound("no such request")
-            if record.final:
-                raise Conflict("this was decided already")
-            policy = await self._writer.policy()
+        try:
             try:
-                approver(policy, record, identity)
+                record = await self._claim(request_id, identity, on=on)
             except Unauthorized:
                 if groups is None:
                     raise
-                identity, groups = replace(identity, groups=await groups()), None
-                approver(policy, record, identity)
-            name = policy.name_of(identity)
-            mine = record.claim is not None and record.claim.person == name
-            if mine == on or (not on and record.claim is None):
-                return None
-            if not on and not mine:
-                raise Conflict("someone else is looking at it")
-            claim = Claim(person=name, at=self._writer.now()) if on else None
-            event = "claimed" if on else "unclaimed"
-            return _step(record, replace(record, claim=claim), event, {"person": name})
-
-        try:
-            return await self._with_approvers((await self._writer.update(request_id, step)).record)
+                identity = replace(identity, groups=await groups())
+                record = await self._claim(request_id, identity, on=on)
         except Unauthorized as refusal:
             await self.refuse(request_id, identity, str(refusal))
             raise
+        return await self._with_approvers(record)
+
+    async def _claim(self, request_id: str, identity: Identity, *, on: bool) -> Record:
+        step = partial(self._put_claim, identity, on)
+        return (await self._writer.update(request_id, step)).record
+
+    async def _put_claim(
+        self, identity: Identity, on: bool, record: Record, ruling: Ruling
+    ) -> Transition | None:
+        if record.unreviewed:
+            raise NotFound("no such request")
+        if record.final:
+            raise Conflict("this was decided already")
+        name = approver(ruling, record, identity).name
+        mine = record.claim is not None and record.claim.person == name
+        if mine == on or (not on and record.claim is None):
+            return None
+        if not on and not mine:
+            raise Conflict("someone else is looking at it")
+        claim = Claim(person=name, at=self._writer.now()) if on else None
+        event = "claimed" if on else "unclaimed"
+        return _step(record, replace(record, claim=claim), event, {"person": name})
 
     async def reveal(self, request_id: str, identity: Identity) -> Record:
         """Return a request whose secrets this person is about to see, and write that down.
@@ -167,7 +171,7 @@ class RequestService:
         record = await self.get(request_id)
         policy = await self._writer.fresh_policy()
         try:
-            approver(policy, record, identity)
+            approver(policy.ruling_on(record.request), record, identity)
         except Unauthorized as refusal:
             if not policy.is_admin(identity):
                 await self.refuse(request_id, identity, str(refusal))
@@ -207,7 +211,8 @@ class RequestService:
         """Return a request as people see it: with who may approve it now, while it waits."""
         if record.final:
             return record
-        return record.copy_with(approvers=who_may_approve(await self._writer.policy(), record))
+        ruling = (await self._writer.policy()).ruling_on(record.request)
+        return record.copy_with(approvers=who_may_approve(ruling, record))
 
     async def _recognise(self, click: Click) -> None:
         """Check where a click was made, and audit it when that is no card of ours."""
@@ -249,7 +254,8 @@ class QueueService:
             if side is QueueFilter.ALL or is_mine(policy, record, identity) is (
                 side is QueueFilter.MINE
             ):
-                found.append(record.copy_with(approvers=who_may_approve(policy, record)))
+                ruling = policy.ruling_on(record.request)
+                found.append(record.copy_with(approvers=who_may_approve(ruling, record)))
             if len(found) == limit or looked == _MOST:
                 return Page(items=tuple(found), next=last)
         return Page(items=tuple(found))
@@ -292,7 +298,7 @@ class QueueService:
 def is_mine(policy: PolicyDocument, record: Record, identity: Identity) -> bool:
     """Whether a waiting request waits for this person: they may decide it, and have not voted."""
     try:
-        name = approver(policy, record, identity).name
+        name = approver(policy.ruling_on(record.request), record, identity).name
     except Unauthorized:
         return False
     return all(vote.person != name for vote in record.votes)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from gateway.approvals.transitions import close_record
 from gateway.domain.health_and_metrics import Tally
-from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route, adapters_of
+from gateway.domain.policy_document import REQUESTER, PolicyDocument, Ruling, adapters_of
 from gateway.domain.records import Click, MessageRef, Record, RequestOutcome
 from gateway.domain.redaction import mask
 from gateway.domain.risk import draw_number
@@ -95,8 +96,11 @@ class Overtaken(Conflict):
         self.request_id = request_id
 
 
-Make = Callable[[PolicyDocument, RequestOutcome | None], Awaitable[Creation]]
-Decide = Callable[[Record], Awaitable[Transition | None]]
+Plan = Callable[[Ruling, RequestOutcome | None], Awaitable[Creation]]
+"""Returns what to store of a new request; with an outcome, when it must end so instead of
+waiting."""
+Step = Callable[[Record, Ruling], Awaitable[Transition | None]]
+"""Returns what becomes of a request, None for nothing."""
 DecideAll = Callable[[Sequence[Record | None]], Awaitable[Sequence[Transition]]]
 
 
@@ -163,24 +167,25 @@ class Writer:
 
     # ---------------------------------------------------------------- written
 
-    async def create(self, make: Make, origin: MessageContext) -> Record | None:
+    async def create(
+        self, request: ApprovalRequest, plan: Plan, origin: MessageContext
+    ) -> Record | None:
         """Store a new request and answer its message; return it, or None when its id is taken.
 
-        `make` returns what to store under a policy; with an ending, when that is how the request
-        must end instead of waiting. Raises OverBudget when too much of the agent waits.
+        Raises OverBudget when too much of the agent waits.
         """
         forced: RequestOutcome | None = None
         for _ in range(self._tries):
-            policy = await self.policy()
-            record, data, timeout_ms = await make(policy, forced)
+            ruling = (await self.policy()).ruling_on(request)
+            record, data, timeout_ms = await plan(ruling, forced)
             result, stored = await self._requests.create(
                 record,
                 origin,
-                generation=policy.generation,
+                generation=ruling.policy.generation,
                 data=data,
                 timeout_ms=timeout_ms,
-                budget=policy.budget_for(record.request.agent),
-                posts=posts(record, policy) and not record.unreviewed,
+                budget=ruling.policy.budget_for(request.agent),
+                posts=posts(ruling) and not record.unreviewed,
                 number=draw_number() if record.numbered and not record.final else "",
             )
             forced = _FORCED.get(result)
@@ -211,23 +216,23 @@ class Writer:
     async def update(
         self,
         request_id: str,
-        decide: Decide,
+        step: Step,
         *,
         origin: MessageContext | None = None,
         known: Record | None = None,
     ) -> Update:
-        """Have `decide` say what becomes of a request, None for nothing, and write that.
+        """Have `step` say what becomes of a request, None for nothing, and write that.
 
         It is asked again, of the request as it then stands, as long as something else changes that.
         `known` is the request as it was read before: it is decided about first, and a refusal
         of it is not final. `origin` is the message to answer with the change.
 
-        Raises NotFound, Overtaken, what `decide` raises, and Unreachable after too many tries.
+        Raises NotFound, Overtaken, what `step` raises, and Unreachable after too many tries.
         """
         for _ in range(self._tries):
             record = known or await self._read(request_id)
             try:
-                transition = await decide(record)
+                transition = await step(record, (await self.policy()).ruling_on(record.request))
             except (InvalidRequest, NotFound, Unauthorized):
                 if known is None:
                     raise
@@ -273,38 +278,35 @@ class Writer:
     async def apply(self, transition: Transition) -> bool:
         """Write a transition, unless its request has changed since; return whether it was."""
         seen = transition.before
-
-        async def decide(record: Record) -> Transition | None:
-            same = (record.revision, record.created) == (seen.revision, seen.created)
-            return transition if same else None
-
         try:
-            return (await self.update(seen.id, decide, known=seen)).changed
+            update = await self.update(seen.id, partial(_if_unchanged, transition), known=seen)
         except (NotFound, Overtaken):
             return False
+        return update.changed
 
     async def end(self, request_id: str, ending: RequestOutcome) -> bool:
         """End a request that still waits; return whether this ended it."""
-
-        async def decide(record: Record) -> Transition | None:
-            return None if record.final else self.plan_end(record, ending)
-
         try:
-            return (await self.update(request_id, decide)).changed
+            return (await self.update(request_id, partial(self._end, ending))).changed
         except NotFound:
             return False
+
+    async def _end(
+        self, ending: RequestOutcome, record: Record, _ruling: Ruling
+    ) -> Transition | None:
+        return None if record.final else self.plan_end(record, ending)
 
     # ---------------------------------------------------------------- planned
 
     def new_record(
         self,
         request: ApprovalRequest,
-        policy: PolicyDocument,
+        ruling: Ruling,
         origin: MessageContext,
         waiter: str | None,
     ) -> tuple[Record, int]:
         """Return the record a request begins with, and its life in ms."""
-        route = policy.route_for(request.agent, request.tool)
+        route = ruling.route
         timeout = route.timeout if request.timeout is None else request.timeout
         seconds = timeout or MAX_LIFE_SECONDS
         if route.max_timeout is not None:
@@ -324,23 +326,16 @@ class Writer:
             owner=origin.owner,
             process=waiter,
             attached=(waiter,) if waiter and origin.entry is not None else (),
-            queues=queues_of(route, origin.owner, policy),
+            queues=queues_of(ruling, origin.owner),
             numbered=waiter is not None and request.shows_number and route.risk.takes_numbers,
         )
-        return assess(policy.declare(record), policy), life
+        return assess(ruling.policy.declare(record), ruling), life
 
     def new_tombstone(
-        self, request_id: str, ending: RequestOutcome, origin: MessageContext
+        self, request: ApprovalRequest, ending: RequestOutcome, origin: MessageContext
     ) -> Creation:
-        """Return the ended record of a request that has not arrived."""
-        request = ApprovalRequest(
-            id=request_id,
-            agent=origin.agent,
-            tool="withdrawn before it arrived",
-            arguments={},
-            digest=TOMBSTONE_DIGEST,
-        )
-        record, life = self.new_record(request, PolicyDocument(), origin, None)
+        """Return the ended record of a request that has not arrived: `tombstone_of` it."""
+        record, life = self.new_record(request, PolicyDocument().ruling_on(request), origin, None)
         data = {"digest": TOMBSTONE_DIGEST, "tombstone": True}
         return Creation(self.close_record(record, ending, revision=1), data, life)
 
@@ -352,18 +347,18 @@ class Writer:
         self,
         record: Record,
         ending: RequestOutcome,
-        policy: PolicyDocument | None = None,
+        ruling: Ruling | None = None,
         *,
         note: str | None = None,
     ) -> Transition:
-        """Return the transition that ends a request: a decision under this policy, or without one
+        """Return the transition that ends a request: a decision under this ruling, or without one
         a fact, such as that it was withdrawn. A `note` is added to the record."""
         after = self.close_record(record, ending, revision=record.revision + 1)
         if note is not None:
             after = after.copy_with(note=note)
         event = after.status.value
-        if policy is not None:
-            return Transition(record, after, event, generation=policy.generation)
+        if ruling is not None:
+            return Transition(record, after, event, generation=ruling.policy.generation)
         expired = ending.status is Status.EXPIRED
         return Transition(record, after, event, ChangeKind.EXPIRY if expired else ChangeKind.FACT)
 
@@ -425,10 +420,28 @@ class Writer:
             self.book.spend(record.decision.decided_by.name)
 
 
-def posts(record: Record, policy: PolicyDocument) -> bool:
+async def _if_unchanged(
+    transition: Transition, record: Record, _ruling: Ruling
+) -> Transition | None:
+    seen = transition.before
+    same = (record.revision, record.created) == (seen.revision, seen.created)
+    return transition if same else None
+
+
+def tombstone_of(request_id: str, agent: str) -> ApprovalRequest:
+    """Return what stands for a request that was withdrawn before it arrived."""
+    return ApprovalRequest(
+        id=request_id,
+        agent=agent,
+        tool="withdrawn before it arrived",
+        arguments={},
+        digest=TOMBSTONE_DIGEST,
+    )
+
+
+def posts(ruling: Ruling) -> bool:
     """Whether cards are posted for a request."""
-    request = record.request
-    return bool(adapters_of(policy.route_for(request.agent, request.tool).targets))
+    return bool(adapters_of(ruling.route.targets))
 
 
 def raised_data(record: Record) -> JsonObject:
@@ -436,8 +449,9 @@ def raised_data(record: Record) -> JsonObject:
     return {"raised": record.hide_in(plain(record.raised))} if record.raised else {}
 
 
-def queues_of(route: Route, owner: str | None, policy: PolicyDocument) -> tuple[str, ...]:
-    """Return the outboxes that a request on this route concerns."""
+def queues_of(ruling: Ruling, owner: str | None) -> tuple[str, ...]:
+    """Return the outboxes that a request of this owner's agent concerns."""
+    policy, route = ruling
     informed = [target for target in route.notify if target != REQUESTER]
     if REQUESTER in route.notify:
         informed += [

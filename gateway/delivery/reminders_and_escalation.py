@@ -122,8 +122,8 @@ class Rerouting:
         if record.final:
             return None
         policy = await self._writer.current_policy()
-        route = policy.route_for(record.request.agent, record.request.tool)
-        wanted = queues_of(route, record.owner, policy)
+        ruling = policy.ruling_on(record.request)
+        wanted = queues_of(ruling, record.owner)
         if new := [queue for queue in wanted if queue not in record.queues]:
             # From now on they hear of the request, and first of all of this change.
             after = replace(record, queues=(*record.queues, *new))
@@ -136,7 +136,9 @@ class Rerouting:
         if record.behind:  # it has no card yet, and gets it where it then belongs
             return None
         copies = await self._outbox.copies(request_id)
-        lacking = adapters_of(place for place in route.places(record.tier) if place not in copies)
+        lacking = adapters_of(
+            place for place in ruling.route.places(record.tier) if place not in copies
+        )
         for adapter in lacking:
             await self._outbox.mark(adapter, request_id)
         return _AGAIN_SECONDS if lacking else None

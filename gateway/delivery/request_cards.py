@@ -91,7 +91,7 @@ class RequestCopies:
         except NotFound:
             return None
         policy = await self._writer.policy()
-        route = policy.route_of(record)
+        route = policy.ruling_on(record.request).route_at(record)
         copies = await self._outbox.copies(request_id)
         subject = self._subject(record, policy, route)
         places = () if record.behind else route.places(record.tier)
@@ -173,7 +173,7 @@ class RequestCopies:
         )
         if not await self._outbox.put_copy(record.id, intent, before=known):
             return self._timings.retry
-        discreet = (await self._writer.policy()).route_of(record).discreet
+        discreet = (await self._writer.policy()).ruling_on(record.request).route.discreet
         notice = Notice(
             kind=NoticeKind.OUTCOME, target=due.target, nonce=due.nonce, discreet=discreet
         )

@@ -213,6 +213,33 @@ class StepUps(NamedTuple):
     able: tuple[StepUp, ...]
 
 
+class Ruling(NamedTuple):
+    """A policy and the route of a request: found once for each submission, click or card.
+
+    What holds depends on the risk, which may rise while a request is judged. So each method takes
+    the request's record as it stands.
+    """
+
+    policy: PolicyDocument
+    route: Route
+
+    def route_at(self, record: Record) -> Route:
+        """Return the route as it holds at a record's risk."""
+        return self.route.at(record.risk.level)
+
+    def step_up(self, record: Record) -> StepUps:
+        """Return which ways of a step-up an approval is asked for, and which can be done."""
+        asked = self.route.step_up(record.risk.level)
+        able = (one for one in asked if one is not StepUp.NUMBER or record.numbered)
+        return StepUps(asked, tuple(able))
+
+    def quorum(self, record: Record) -> int:
+        """Return how many people a record takes at its risk: two where that is the only
+        step-up."""
+        quorum = self.route_at(record).quorum
+        return max(quorum, 2) if self.step_up(record).able == (StepUp.PERSON,) else quorum
+
+
 _NOBODY = Route()
 _USUAL = Budget()
 
@@ -289,23 +316,9 @@ class PolicyDocument(Rulebook):
                 return route
         return _NOBODY
 
-    def route_of(self, record: Record) -> Route:
-        """Return the route of a request as it holds at the request's risk."""
-        return self.route_for(record.request.agent, record.request.tool).at(record.risk.level)
-
-    def step_up_of(self, record: Record) -> StepUps:
-        """Return which ways of a step-up a request's approval is asked for, and which of them can
-        be done."""
-        route = self.route_for(record.request.agent, record.request.tool)
-        asked = route.step_up(record.risk.level)
-        able = (one for one in asked if one is not StepUp.NUMBER or record.numbered)
-        return StepUps(asked, tuple(able))
-
-    def quorum_of(self, record: Record) -> int:
-        """Return how many people a request takes at its risk: two where that is the only
-        step-up."""
-        quorum = self.route_of(record).quorum
-        return max(quorum, 2) if self.step_up_of(record).able == (StepUp.PERSON,) else quorum
+    def ruling_on(self, request: ApprovalRequest) -> Ruling:
+        """Return what this policy says of a request, to be passed on: its route is found once."""
+        return Ruling(self, self.route_for(request.agent, request.tool))
 
     def declare(self, record: Record) -> Record:
         """Return a record with what is declared about its tool, whatever was declared before.

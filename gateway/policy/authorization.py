@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.policy_document import PolicyDocument, Route, Ruling
 from gateway.domain.records import Approvers, Identity, Record, ScopeQuorum
 from gateway.domain.risk import StepUp, is_named
 from gateway.errors import Unauthorized
@@ -32,7 +32,7 @@ class Approver(NamedTuple):
     route: Route
 
 
-def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Approver:
+def approver(ruling: Ruling, record: Record, identity: Identity) -> Approver:
     """Return the person behind an identity, if they may decide this request; raises
     Unauthorized.
 
@@ -42,8 +42,8 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
     """
     if record.unreviewed:
         raise Unauthorized("policy hooks are still asked about this; it is nobody's to decide yet")
+    policy, route = ruling.policy, ruling.route_at(record)
     names = policy.names_of(identity)
-    route = policy.route_of(record)
     via = matching_approver(route, names)
     if via is None:
         unknown = policy.person_of(identity) is None
@@ -51,14 +51,15 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
         raise Unauthorized(f"you are not an approver for this request{who}")
     if _bars_requesters(route, record):
         refuse_requester(policy, record, identity, "someone else must decide")
-    if max(record.quorum, policy.quorum_of(record)) > 1:
+    if max(record.quorum, ruling.quorum(record)) > 1:
         refuse_unknown(policy, identity)
     return Approver(names[0], via, route)
 
 
-def may_approve(policy: PolicyDocument, record: Record, identity: Identity) -> bool:
+def may_approve(ruling: Ruling, record: Record, identity: Identity) -> bool:
     """Whether the route of a request names an identity as approver, at the request's risk."""
-    return matching_approver(policy.route_of(record), policy.names_of(identity)) is not None
+    names = ruling.policy.names_of(identity)
+    return matching_approver(ruling.route_at(record), names) is not None
 
 
 def _bars_requesters(route: Route, record: Record) -> bool:
@@ -94,7 +95,7 @@ def requesters(policy: PolicyDocument, record: Record) -> set[str]:
     return names
 
 
-def with_valid_votes(policy: PolicyDocument, route: Route, record: Record) -> Record:
+def with_valid_votes(ruling: Ruling, record: Record) -> Record:
     """Return the record with the votes of those who may still decide.
 
     A removed one's is void, and one of a name that is nobody's now: a person who was renamed could
@@ -103,8 +104,8 @@ def with_valid_votes(policy: PolicyDocument, route: Route, record: Record) -> Re
     """
     votes = record.votes
     if votes:
-        known = {person.name for person in policy.people}
-        asked = policy.step_up_of(record).asked
+        known = {person.name for person in ruling.policy.people}
+        route, asked = ruling.route_at(record), ruling.step_up(record).asked
         each = bool(asked) and StepUp.PERSON not in asked
         votes = tuple(
             vote
@@ -113,19 +114,19 @@ def with_valid_votes(policy: PolicyDocument, route: Route, record: Record) -> Re
             and matching_approver(route, (vote.via,))
             and not (each and vote.stepped is None)
         )
-    quorum = max(record.quorum, policy.quorum_of(record))
+    quorum = max(record.quorum, ruling.quorum(record))
     if (votes, quorum) == (record.votes, record.quorum):
         return record
     return replace(record, votes=votes, quorum=quorum)
 
 
-def who_may_approve(policy: PolicyDocument, record: Record) -> Approvers:
+def who_may_approve(ruling: Ruling, record: Record) -> Approvers:
     """Return who may approve a request as it stands. It is for what people see: at the click
     `approver` has the last word."""
-    route = policy.route_of(record)
+    policy, route = ruling.policy, ruling.route_at(record)
     if not route.approvers:
         return Approvers(nobody="its route names no approvers")
-    steps = policy.step_up_of(record)
+    steps = ruling.step_up(record)
     if steps.asked and not steps.able:
         return Approvers(nobody=NO_STEP_UP, step_up=steps.asked)
     people = {one: person.name for person in policy.people for one in person.identities}
@@ -172,12 +173,11 @@ def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
     )
 
 
-def holds_at_risk(policy: PolicyDocument, grant: Grant, record: Record) -> bool:
+def holds_at_risk(policy: PolicyDocument, grant: Grant, record: Record, route: Route) -> bool:
     """Whether a grant may decide a request of this risk: who made it may approve there, as many as
     it takes, and no step-up is asked for. A denial always may, and an admin's own."""
     if grant.effect is Effect.DENY or _by_admin(policy, grant.backers):
         return True
-    route = policy.route_for(record.request.agent, record.request.tool)
     if route.step_up(record.risk.level):
         return False
     there = route.at(record.risk.level)

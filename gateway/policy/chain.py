@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from gateway.domain.parsing import check_schema
-from gateway.domain.policy_document import Mode, PolicyDocument, Route
+from gateway.domain.policy_document import Mode, Route, Ruling
 from gateway.domain.records import REVIEWS, Record, RequestOutcome
 from gateway.domain.redaction import start_of
 from gateway.domain.risk import RaisedRisk, is_lower, lift
@@ -294,37 +294,36 @@ class ModeDecider:
 
 
 async def judge(
-    chain: Chain, record: Record, policy: PolicyDocument, *, stored: bool = True
+    chain: Chain, record: Record, ruling: Ruling, *, stored: bool = True
 ) -> tuple[Record, RequestOutcome | None]:
     """Return the record, changed where a hook wants that, and how it ends; None asks people.
 
     Before it is `stored`, what slow deciders say first is left to `approvals.agent_service`.
     """
-    record, verdict = await _judge_weighed(chain, record, policy, stored=stored)
+    record, verdict = await _judge_weighed(chain, record, ruling, stored=stored)
     if verdict is not None and verdict.effect == LATER:
         return replace(record, queues=(REVIEWS,)), None
     if verdict is not None and verdict.effect == MODIFY:
         try:
-            record = _modify(record, verdict, policy)
+            record = _modify(record, verdict, ruling)
         except InvalidRequest as error:
             # What the hook wanted changed must not run as it was.
             return record, _outcome_of(record, replace(verdict, effect=DENY, message=str(error)))
-        record, verdict = await _judge_weighed(chain, record, policy)
+        record, verdict = await _judge_weighed(chain, record, ruling)
     outcome = None if verdict is None else _outcome_of(record, verdict)
-    outcome = outcome or _refuse_at_once(record, policy)
+    outcome = outcome or _refuse_at_once(record, ruling)
     if outcome is None:
         asks_because = A_PERSON if record.request.human else await chain.asks_because(record)
         record = record.copy_with(asks_because=asks_because)
     return record, outcome
 
 
-def _refuse_at_once(record: Record, policy: PolicyDocument) -> RequestOutcome | None:
+def _refuse_at_once(record: Record, ruling: Ruling) -> RequestOutcome | None:
     """Return the denial of what people would be asked about, and nobody could approve."""
-    asked, able = policy.step_up_of(record)
+    asked, able = ruling.step_up(record)
     if not asked or able:
         return None
-    route = policy.route_of(record)
-    by = DecidedBy(kind=DeciderKind.RULE, name=f"step-up of route {route.name}")
+    by = DecidedBy(kind=DeciderKind.RULE, name=f"step-up of route {ruling.route.name}")
     return RequestOutcome(
         status=Status.DENIED,
         action=Action.DENY,
@@ -335,23 +334,22 @@ def _refuse_at_once(record: Record, policy: PolicyDocument) -> RequestOutcome | 
 
 
 async def _judge_weighed(
-    chain: Chain, record: Record, policy: PolicyDocument, *, stored: bool = True
+    chain: Chain, record: Record, ruling: Ruling, *, stored: bool = True
 ) -> ChainResult:
-    route = policy.route_for(record.request.agent, record.request.tool)
-    judged = await chain.decide(record, route, stored=stored)
+    judged = await chain.decide(record, ruling.route, stored=stored)
     if judged.record.raised == record.raised:
         return judged
-    return ChainResult(weigh(judged.record, policy), judged.verdict)
+    return ChainResult(weigh(judged.record, ruling), judged.verdict)
 
 
-def _modify(record: Record, verdict: Verdict, policy: PolicyDocument) -> Record:
+def _modify(record: Record, verdict: Verdict, ruling: Ruling) -> Record:
     """Return the record as a hook changed it: another digest, other risk, and people see it."""
     request, arguments = record.request, verdict.arguments or {}
     if Action.EDIT not in request.allowed:
         raise InvalidRequest("changed by a policy hook, and the agent takes no changed arguments")
     check_schema(request.schema, arguments)
     why = start_of(verdict.message, _MOST_WORDS)
-    return assess(record.edited_as(arguments, verdict.by, why), policy)
+    return assess(record.edited_as(arguments, verdict.by, why), ruling)
 
 
 def _outcome_of(record: Record, verdict: Verdict) -> RequestOutcome | None:

@@ -464,7 +464,7 @@ class GrantBook:
     def fit(self, grant: Grant, record: Record, route: Route) -> bool:
         """Whether a grant may decide a request of this risk, and a pass, whose requests nobody
         sees, one like this."""
-        if not holds_at_risk(self._policy, grant, record):
+        if not holds_at_risk(self._policy, grant, record, route):
             return False
         if grant.match.shape not in PASSES:
             return True

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
-from gateway.domain.policy_document import Guardrails, PolicyDocument
+from gateway.domain.policy_document import Guardrails, Ruling
 from gateway.domain.records import Record
 from gateway.domain.redaction import start_of
 from gateway.domain.risk import GUARDRAILS, RaisedRisk, lift
@@ -53,13 +53,14 @@ _SET = re.compile(r"(?:^|[\s;])([A-Za-z_]\w*)=")
 _WORDS = re.compile(r"[^\s\"'`;|&<>()=,\[\]{}]+")
 
 
-def assess(record: Record, policy: PolicyDocument) -> Record:
+def assess(record: Record, ruling: Ruling) -> Record:
     """Return a record with the risk and the findings of what it would run now, under a policy.
 
     Whatever makes a record, or changes what it would run, has it assessed anew. What deciders
     raised is kept: they are asked anew, or it still counts. Guardrails in force raise the risk of
     what they find something in.
     """
+    policy = ruling.policy
     watched = policy.guardrails is not Guardrails.OFF
     found = find_signs(record) if watched else ()
     in_force = policy.guardrails in (Guardrails.ASK, Guardrails.DENY)
@@ -69,17 +70,17 @@ def assess(record: Record, policy: PolicyDocument) -> Record:
         finding_places=tuple(one.place for one in found),
         raised=(_ALARM, *others) if found and in_force else others,
     )
-    return weigh(assessed, policy)
+    return weigh(assessed, ruling)
 
 
-def weigh(record: Record, policy: PolicyDocument) -> Record:
+def weigh(record: Record, ruling: Ruling) -> Record:
     """Return a record with the risk of what it would run now, by a policy and by who raised it, and
     with the quorum of that risk; one that was higher stays."""
     edited = record.edited
     request = record.request if edited is None else replace(record.request, arguments=edited)
-    base = policy.risk_of(request, record.arguments)
+    base = ruling.policy.risk_of(request, record.arguments)
     weighed = record.copy_with(risk=lift(base, record.raised))
-    quorum = policy.quorum_of(weighed)
+    quorum = ruling.quorum(weighed)
     return weighed if quorum <= record.quorum else weighed.copy_with(quorum=quorum)
 
 

@@ -114,7 +114,8 @@ def in_clear(said: str, secret: str) -> bool:
 def assessed(ask: dict[str, Any], **members: Any) -> Record:
     """Return a record with its findings."""
     asked = {"id": new_id(), "allowed": tuple(Action), **ask}
-    return assess(record(ask=asked, **members), PolicyDocument(guardrails=Guardrails.ASK))
+    made = record(ask=asked, **members)
+    return assess(made, PolicyDocument(guardrails=Guardrails.ASK).ruling_on(made.request))
 
 
 def ended(one: Record, secret: str) -> Record:

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.approvals.writer import Overtaken, Writer
 from gateway.domain.health_and_metrics import Tally
-from gateway.domain.policy_document import Route
+from gateway.domain.policy_document import Route, Ruling
 from gateway.domain.records import Record
 from gateway.domain.store import ChangeKind, Transition
 from gateway.domain.time_and_tasks import SystemClock
@@ -35,7 +35,7 @@ async def test_after_so_many_tries_the_caller_is_told_to_come_again(world: World
     writer = Writer(world.store, clock, None, book, tally=Tally(), tries=3)
     seen: list[int] = []
 
-    async def decide(found: Record) -> Transition:
+    async def decide(found: Record, _ruling: Ruling | None = None) -> Transition:
         seen.append(found.revision)
         assert await world.core.writer.apply(step(found))  # somebody else is faster
         return step(found)
@@ -57,7 +57,7 @@ async def test_what_was_decided_under_an_older_policy_is_decided_again(world: Wo
     await policy(world.store, Route(approvers=("eve",)))
     asked: list[tuple[str, ...]] = []
 
-    async def decide(found: Record) -> Transition:
+    async def decide(found: Record, _ruling: Ruling | None = None) -> Transition:
         current = await writer.policy()
         asked.append(current.routes[0].approvers)
         return step(found, kind=ChangeKind.DECISION, generation=current.generation)
@@ -101,7 +101,7 @@ async def test_the_kill_switch_ends_what_it_overtakes(world: World) -> None:
 async def test_the_clock_ends_nothing_early(world: World) -> None:
     """The server's clock has the last word about what has expired."""
 
-    async def nothing(_record: Record) -> None:
+    async def nothing(_record: Record, _ruling: Ruling) -> None:
         return None
 
     record = await world.submit()

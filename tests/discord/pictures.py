@@ -134,8 +134,8 @@ def stored(asked: ApprovalRequest, **changes: Any) -> Record:
         "route": "default",
         "owner": "ann",
     }
-    made = assess(Record(**values), PolicyDocument())
-    return replace(made, **changes)
+    made = Record(**values)
+    return replace(assess(made, PolicyDocument().ruling_on(made.request)), **changes)
 
 
 def decided(record: Record, status: Status, **changes: Any) -> Record:

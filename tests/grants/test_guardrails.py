@@ -256,7 +256,8 @@ def test_hardly_any_everyday_call_shows_a_sign() -> None:
 
 def test_places_are_stored_beside_the_findings() -> None:
     """Each finding with where it is."""
-    record = assess(command("rm -rf x"), PolicyDocument())
+    asked = command("rm -rf x")
+    record = assess(asked, PolicyDocument().ruling_on(asked.request))
     assert record.finding_places == ("command",) * len(record.findings)
     changed = changed_fields(command("rm -rf x"), record)
     assert json.loads(changed["found"]) == list(record.findings)

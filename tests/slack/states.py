@@ -104,7 +104,8 @@ def asked(**changes: Any) -> Record:
 def as_kept(record: Record) -> Record:
     """Return a request with what the guardrails find in what it would run now. Its risk is kept: it
     stands for a rule of the operator's, which gives its own reasons."""
-    return replace(assess(record, PolicyDocument()), risk=record.risk)
+    ruling = PolicyDocument().ruling_on(record.request)
+    return replace(assess(record, ruling), risk=record.risk)
 
 
 def ended(record: Record, status: Status, reason: Reason, name: str, **more: Any) -> Record:
@@ -230,7 +231,9 @@ RECORDS: dict[str, Record] = {
     "pending-high-risk": PAYMENT,
     "pending-file": FILE,
     "pending-outside": OUTSIDE,
-    "pending-in-force": assess(asked(), PolicyDocument(guardrails=Guardrails.ASK)),
+    "pending-in-force": assess(
+        asked(), PolicyDocument(guardrails=Guardrails.ASK).ruling_on(asked().request)
+    ),
     "pending-findings": replace(PAYMENT, findings=(f"names {WIDEST}: it may hold secrets",) * 8),
     "pending-hostile": HOSTILE,
     "pending-long": LONG,

@@ -24,7 +24,7 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.policy.authorization import answers_for, approver
+from gateway.policy.authorization import Approver, answers_for, approver
 from tests.world import PEOPLE, click, identity, request
 
 
@@ -297,17 +297,21 @@ def test_whoever_approves_for_an_agent_answers_for_its_sessions() -> None:
 
 def test_only_people_of_the_route_may_decide() -> None:
     """Not on the list, unknown, or on another platform: no."""
-    assert approver(POLICY, record(), identity("ann")).name == "ann"
+    assert _approver(POLICY, record(), identity("ann")).name == "ann"
     for who in (identity("eve"), identity("nobody"), replace(identity("ann"), platform="slack")):
         with pytest.raises(Unauthorized):
-            approver(POLICY, record(), who)
+            _approver(POLICY, record(), who)
+
+
+def _approver(policy: PolicyDocument, asked: Record, who: Identity) -> Approver:
+    return approver(policy.ruling_on(asked.request), asked, who)
 
 
 def test_an_empty_list_of_approvers_means_nobody() -> None:
     """Missing configuration never lets anyone in."""
     for policy in (PolicyDocument(), PolicyDocument(people=PEOPLE, routes=(Route(),))):
         with pytest.raises(Unauthorized):
-            approver(policy, record(), identity("ann"))
+            _approver(policy, record(), identity("ann"))
 
 
 @pytest.mark.parametrize(
@@ -326,8 +330,8 @@ def test_requesters_do_not_decide_their_own_requests(route: Route, risk: RiskLev
     named = request(origin=Origin(channel="slack", sender="T1/U1"))
     for asked in (record(owner="ann", risk=level), record(request=named, risk=level)):
         with pytest.raises(Unauthorized, match="yourself"):
-            approver(policy, asked, identity("ann"))
-    assert approver(policy, record(owner="bob", risk=level), identity("ann")).name == "ann"
+            _approver(policy, asked, identity("ann"))
+    assert _approver(policy, record(owner="bob", risk=level), identity("ann")).name == "ann"
 
 
 def test_an_agents_label_can_only_raise_the_risk() -> None:

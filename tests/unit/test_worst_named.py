@@ -27,7 +27,8 @@ FORCED = PolicyDocument(guardrails=Guardrails.ASK)
 
 def _watched(tool: str = "shell", **arguments: Any) -> Record:
     """Return a request as the gateway keeps it where guardrails are in force."""
-    return assess(asked(tool, **arguments), FORCED)
+    record = asked(tool, **arguments)
+    return assess(record, FORCED.ruling_on(record.request))
 
 
 def _find_unnamed(count: int, depth: int) -> list[str]:
@@ -349,4 +350,5 @@ def test_pictures_show_what_guardrails_find() -> None:
     risky = stored(request(tool="shell", kind=Kind.COMMAND, arguments={"command": "rm -rf /srv"}))
     assert shown["pending"].findings and risky.findings
     for name, one in shown.items():
-        assert one.findings == assess(one, PolicyDocument()).findings, name
+        ruling = PolicyDocument().ruling_on(one.request)
+        assert one.findings == assess(one, ruling).findings, name
