@@ -12,8 +12,7 @@ from gateway.domain.safe_text import Segment, Visible
 from gateway.policy.calls.effects import Harm, StepEffect, list_effects
 from gateway.policy.calls.paths import MAX_PATH
 from gateway.policy.calls.script import base_name
-from gateway.policy.calls.shell_words import simple_command
-from gateway.policy.calls.wrappers import SHELLS, strip_wrapper
+from gateway.policy.calls.shell_words import SHELLS, simple_command, strip_wrapper
 
 # The pieces of which heads are made: words of ours, and names from the call, cut to their room.
 

@@ -47,8 +47,14 @@ from gateway.policy.calls.code_effects import (
 )
 from gateway.policy.calls.effects import Harm
 from gateway.policy.calls.leaves import Leaf
-from gateway.policy.calls.path_uses import PathEffect, PathUse
-from gateway.policy.calls.paths import components, is_root, is_systems, lies_outside
+from gateway.policy.calls.paths import (
+    PathEffect,
+    PathUse,
+    components,
+    is_root,
+    is_systems,
+    lies_outside,
+)
 from gateway.policy.calls.roles import (
     FREE,
     PATHS,
@@ -61,9 +67,9 @@ from gateway.policy.calls.roles import (
     words_in,
     words_of,
 )
+from gateway.policy.calls.shell_words import steers
 from gateway.policy.calls.signs import find_destructive
 from gateway.policy.calls.touches import CallEffects, texts_of, touches_of
-from gateway.policy.calls.wrappers import steers
 from gateway.wire.roles import Role
 from gateway.wire.schema import AGENT_NAME
 

@@ -13,10 +13,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
-from gateway.client import request_maker
 from gateway.client.approval import Approval, Outcome, ended
 from gateway.client.blocking import Client, current_client
-from gateway.client.client import AsyncClient, log_report_failure
+from gateway.client.client import AsyncClient, check_arguments, log_report_failure, schema_of
 from gateway.errors import Denied, GatewayError, InvalidRequest, Pending, Unverified
 from gateway.models import (
     Action,
@@ -179,7 +178,7 @@ class Gate:
             raise Unverified(f"{self.tool}: an edit names another file than was asked about")
         if self.serialize is None:
             if approval.decision.arguments is not None and self.schema is not None:
-                request_maker.check(self.schema, approval.arguments)
+                check_arguments(self.schema, approval.arguments)
             return approval.arguments
         if arguments is None:
             raise Unverified(f"{self.tool}: the values that were asked for are in another process")
@@ -235,7 +234,7 @@ def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
     parameters = dict(inspect.signature(function).parameters)
     if gate.is_method:
         del parameters[next(iter(parameters))]
-    return replace(gate, schema=request_maker.schema_of(function, parameters))
+    return replace(gate, schema=schema_of(function, parameters))
 
 
 def _roles(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, str]:

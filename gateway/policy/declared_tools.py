@@ -17,7 +17,6 @@ from gateway.domain.records import Record
 from gateway.domain.risk import is_named
 from gateway.errors import InvalidRequest
 from gateway.models import Kind
-from gateway.policy.calls.known_tools import narrowing_roles
 from gateway.policy.calls.leaves import Leaf
 from gateway.policy.calls.roles import (
     FREE,
@@ -28,6 +27,7 @@ from gateway.policy.calls.roles import (
     bare_name,
     family_of,
     looks_like,
+    narrowing_roles,
     plain_name,
     role_of_name,
 )

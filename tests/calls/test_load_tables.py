@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.policy.calls import command_table, known_tools, signs, wrappers
+from gateway.policy.calls import command_table, roles, shell_words, signs
 
 TABLES = (
-    wrappers.read_wrappers,
+    shell_words.read_wrappers,
     command_table.read_commands,
-    known_tools.tools_by_name,
+    roles.tools_by_name,
     signs._by_program,
     signs._valued,
 )

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.models import Kind
-from gateway.policy.calls.known_tools import known_tools
-from gateway.policy.calls.roles import FREE, RoleSource, is_lookup, looks_like
+from gateway.policy.calls.roles import FREE, RoleSource, is_lookup, known_tools, looks_like
 from gateway.wire.roles import Role
 from tests.calls.reading import author, operator, read, roles_of
 

@@ -8,7 +8,7 @@ import pytest
 from gateway.models import Context, Kind
 from gateway.policy.calls.code_effects import files_of_patch
 from gateway.policy.calls.leaves import MAX_LEAVES, Declaration
-from gateway.policy.calls.path_uses import PathEffect
+from gateway.policy.calls.paths import PathEffect
 from gateway.policy.calls.roles import RoleSource
 from gateway.policy.calls.touches import Call, CallEffects, DoubtKind, touch
 from gateway.wire.roles import Role

@@ -8,8 +8,7 @@ import string
 import pytest
 
 from gateway.models import Kind
-from gateway.policy.calls.path_uses import names_delicate
-from gateway.policy.calls.paths import delicate
+from gateway.policy.calls.paths import delicate, names_delicate
 from tests.grants.making import allowed, asked, remembered
 
 SECRET = [

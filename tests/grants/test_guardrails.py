@@ -10,7 +10,7 @@ import pytest
 
 from gateway.domain.policy_document import PolicyDocument
 from gateway.models import Context, Kind
-from gateway.policy.calls.wrappers import rows
+from gateway.policy.calls.shell_words import rows
 from gateway.policy.guardrails import assess, find_signs, findings
 from gateway.stores.record_codec import changed_fields
 from gateway.wire.codec import JsonObject

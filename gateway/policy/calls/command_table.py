@@ -13,10 +13,16 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from gateway.policy.calls.path_uses import PathEffect, PathUse, use_path
-from gateway.policy.calls.paths import delicate
-from gateway.policy.calls.shell_words import WRAPPER, Word, plain_words, simple_command, unwrap
-from gateway.policy.calls.wrappers import load_words, rows
+from gateway.policy.calls.paths import PathEffect, PathUse, delicate, use_path
+from gateway.policy.calls.shell_words import (
+    WRAPPER,
+    Word,
+    load_words,
+    plain_words,
+    rows,
+    simple_command,
+    unwrap,
+)
 
 # These run what they are given: a deny cannot see inside.
 RUNNERS = load_words("runners.txt")

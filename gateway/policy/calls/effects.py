@@ -45,6 +45,7 @@ from gateway.policy.calls.script import (
     read_script,
     said_by,
 )
+from gateway.policy.calls.shell_words import strip_wrapper
 from gateway.policy.calls.signs import (
     DECODING,
     LOADING,
@@ -54,7 +55,6 @@ from gateway.policy.calls.signs import (
     trace_sources,
     words_that_act,
 )
-from gateway.policy.calls.wrappers import strip_wrapper
 
 # What a command may change, by its words: also where it is several, or not understood.
 #

@@ -14,12 +14,10 @@ from functools import lru_cache
 from itertools import pairwise
 
 from gateway.policy.calls.command_table import Operands, ParsedCommand, files_of, read
-from gateway.policy.calls.path_uses import names_delicate
-from gateway.policy.calls.paths import below, delicate, is_executed, within
+from gateway.policy.calls.paths import below, delicate, is_executed, names_delicate, within
 from gateway.policy.calls.script import Certainty, ShellScript, Step, read_script, reckons
-from gateway.policy.calls.shell_words import ENTITY, Word
+from gateway.policy.calls.shell_words import ENTITY, Word, load_words
 from gateway.policy.calls.signs import words_that_act
-from gateway.policy.calls.wrappers import load_words
 
 HARMLESS_VARIABLES = frozenset(
     {"CI", "CLICOLOR", "COLUMNS", "DEBIAN_FRONTEND", "FORCE_COLOR", "LANG", "LC_ALL", "NODE_ENV",

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
 from gateway.policy.calls.command_table import is_list_of_texts
-from gateway.policy.calls.known_tools import KnownTool, find_known_tools, narrowing_roles
 from gateway.policy.calls.roles import (
     COMMANDS,
     FREE,
@@ -24,12 +23,15 @@ from gateway.policy.calls.roles import (
     VARYING,
     Family,
     JsonType,
+    KnownTool,
     RoleSource,
     SiblingContext,
     bare_name,
     family_of,
+    find_known_tools,
     fits_role,
     looks_like,
+    narrowing_roles,
     plain_name,
     role_of_name,
     type_of,

@@ -18,8 +18,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache, partial
 
-from gateway.policy.calls.shell_words import ShellNode, parse_shell, spell_out
-from gateway.policy.calls.wrappers import SHELLS, is_run, strip_wrapper
+from gateway.policy.calls.shell_words import (
+    SHELLS,
+    ShellNode,
+    is_run,
+    parse_shell,
+    spell_out,
+    strip_wrapper,
+)
 
 MOST_TEXT = 20_000
 _MOST_STEPS = 256

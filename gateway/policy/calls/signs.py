@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from gateway.policy.calls.code_effects import CodeHarm, find_in_code, find_in_sql
 from gateway.policy.calls.command_table import DELETING, read_commands
-from gateway.policy.calls.known_tools import tools_by_name
+from gateway.policy.calls.roles import tools_by_name
 from gateway.policy.calls.script import (
     INTERPRETERS,
     Certainty,
@@ -25,7 +25,7 @@ from gateway.policy.calls.script import (
     base_name,
     read_script,
 )
-from gateway.policy.calls.wrappers import read_wrappers, rows
+from gateway.policy.calls.shell_words import read_wrappers, rows
 
 _ROWS = tuple(row.split(" => ", 2) for row in rows("signs.txt"))
 _SIGNS = tuple((says, re.compile(pattern, re.IGNORECASE)) for says, _, pattern in _ROWS)

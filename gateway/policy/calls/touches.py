@@ -25,7 +25,6 @@ from gateway.policy.calls.command_table import (
     read_each,
     read_text,
 )
-from gateway.policy.calls.known_tools import rows_of_any_name
 from gateway.policy.calls.leaves import (
     MAX_LEAVES,
     MAX_TEXT,
@@ -40,8 +39,17 @@ from gateway.policy.calls.leaves import (
     calls_of,
     walk,
 )
-from gateway.policy.calls.path_uses import EFFECTS, PathEffect, PathUse, use_path
-from gateway.policy.calls.paths import MOST_URLS, UrlUse, below, find_urls, use_url
+from gateway.policy.calls.paths import (
+    EFFECTS,
+    MOST_URLS,
+    PathEffect,
+    PathUse,
+    UrlUse,
+    below,
+    find_urls,
+    use_path,
+    use_url,
+)
 from gateway.policy.calls.roles import (
     COMMANDS,
     NAMES_OF_COMMANDS,
@@ -56,6 +64,7 @@ from gateway.policy.calls.roles import (
     names_of,
     plain_name,
     role_of_name,
+    rows_of_any_name,
 )
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.roles import Role

@@ -8,15 +8,23 @@ import shlex
 from gateway.domain.records import Record
 from gateway.models import Kind
 from gateway.policy.calls.known_steps import Extent, hides_no_name, reach_of, sure_folder
-from gateway.policy.calls.known_tools import find_known_tools
-from gateway.policy.calls.path_uses import could_be_delicate, names_delicate
-from gateway.policy.calls.paths import below, delicate, is_executed, is_root, is_systems, within
+from gateway.policy.calls.paths import (
+    below,
+    could_be_delicate,
+    delicate,
+    is_executed,
+    is_root,
+    is_systems,
+    names_delicate,
+    within,
+)
 from gateway.policy.calls.roles import (
     COMMANDS,
     FREE,
     PATHS,
     Family,
     family_of,
+    find_known_tools,
     looks_like,
     plain_name,
     verbs_of_file_tool,

@@ -17,8 +17,15 @@ from gateway.domain.redaction import holds_secrets, quote_start
 from gateway.domain.safe_text import make_visible
 from gateway.models import Kind
 from gateway.policy.calls.command_table import Operands, entry
-from gateway.policy.calls.path_uses import PathEffect, PathUse
-from gateway.policy.calls.paths import components, delicate, is_executed, is_root, is_systems
+from gateway.policy.calls.paths import (
+    PathEffect,
+    PathUse,
+    components,
+    delicate,
+    is_executed,
+    is_root,
+    is_systems,
+)
 from gateway.policy.calls.roles import (
     COMMANDS,
     PATHS,
