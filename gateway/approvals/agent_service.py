@@ -26,14 +26,20 @@ from gateway.approvals.writer import (
     Writer,
     posts,
     queues_of,
-    raised_data,
     tombstone_of,
 )
 from gateway.cards.blocks import heavy, weight_of
 from gateway.cards.masks import MaskProofs
 from gateway.domain.policy_document import Ruling
-from gateway.domain.records import REVIEWS, Record, RequestOutcome, outcome_of, told_edits
-from gateway.domain.redaction import mask, start_of
+from gateway.domain.records import (
+    REVIEWS,
+    Record,
+    RequestOutcome,
+    outcome_of,
+    told_changes,
+    told_submission,
+)
+from gateway.domain.redaction import start_of
 from gateway.domain.store import ChangeKind, MessageContext, Store, Transition, WriteResult
 from gateway.errors import (
     Conflict,
@@ -46,12 +52,11 @@ from gateway.errors import (
 from gateway.models import ApprovalRequest, Reason, Report, State, Status
 from gateway.policy.chain import Chain, Opinion, judge
 from gateway.wire.canonical_json import call_key
-from gateway.wire.codec import JsonObject, plain
+from gateway.wire.codec import plain
 from gateway.wire.schema import digest_process
 
 _MOST_VERSIONS = 32
 _MOST_CONSUMERS = 16  # each but the first is warned that it may have run
-_MOST_NAME = 256
 _MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for long
 
 
@@ -107,7 +112,10 @@ class Approvals:
         record, decided = await judge(self._chain, record, ruling, stored=False)
         if (ending := forced or decided) is not None:
             record = self._writer.close_record(record, ending, revision=1)
-        return Creation(record, await self._submission_data(record), timeout_ms)
+        told, shadows = told_submission(record), await self._chain.shadows(record)
+        if shadows:
+            told["shadow"] = record.hide_in(plain(shadows))
+        return Creation(record, told, timeout_ms)
 
     async def _create(
         self, request: ApprovalRequest, plan: Plan, origin: MessageContext
@@ -349,15 +357,6 @@ class Approvals:
         await self._store.attach([request.id], origin)
         return await self._load(request.id)
 
-    async def _submission_data(self, record: Record) -> JsonObject:
-        """Return what the event of a submission says, with what rules in shadow would have done."""
-        request = record.request
-        tool = mask(request.tool)
-        data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
-        data |= raised_data(record) | told_edits(record) | _told_source(request)
-        shadows = await self._chain.shadows(record)
-        return {**data, "shadow": record.hide_in(plain(shadows))} if shadows else data
-
     async def _state(self, record: Record, origin: MessageContext) -> State:
         state = record.state_for(origin.process)
         if record.numbered and not record.final and origin.process is not None:
@@ -378,18 +377,6 @@ class Approvals:
 
     async def _note_refused(self, request_id: str, who: str, why: str) -> None:
         await self._store.note("refused", agent=who, data={"request_id": request_id, "why": why})
-
-
-def _told_source(request: ApprovalRequest) -> JsonObject:
-    """Return what the event of a submission says of where the call came from, as the agent says."""
-    origin = plain(request.origin)
-    said = {name: getattr(request, name) for name in ("turn", "call_id", "part", "group")}
-    if origin:
-        said["origin"] = {name: start_of(text, _MOST_NAME) for name, text in origin.items()}
-    if request.turn is not None:
-        said["turn"] = start_of(request.turn, _MOST_NAME)
-    told: JsonObject = mask({name: value for name, value in said.items() if value is not None})
-    return told
 
 
 def is_own(record: Record, origin: MessageContext) -> bool:
@@ -471,9 +458,7 @@ def _step(record: Record, after: Record, ruling: Ruling) -> Transition:
         before=record,
         after=after,
         event=after.status.value if after.final else "reviewed",
-        data={}
-        if after.final
-        else {"digest": after.digest, **raised_data(after), **told_edits(after)},
+        data={} if after.final else {"digest": after.digest, **told_changes(after)},
         generation=ruling.policy.generation,
     )
 

@@ -21,12 +21,12 @@ from gateway.approvals.transitions import (
     hand_on,
     nonce_of,
 )
-from gateway.approvals.writer import Overtaken, Writer, raised_data
+from gateway.approvals.writer import Overtaken, Writer
 from gateway.cards.blocks import draw, weight_of
 from gateway.cards.masks import NEEDS_ALL_SEEN, MaskProofs
 from gateway.cards.words import standing_of
 from gateway.domain.policy_document import Ruling
-from gateway.domain.records import Click, Record, told_edits, told_outcome
+from gateway.domain.records import Click, Record, told_changes, told_outcome
 from gateway.domain.risk import MOST_GUESSES, NUMBER, StepUp, StepUpDone
 from gateway.domain.store import Store, Transition
 from gateway.errors import (
@@ -439,8 +439,7 @@ def _event_data(after: Record) -> JsonObject:
     return {
         "digest": after.digest,
         "votes": plain(after.votes),
-        **raised_data(after),
-        **told_edits(after),
+        **told_changes(after),
     }
 
 

@@ -50,7 +50,7 @@ from gateway.models import (
 from gateway.policy.deciders import GrantBook
 from gateway.policy.guardrails import assess
 from gateway.ports.outgoing import Copy, CopyState, Outbox
-from gateway.wire.codec import JsonObject, plain
+from gateway.wire.codec import JsonObject
 from gateway.wire.signatures import Signer
 
 # A cancel that overtakes its submit leaves a record with this digest, which no action can have.
@@ -442,11 +442,6 @@ def tombstone_of(request_id: str, agent: str) -> ApprovalRequest:
 def posts(ruling: Ruling) -> bool:
     """Whether cards are posted for a request."""
     return bool(adapters_of(ruling.route.targets))
-
-
-def raised_data(record: Record) -> JsonObject:
-    """Return what an event says of who raised a request's risk, secrets masked; nothing without."""
-    return {"raised": record.hide_in(plain(record.raised))} if record.raised else {}
 
 
 def queues_of(ruling: Ruling, owner: str | None) -> tuple[str, ...]:

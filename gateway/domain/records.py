@@ -41,6 +41,7 @@ from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import JsonObject, Wire, plain
 from gateway.wire.outcome_text import join_names, sentence
 
+_MOST_NAME = 256
 SCHEMA_VERSION = 3
 """Of the data in Redis. 2 leaves out of a record what it says already; 1 cannot read that."""
 
@@ -558,11 +559,31 @@ def summary(decision: JsonObject, record: Record) -> JsonObject:
         values["approved_by"] = list(names)
     if record.stepped:
         values["stepped"] = plain(record.stepped)
-    return values | told_edits(record)
+    return values | _told_edits(record)
 
 
-def told_edits(record: Record) -> JsonObject:
-    """Return what events say of who changed what would run; nothing where nobody did."""
+def told_changes(record: Record) -> JsonObject:
+    """Return what events say of who raised the risk, and who changed what would run, with secrets
+    masked; nothing where nobody did."""
+    raised = {"raised": record.hide_in(plain(record.raised))} if record.raised else {}
+    return raised | _told_edits(record)
+
+
+def told_submission(record: Record) -> JsonObject:
+    """Return what the event of a submission says, and where the agent says that it came from."""
+    request = record.request
+    said = {name: getattr(request, name) for name in ("turn", "call_id", "part", "group")}
+    if origin := plain(request.origin):
+        said["origin"] = {name: start_of(text, _MOST_NAME) for name, text in origin.items()}
+    if request.turn is not None:
+        said["turn"] = start_of(request.turn, _MOST_NAME)
+    source = {name: value for name, value in said.items() if value is not None}
+    call = {"digest": request.digest, "kind": request.kind.value, "tool": mask(request.tool)}
+    told: JsonObject = {**call, **told_changes(record), **mask(source)}
+    return told
+
+
+def _told_edits(record: Record) -> JsonObject:
     return {"edits": record.hide_in(plain(record.edits))} if record.edits else {}
 
 
