@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
 from gateway.domain.records import MessageRef
-from gateway.ports import Desk
-from gateway.ports.outgoing import CopyGone, Notice
+from gateway.ports import Adapter, CopyGone, Desk, Notice, Shown
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Plate:
 
 
 @dataclass
-class RecordingAdapter:
+class RecordingAdapter(Adapter):
     """Posts requests into `messages`, remembered decisions into `plates`.
 
     `failures` are raised in turn, one for each call, before it acts; those of `after` when it has
@@ -58,51 +58,38 @@ class RecordingAdapter:
     async def run(self, desk: Desk) -> AsyncIterator[None]:
         yield
 
-    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+    async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:
         self._fail(self.failures)
-        known = [key for key, one in self.messages.items() if one.nonce == nonce]
+        posted: Mapping[str, Message | Plate] = (
+            self.plates if isinstance(shown, GrantCard) else self.messages
+        )
+        known = [key for key, one in posted.items() if one.nonce == nonce]
         repeated = bool(known) and self.repeatable
-        number = known[0] if repeated else str(len(self.messages) + 1)
+        number = known[0] if repeated else str(len(posted) + 1)
         if not repeated:
             # A repeated post leaves the message as it is.
-            self.messages[number] = Message(target, nonce, card)
+            if isinstance(shown, GrantCard):
+                number = f"g{number}"
+                self.plates[number] = Plate(target, nonce, shown)
+            else:
+                self.messages[number] = Message(target, nonce, shown)
         self._fail(self.after)
         return MessageRef(adapter=self.name, channel=target, message=number)
 
-    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+    async def update(self, ref: MessageRef, shown: Shown, nonce: str) -> None:
         self._fail(self.failures)
-        message = self.messages.get(ref.message)
+        message: Any = self.messages.get(ref.message) or self.plates.get(ref.message)
         if message is None:
             raise CopyGone("the message was deleted")
-        message.card, message.edits = card, message.edits + 1
+        message.card, message.edits = shown, message.edits + 1
         self._fail(self.after)
 
-    async def tell(self, notice: Notice, card: Card) -> None:
+    async def tell(self, notice: Notice, shown: Shown) -> None:
         self._fail(self.failures)
-        self.notices.append((notice, card))
-        self._fail(self.after)
-
-    async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
-        self._fail(self.failures)
-        known = [key for key, one in self.plates.items() if one.nonce == nonce]
-        repeated = bool(known) and self.repeatable
-        number = known[0] if repeated else f"g{len(self.plates) + 1}"
-        if not repeated:
-            self.plates[number] = Plate(target, nonce, card)
-        self._fail(self.after)
-        return MessageRef(adapter=self.name, channel=target, message=number)
-
-    async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
-        self._fail(self.failures)
-        plate = self.plates.get(ref.message)
-        if plate is None:
-            raise CopyGone("the message was deleted")
-        plate.card, plate.edits = card, plate.edits + 1
-        self._fail(self.after)
-
-    async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
-        self._fail(self.failures)
-        self.announced.append((notice, card))
+        if isinstance(shown, GrantCard):
+            self.announced.append((notice, shown))
+        else:
+            self.notices.append((notice, shown))
         self._fail(self.after)
 
     def shown(self, target: str) -> Card:

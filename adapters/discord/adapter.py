@@ -18,15 +18,24 @@ from adapters.discord.custom_ids import PLATFORM
 from adapters.discord.grants import DiscordGrantPosting
 from adapters.discord.permissions_and_checks import add_commands, check_mentions, run_checks
 from adapters.discord.posting import Posting
-from adapters.discord.settings import DiscordSettings, read_settings
-from gateway.cards.card import Card
+from adapters.discord.settings import read_settings
 from gateway.cards.grant_cards import GrantCard
-from gateway.ports import AdapterStorage, Desk, Finding, Logins, MessageRef, Notice, RetryLater
+from gateway.ports import (
+    Adapter,
+    AdapterStorage,
+    Desk,
+    Finding,
+    MessageRef,
+    Notice,
+    Pages,
+    RetryLater,
+    Shown,
+)
 
 log = logging.getLogger("adapters.discord")
 
 
-class DiscordAdapter:
+class DiscordAdapter(Adapter):
     """Posts cards to Discord and accepts decisions."""
 
     name = PLATFORM
@@ -36,27 +45,33 @@ class DiscordAdapter:
     repeatable = True
 
     def __init__(self) -> None:
-        self._settings: DiscordSettings | None = None
         self._connection: Connection | None = None
         self._posting: Posting | None = None
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[None]:
-        """Serve until left. Raises GatewayError when Discord does not accept the settings."""
-        self._settings = settings = read_settings()
-        over_http = settings.public_key is not None
+    async def run(self, desk: Desk) -> AsyncIterator[Pages]:
+        """Serve until left, and yield the Interactions Endpoint, when a public key is set.
+
+        Raises GatewayError when Discord does not accept the settings.
+        """
+        settings = read_settings()
+        key = settings.public_key
         connection = Connection(
             settings,
             desk.notes,
             InteractionHandler(desk).handle,
             Losses(desk),
-            over_http=over_http,
+            over_http=key is not None,
         )
         self._connection = connection
         self._posting = Posting(connection.client, desk.notes)
         async with connection.running():
             await self._register(connection, desk)
-            yield
+            if key is None:
+                yield Pages()
+                return
+            endpoint = Endpoint(key, desk.notes, connection.client, connection.handle)
+            yield Pages([web.post(PATH, endpoint.serve)])
 
     async def _register(self, connection: Connection, desk: Desk) -> None:
         """Register the commands. A failure is only logged: cards work without them."""
@@ -65,21 +80,17 @@ class DiscordAdapter:
         except (RetryLater, discord.DiscordException, OSError) as error:
             log.warning("commands not registered: %s", error, extra={"event": "no_commands"})
 
+    @property
     def problems(self) -> Sequence[str]:
         """Describe what keeps people from answering, empty when nothing does."""
         return self._connection.problems() if self._connection else ["Discord: not running"]
 
     async def checks(
-        self, targets: Sequence[str], notes: AdapterStorage, *, live: bool
+        self, called: Mapping[str, Sequence[str]], notes: AdapterStorage, *, live: bool
     ) -> Sequence[tuple[str, Finding]]:
-        """Check settings, token, endpoint and each channel."""
-        return await run_checks(targets, live=live)
-
-    async def check_mentions(
-        self, called: Mapping[str, Sequence[str]]
-    ) -> Sequence[tuple[str, Finding]]:
-        """Check whether the roles that routes call are notified."""
-        return await check_mentions(called)
+        """Check settings, token, endpoint and each channel, and whether called roles are
+        notified."""
+        return [*await run_checks(list(called), live=live), *await check_mentions(called)]
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway invite discord` and `gateway check discord`."""
@@ -87,47 +98,27 @@ class DiscordAdapter:
 
     # --- cards ----------------------------------------------------------------------------------
 
-    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+    async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:
         """Post a card."""
-        return await self._post().deliver(target, card, nonce)
+        if isinstance(shown, GrantCard):
+            return await DiscordGrantPosting(self._post()).deliver(target, shown, nonce)
+        return await self._post().deliver(target, shown, nonce)
 
-    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+    async def update(self, ref: MessageRef, shown: Shown, nonce: str) -> None:
         """Edit a posted card."""
-        await self._post().update(ref, card, nonce)
+        if isinstance(shown, GrantCard):
+            await DiscordGrantPosting(self._post()).update(ref, shown, nonce)
+        else:
+            await self._post().update(ref, shown, nonce)
 
-    async def tell(self, notice: Notice, card: Card) -> None:
-        """Post a reminder or an outcome."""
-        await self._post().tell(notice, card)
-
-    async def withdraw(self, target: str, nonce: str) -> None:
-        """Leave the line of a channel."""
-        if self._posting is not None:
-            await self._posting.withdraw(target, nonce)
-
-    async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
-        """Post the card of a remembered decision."""
-        return await DiscordGrantPosting(self._post()).deliver(target, card, nonce)
-
-    async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
-        """Edit the posted card of a remembered decision."""
-        await DiscordGrantPosting(self._post()).update(ref, card, nonce)
-
-    async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
-        """Reply to the card of a remembered decision with its news."""
-        await DiscordGrantPosting(self._post()).announce(notice, card)
+    async def tell(self, notice: Notice, shown: Shown) -> None:
+        """Post a reminder or an outcome; what is new of a grant is a reply to its card."""
+        if isinstance(shown, GrantCard):
+            await DiscordGrantPosting(self._post()).announce(notice, shown)
+        else:
+            await self._post().tell(notice, shown)
 
     def _post(self) -> Posting:
         if self._posting is None:
             raise RetryLater(1.0, "the adapter is not running")
         return self._posting
-
-    # --- HTTP -----------------------------------------------------------------------------------
-
-    def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[Any]:
-        """Return the Interactions Endpoint, when a public key is set."""
-        key = self._settings.public_key if self._settings else None
-        connection = self._connection
-        if key is None or connection is None:
-            return []
-        endpoint = Endpoint(key, desk.notes, connection.client, connection.handle)
-        return [web.post(PATH, endpoint.serve)]

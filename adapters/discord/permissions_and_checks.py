@@ -234,7 +234,7 @@ _REMEDY = (
 
 
 async def check_mentions(called: Mapping[str, Sequence[str]]) -> list[tuple[str, Finding]]:
-    """Check the roles that are called in each target; see `gateway.ports.HasMentionChecks`.
+    """Check the roles that are called in each target.
 
     What the other checks fail at (settings, the token) is left to them.
     """

@@ -94,10 +94,6 @@ class Posting:
             place, view, nonce, rank=card.created, allowed=allowed, about=card.request_id
         )
 
-    async def withdraw(self, target: str, nonce: str) -> None:
-        """Leave the line of a channel."""
-        await self._pace.leave(_find_place(target).posts, POSTS, nonce)
-
     async def post(self, target: str, view: View, nonce: str) -> MessageRef:
         """Post a message without mentions; if moderation refuses it, without the agent's text."""
         return await self._post(_find_place(target), view, nonce, rank=0, allowed=NOBODY)

@@ -32,6 +32,7 @@ from gateway.errors import (
 from gateway.models import Action, Kind, RiskLevel, Status
 from gateway.ports import (
     REQUEST_ID,
+    Adapter,
     AuditEvent,
     BodyTooLarge,
     BodyTooSlow,
@@ -40,6 +41,7 @@ from gateway.ports import (
     Identity,
     JsonObject,
     Logins,
+    Pages,
     Query,
     Record,
     Remember,
@@ -536,37 +538,24 @@ _MOST_BODY = 16 * 1024
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class SaikiAdapter:
+class SaikiAdapter(Adapter):
     """Serves a WebSocket and POST for custom user interfaces."""
 
     name = "saiki"
-
-    def __init__(self) -> None:
-        self._sockets: list[Sockets] = []
+    posts = False
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[None]:
-        """Check the settings; the web server serves the routes."""
-        read_origins()
-        yield
-
-    def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> list[web.RouteDef]:
-        """Return the routes. `secure`: browsers reach the gateway over TLS."""
-        pages = Pages(desk, Access(logins, read_origins(), secure=secure))
-        self._sockets.append(pages.sockets)
-        return pages.routes()
-
-    def end_streams(self) -> None:
-        """End the connections, so that the web server can stop."""
-        for sockets in self._sockets:
-            sockets.end_all()
+    async def run(self, desk: Desk) -> AsyncIterator[Pages]:
+        """Check the settings, and yield the pages: the web server serves them."""
+        calls = ConfirmationCalls(desk, Access(desk.logins, read_origins(), secure=desk.secure))
+        yield Pages(calls.routes(), calls.sockets.end_all)
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway policy saiki`."""
         add_command(verbs)
 
 
-class Pages:
+class ConfirmationCalls:
     """The handlers of the routes."""
 
     def __init__(self, desk: Desk, access: Access) -> None:

@@ -6,9 +6,9 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -39,18 +39,19 @@ from adapters.slack.web_api import (
     build_client,
     open_session,
 )
-from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
 from gateway.errors import InvalidRequest
 from gateway.ports import (
+    Adapter,
     AdapterStorage,
     Desk,
     Finding,
-    Logins,
     MessageRef,
     Notice,
+    Pages,
     RateLimiter,
     RetryLater,
+    Shown,
     SystemClock,
     Worklist,
     cancel_and_wait,
@@ -58,14 +59,13 @@ from gateway.ports import (
 
 _DRAIN_SECONDS = 10.0
 _HOOKS = "hooks.slack.com"
-_T = TypeVar("_T")
 
 
-class SlackAdapter:
+class SlackAdapter(Adapter):
     """People answer in Slack. See docs/slack.md."""
 
     name = PLATFORM
-    repeatable = False
+    checks_copies = True
     card_lines = CARD_LINES
     card_chars = CARD_CHARS
     list_command = f"{COMMAND} list"
@@ -78,12 +78,11 @@ class SlackAdapter:
         self._app: App | None = None
         self._socket: SocketConnection | None = None
         self._workspaces: Workspaces | None = None
-        self._routes: list[web.RouteDef] = []
         self._patience = CircuitBreaker()
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[None]:
-        """Serve until left. Leaving waits for running work.
+    async def run(self, desk: Desk) -> AsyncIterator[Pages]:
+        """Serve until left, and yield what Slack calls. Leaving waits for running work.
 
         Entering means connected, or that Slack is away, which `problems` says until it is back.
         """
@@ -103,14 +102,14 @@ class SlackAdapter:
             self._app = app = self._build_parts(
                 desk, settings, workspaces, directory, uploads, clicked, session
             )
+            routes: list[web.RouteDef] = []
             if settings.oauth:
-                install_pages = InstallPages(settings, workspaces, desk.notes, session)
-                self._routes += install_pages.routes()
+                routes += InstallPages(settings, workspaces, desk.notes, session).routes()
             watching = asyncio.create_task(workspaces.watch(self.token_seconds), name="slack token")
             drawing = asyncio.create_task(self._homes.run(), name="slack homes")
             try:
-                async with self._listen(app, settings, session):
-                    yield
+                async with self._listen(app, settings, session) as listening:
+                    yield Pages([*routes, *listening])
             finally:
                 await cancel_and_wait(watching, drawing)
             directory.close()
@@ -158,17 +157,16 @@ class SlackAdapter:
     @asynccontextmanager
     async def _listen(
         self, app: App, settings: SlackSettings, session: aiohttp.ClientSession
-    ) -> AsyncIterator[None]:
+    ) -> AsyncIterator[list[web.RouteDef]]:
         if settings.mode == "http":
             secret = settings.signing_secret.get_secret_value() if settings.signing_secret else ""
-            self._routes += HttpReceiver(app.build_bolt_app(secret), secret, SystemClock()).routes()
             try:
-                yield
+                yield HttpReceiver(app.build_bolt_app(secret), secret, SystemClock()).routes()
             finally:
                 await app.drain(_DRAIN_SECONDS)
             return
         async with self._connect(app, app.build_bolt_app(None), settings, session):
-            yield
+            yield []
 
     @asynccontextmanager
     async def _connect(
@@ -193,10 +191,10 @@ class SlackAdapter:
             yield
 
     async def checks(
-        self, targets: Sequence[str], notes: AdapterStorage, *, live: bool
+        self, called: Mapping[str, Sequence[str]], notes: AdapterStorage, *, live: bool
     ) -> Sequence[tuple[str, Finding]]:
         """Return the findings of `gateway doctor` about Slack."""
-        return await run_checks(targets, notes, SystemClock(), live=live)
+        return await run_checks(list(called), notes, SystemClock(), live=live)
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway manifest slack`."""
@@ -210,56 +208,47 @@ class SlackAdapter:
         """Whether work is still running."""
         return self._app is not None and self._app.busy
 
+    @property
     def problems(self) -> Sequence[str]:
         """Describe what keeps people from answering, empty when nothing does."""
         parts = (self._socket, self._workspaces)
         return [f"Slack: {part.problem}" for part in parts if part is not None and part.problem]
 
-    def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[web.RouteDef]:
-        """Return the routes for Slack and for installing the app."""
-        return self._routes
-
-    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+    async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:
         """Post a card."""
-        return await self._run_patiently(lambda posts: posts.deliver(target, card, nonce))
+        with self._posting() as posts:
+            if isinstance(shown, GrantCard):
+                return await SlackGrantPosting(posts).deliver(target, shown, nonce)
+            return await posts.deliver(target, shown, nonce)
 
-    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+    async def update(self, ref: MessageRef, shown: Shown, nonce: str) -> None:
         """Edit a posted card."""
-        await self._run_patiently(lambda posts: posts.update(ref, card, nonce))
+        with self._posting() as posts:
+            if isinstance(shown, GrantCard):
+                await SlackGrantPosting(posts).update(ref, shown, nonce)
+            else:
+                await posts.update(ref, shown, nonce)
 
-    async def tell(self, notice: Notice, card: Card) -> None:
-        """Post a notice."""
-        await self._run_patiently(lambda posts: posts.tell(notice, card))
-
-    async def withdraw(self, target: str, nonce: str) -> None:
-        """Leave the line of a channel."""
-        if self._posts is not None:
-            await self._posts.withdraw(target, nonce)
+    async def tell(self, notice: Notice, shown: Shown) -> None:
+        """Post a notice; what is new of a grant is a reply to its card."""
+        with self._posting() as posts:
+            if isinstance(shown, GrantCard):
+                await SlackGrantPosting(posts).announce(notice, shown)
+            else:
+                await posts.tell(notice, shown)
 
     async def check_copy(self, ref: MessageRef) -> None:
         """Ask whether a copy is still there."""
-        await self._run_patiently(lambda posts: posts.check_copy(ref))
+        with self._posting() as posts:
+            await posts.check_copy(ref)
 
-    async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
-        """Post the card of a remembered decision."""
-        return await self._run_patiently(
-            lambda posts: SlackGrantPosting(posts).deliver(target, card, nonce)
-        )
-
-    async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
-        """Edit the posted card of a remembered decision."""
-        await self._run_patiently(lambda posts: SlackGrantPosting(posts).update(ref, card, nonce))
-
-    async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
-        """Reply to the card of a remembered decision with its news."""
-        await self._run_patiently(lambda posts: SlackGrantPosting(posts).announce(notice, card))
-
-    async def _run_patiently(self, work: Callable[[CardPosting], Awaitable[_T]]) -> _T:
-        """Do the work, unless Slack is unavailable."""
+    @contextmanager
+    def _posting(self) -> Iterator[CardPosting]:
+        """Post, unless Slack is unavailable."""
         if self._posts is None:
             raise RetryLater(1.0, "Slack is not connected yet")
         with self._patience.trying():
-            return await work(self._posts)
+            yield self._posts
 
 
 async def _print_manifest(options: argparse.Namespace) -> int:

@@ -238,10 +238,6 @@ class CardPosting:
         """Hold a turn to post to a channel and its threads, lowest rank first."""
         return self._pace.turn(_posts_of(place), POSTS, nonce, rank=rank, about=about)
 
-    async def withdraw(self, target: str, nonce: str) -> None:
-        """Leave the line of a channel."""
-        await self._pace.leave(_posts_of(read_place(target)), POSTS, nonce)
-
     def edit_turn(
         self, workspace: Workspace, name: str, rank: int
     ) -> AbstractAsyncContextManager[None]:

@@ -19,7 +19,7 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from adapters.terminal.screen import TerminalApp
 from gateway.errors import InvalidRequest
-from gateway.ports import Desk, Identity, SystemClock, cancel_and_wait
+from gateway.ports import Adapter, Desk, Identity, SystemClock, cancel_and_wait
 
 # The window that the screen is drawn in, which may be closed at any moment.
 #
@@ -78,10 +78,11 @@ async def watch_window() -> None:
 _KEPT_LINES = 1000
 
 
-class TerminalAdapter:
+class TerminalAdapter(Adapter):
     """Lets the person at this terminal answer, as `terminal:` and their login name."""
 
     name = "terminal"
+    posts = False
 
     @asynccontextmanager
     async def run(self, desk: Desk) -> AsyncIterator[None]:

@@ -18,7 +18,7 @@ from adapters.web.push import PushHandlers
 from adapters.web.queries import QueueHandlers, ReadHandlers, Reports, SearchHandlers
 from adapters.web.security import Guard, Handler, VisitRefused
 from adapters.web.sign_in import DeviceHandlers, PasskeyHandlers, ProviderHandlers, SignInHandlers
-from gateway.ports import Desk, Logins
+from gateway.ports import Adapter, Desk, Pages
 
 # Answers made small for a phone's line. Files are compressed once, when they are read.
 #
@@ -96,8 +96,9 @@ def _read(path: Path) -> bytes:
 class Inbox:
     """Builds the routes and serves pages."""
 
-    def __init__(self, desk: Desk, logins: Logins, *, secure: bool) -> None:
-        self._guard = Guard(logins, secure=secure)
+    def __init__(self, desk: Desk) -> None:
+        logins = desk.logins
+        self._guard = Guard(logins, secure=desk.secure)
         self._reading = ReadHandlers(desk, self._guard)
         self._queue = QueueHandlers(desk, self._guard)
         self._searches = SearchHandlers(desk, self._guard, self._reading)
@@ -205,26 +206,14 @@ def _build_file_response(request: web.Request, asset: Asset) -> web.Response:
     )
 
 
-class WebAdapter:
+class WebAdapter(Adapter):
     """Serves the inbox under /inbox, beside the HTTP API."""
 
     name = "web"
-
-    def __init__(self) -> None:
-        self._inboxes: list[Inbox] = []
+    posts = False
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[None]:
-        """Do nothing until left: the web server serves the routes."""
-        yield
-
-    def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> list[web.RouteDef]:
-        """Return the inbox's routes. `secure`: browsers reach the gateway over TLS."""
-        inbox = Inbox(desk, logins, secure=secure)
-        self._inboxes.append(inbox)
-        return inbox.routes()
-
-    def end_streams(self) -> None:
-        """End the live streams, so that the web server can stop."""
-        for inbox in self._inboxes:
-            inbox.end_streams()
+    async def run(self, desk: Desk) -> AsyncIterator[Pages]:
+        """Yield the inbox's pages: the web server serves them."""
+        inbox = Inbox(desk)
+        yield Pages(inbox.routes(), inbox.end_streams)

@@ -23,7 +23,7 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.policy.chain import Chain
 from gateway.policy.decider import Decider
 from gateway.policy.deciders import GrantBook, GrantStore, rule_links
-from gateway.ports import Desk, Feed, LoginLinks
+from gateway.ports import Desk, Feed, LoginLinks, Logins
 from gateway.ports.devices import DeviceCalls
 from gateway.ports.outgoing import AdapterStorage, Outbox
 from gateway.wire.signatures import Signer
@@ -85,9 +85,11 @@ class Core:
         self,
         notes: AdapterStorage,
         links: LoginLinks,
+        logins: Logins,
         *,
-        inbox: str = "",
-        devices: DeviceCalls | None = None,
+        inbox: str,
+        devices: DeviceCalls | None,
+        secure: bool,
     ) -> Desk:
         """Return what an adapter works at; notes and links are its own, `inbox` is where people
         open the inbox, `devices` are those of its people."""
@@ -104,6 +106,8 @@ class Core:
             notes=notes,
             sizes=self.sizes,
             links=links,
+            logins=logins,
             inbox=inbox,
             devices=devices,
+            secure=secure,
         )

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 
 from gateway.errors import InvalidRequest
-from gateway.ports import HasCommands
 from gateway.server.plugins import BrokenAdapter, adapter_class, adapter_names
 
 
@@ -30,9 +29,7 @@ def _parser_of_adapter(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gateway", usage=f"gateway COMMAND {name} …")
     verbs = parser.add_subparsers(metavar="COMMAND", required=True)
     try:
-        adapter = kind()
-        if isinstance(adapter, HasCommands):
-            adapter.commands(verbs)
+        kind().commands(verbs)
     except Exception as error:  # an adapter may raise anything
         raise BrokenAdapter(name, error) from error
     if not verbs.choices:

@@ -229,17 +229,6 @@ def _ms(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def either(requests: Look, grants: Look | None) -> Look:
-    """Return what looks at whatever is on an adapter's queue; without `grants` those are left."""
-
-    async def look(subject_id: str) -> float | None:
-        if not is_grant(subject_id):
-            return await requests(subject_id)
-        return await grants(subject_id) if grants is not None else None
-
-    return look
-
-
 # How true the posted cards of one adapter are at this moment, for the metrics.
 
 _MOST = 1000  # what is behind more than this is behind

@@ -10,14 +10,15 @@ from gateway.approvals.duplicates_and_overflow import AgentGroup
 from gateway.cards.blocks import Block, headline, quote_name, warnings
 from gateway.cards.card import Card, CardState, Fact
 from gateway.cards.summary import our_head
-from gateway.delivery.posting_and_editing import CardSource, PostedMessages
+from gateway.delivery.posting_and_editing import CardCopies, CardSource
 from gateway.domain.records import Record
 from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.risk import finding_sign
 from gateway.domain.safe_text import Segment, Visible
 from gateway.domain.time_and_tasks import Clock
 from gateway.models import Kind, RiskLevel, Status
-from gateway.ports.outgoing import Copy, CopyState, Lists, Posts
+from gateway.ports import Adapter, Desk
+from gateway.ports.outgoing import Copy, CopyState
 
 _LISTED = 5
 _LINE_CHARS = 100
@@ -25,26 +26,22 @@ _DOUBT_MS = 30_000
 _LEAST_REST = 1.0  # the server's clock, by which a pause ends, may be behind ours
 
 
-class DigestCards:
-    """Looks at one agent's digest card at a time, for one adapter that posts."""
+class OverflowCards:
+    """Looks at one agent's overflow at a time, for one adapter that posts."""
 
     def __init__(
-        self, adapter: Posts, core: Core, clock: Clock, copies: PostedMessages, *, inbox: str
+        self, adapter: Adapter, desk: Desk, core: Core, clock: Clock, copies: CardCopies
     ) -> None:
         self._adapter = adapter
-        self._holding = core.holding
-        self._writer = core.writer
-        self._posted = core.copies
-        self._outbox = core.outbox
+        self._inbox = desk.inbox
+        self._core = core
         self._clock = clock
-        self._inbox = inbox
         self._copies = copies
-        self._command = adapter.list_command if isinstance(adapter, Lists) else ""
 
-    async def look(self, agent: str) -> float | None:
-        """Make an agent's digest card true wherever it stands, or should stand."""
-        crowd, policy = await self._holding.crowd(agent), await self._writer.policy()
-        copies = await self._outbox.copies(crowd.id)
+    async def look(self, agent: str) -> list[float]:
+        """Make an agent's card true wherever it stands, or should stand."""
+        crowd, policy = await self._core.holding.crowd(agent), await self._core.writer.policy()
+        copies = await self._core.outbox.copies(crowd.id)
         about = (*crowd.records, *((crowd.denied,) if crowd.denied else ()))
         there = [(one, policy.route_for(agent, one.request.tool).places(one.tier)) for one in about]
         targets = {place for _, places in there for place in places} | copies.keys()
@@ -56,17 +53,17 @@ class DigestCards:
                 one for one, places in there if target in places and one is not crowd.denied
             )
             waits += await self._at(replace(crowd, records=here), target, copies.get(target))
-        return min(waits) if waits else None
+        return waits
 
     async def _at(self, crowd: AgentGroup, target: str, known: Copy | None) -> list[float]:
-        subject = self._subject(crowd)
-        if known is not None and self._in_doubt(known) and not crowd.final:
+        subject = OverflowSource(crowd, self._inbox, self._adapter.list_command)
+        if known is not None and self._copies.is_in_doubt(known) and not crowd.final:
             # No click will tell whether it stands there: one too many is better than a crowd that
             # nobody hears of.
             rest = known.at + _DOUBT_MS - self._clock.now_ms()
             if rest > 0:
                 return [rest / 1000]
-            await self._outbox.forget(crowd.id, known)
+            await self._core.outbox.forget(crowd.id, known)
             known = None
         copies = {} if known is None else {target: known}
         waits = await self._copies.look(subject, (target,), copies)
@@ -74,38 +71,30 @@ class DigestCards:
             await self._close(subject, target)
         return waits
 
-    def _in_doubt(self, copy: Copy) -> bool:
-        return copy.state is CopyState.INTENDED and not self._adapter.repeatable
-
     async def _close(self, subject: CardSource, target: str) -> None:
         """Forget a copy that has come to say that none waits: the next crowd gets a new one."""
-        copy = (await self._outbox.copies(subject.id)).get(target)
+        copy = (await self._core.outbox.copies(subject.id)).get(target)
         if copy and (copy.state is not CopyState.POSTED or copy.revision >= subject.revision):
-            await self._outbox.forget(subject.id, copy)
+            await self._core.outbox.forget(subject.id, copy)
 
-    def _subject(self, crowd: AgentGroup) -> CardSource:
-        card, adapter = digest_card(crowd, self._inbox, self._command), self._adapter
 
-        async def note(event: str, copy: Copy, why: str) -> None:
-            await self._posted.note(event, crowd.agent, {"crowd": crowd.id}, copy, why)
+class OverflowSource(CardSource):
+    """What the copies of an agent's overflow show. Nobody is reminded of it."""
 
-        async def remind(copy: Copy) -> None:
-            raise AssertionError("a digest card is not reminded of")
+    def __init__(self, crowd: AgentGroup, inbox: str, command: str) -> None:
+        self.id = crowd.id
+        self.agent = crowd.agent
+        self.about = {"crowd": crowd.id}
+        # The last number is shown at once.
+        self.revision = crowd.revision + 1 if crowd.final else 1
+        self.final = crowd.final
+        # Another number whenever it says something else: a pause also ends by itself.
+        self.count = None if crowd.final else 2 * crowd.revision + (crowd.paused is not None)
+        self._card = digest_card(crowd, inbox, command)
 
-        return CardSource(
-            id=crowd.id,
-            # The last number is shown at once.
-            revision=crowd.revision + 1 if crowd.final else 1,
-            reminders=0,
-            final=crowd.final,
-            # Another number whenever it says something else: a pause also ends by itself.
-            count=None if crowd.final else 2 * crowd.revision + (crowd.paused is not None),
-            deliver=lambda target, nonce: adapter.deliver(target, card, nonce),
-            update=lambda ref, copy: adapter.update(ref, card, copy.nonce),
-            remind=remind,
-            noted=note,
-            stands=lambda copy: None,
-        )
+    async def draw(self, copy: Copy | None = None) -> Card:
+        """Return the card."""
+        return self._card
 
 
 def digest_card(crowd: AgentGroup, inbox: str, command: str) -> Card:

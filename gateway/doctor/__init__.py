@@ -17,7 +17,6 @@ from gateway.doctor.redis_and_archive import SERVER_CHECKS, check_archive, read_
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.redaction import mask
 from gateway.errors import Conflict, GatewayError
-from gateway.ports import HasChecks, HasMentionChecks
 from gateway.ports.adapters import FAIL, OK, WARN, Finding, report_doubt, report_failure, report_ok
 from gateway.server.connections import Backend
 from gateway.server.plugins import adapter_class
@@ -103,20 +102,14 @@ async def _check_redis(settings: Settings, backend: Backend) -> list[Check]:
 
 async def _check_adapters(settings: Settings, store: RedisStore, *, live: bool) -> list[Check]:
     policy = await store.policy()
-    places = policy.places()
     found: list[Check] = []
     looked = False
     for name in settings.adapters:
-        ours = [place for place in places if place.startswith(f"{name}:")]
         try:
-            adapter = adapter_class(name)()
-            if isinstance(adapter, HasChecks):
-                looked = True
-                made = await adapter.checks(ours, RedisAdapterStorage(store, name), live=live)
-                found += [_label(*one) for one in made]
-            if isinstance(adapter, HasMentionChecks):
-                told = await adapter.check_mentions(_list_called(policy, name))
-                found += [_label(*one) for one in told]
+            adapter, notes = adapter_class(name)(), RedisAdapterStorage(store, name)
+            made = await adapter.checks(_list_called(policy, name), notes, live=live)
+            looked = looked or bool(made)
+            found += [_label(*one) for one in made]
         except Exception as error:  # an adapter may raise anything; the other checks go on
             says = str(error) if isinstance(error, GatewayError) else _describe_error(error)
             remedy = "see GATEWAY_ADAPTERS, and the adapter's own page"
@@ -129,13 +122,15 @@ async def _check_adapters(settings: Settings, store: RedisStore, *, live: bool) 
 
 
 def _list_called(policy: PolicyDocument, adapter: str) -> dict[str, tuple[str, ...]]:
-    """Return whom the cards and reminders in each target of an adapter call."""
-    called: dict[str, tuple[str, ...]] = {}
+    """Return the targets of an adapter, each with whom cards and reminders there call."""
+    called: dict[str, tuple[str, ...]] = {
+        place: () for place in policy.places() if place.startswith(f"{adapter}:")
+    }
     for route in policy.routes:
         if route.mention or route.remind_after:
             for target in route.places(len(route.escalations)):
                 if target.startswith(f"{adapter}:"):
-                    known = called.get(target, ())
+                    known = called[target]
                     called[target] = tuple(
                         dict.fromkeys((*known, *mentions(policy, route, adapter)))
                     )

@@ -1,8 +1,7 @@
 """Ports: what the core offers adapters, and what it asks of them and of its surroundings.
 
-An adapter, ours or somebody else's, imports from here, from `gateway.cards`, `gateway.models` and
-`gateway.errors`, and from nowhere else in the gateway. All protocols are structural: nothing needs
-a base class.
+An adapter, ours or somebody else's, extends `Adapter` and works at a `Desk`. It imports from here,
+from `gateway.cards`, `gateway.models` and `gateway.errors`, and from nowhere else in the gateway.
 """
 
 from __future__ import annotations
@@ -38,12 +37,7 @@ from gateway.ports.adapters import (
     FAIL,
     Adapter,
     Finding,
-    HasChecks,
-    HasCommands,
-    HasMentionChecks,
-    HasProblems,
-    HasRoutes,
-    HasStreams,
+    Pages,
     report_doubt,
     report_failure,
     report_ok,
@@ -76,18 +70,14 @@ from gateway.ports.desk import (
 from gateway.ports.devices import DeviceCalls, PushDevice, QuietHours, Subscription, name_device
 from gateway.ports.outgoing import (
     AdapterStorage,
-    ChecksCopies,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
     Limited,
-    Lists,
     Notice,
     NoticeKind,
-    Posts,
-    PostsGrants,
-    Queues,
     RetryLater,
+    Shown,
 )
 from gateway.ports.rate_limit import Priority, Rate, RateLimiter, rank_edit
 from gateway.ports.sign_in import (
@@ -124,7 +114,6 @@ __all__ = [
     "BodyTooLarge",
     "BodyTooSlow",
     "Card",
-    "ChecksCopies",
     "Click",
     "Clock",
     "CopyGone",
@@ -145,16 +134,9 @@ __all__ = [
     "GrantCalls",
     "GrantCard",
     "Groups",
-    "HasChecks",
-    "HasCommands",
-    "HasMentionChecks",
-    "HasProblems",
-    "HasRoutes",
-    "HasStreams",
     "Identity",
     "JsonObject",
     "Limited",
-    "Lists",
     "LoginLink",
     "LoginLinks",
     "Logins",
@@ -165,12 +147,11 @@ __all__ = [
     "NoticeKind",
     "OperatorCalls",
     "Page",
+    "Pages",
     "Passkey",
     "Passkeys",
     "Paused",
     "Person",
-    "Posts",
-    "PostsGrants",
     "Priority",
     "Proof",
     "Proofs",
@@ -181,7 +162,6 @@ __all__ = [
     "QueueCalls",
     "QueueCounts",
     "QueueFilter",
-    "Queues",
     "QuietHours",
     "Rate",
     "RateLimiter",
@@ -194,6 +174,7 @@ __all__ = [
     "Segment",
     "Session",
     "SessionCalls",
+    "Shown",
     "Subscription",
     "SystemClock",
     "ToolCalls",

@@ -1,15 +1,15 @@
-"""What an adapter offers: pages, commands and checks of its own, and what a check finds."""
+"""What an adapter is: the seven methods that the gateway calls, and the facts that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
+from gateway.domain.records import MessageRef
 from gateway.ports.desk import Desk
-from gateway.ports.outgoing import AdapterStorage
-from gateway.ports.sign_in import Logins
+from gateway.ports.outgoing import AdapterStorage, DeliveryFailed, Notice, Shown
 
 # What a check finds.
 
@@ -40,71 +40,80 @@ def report_failure(says: str, remedy: str) -> Finding:
     return Finding(FAIL, says, remedy)
 
 
-class Adapter(Protocol):
-    """A place where people answer. Built by its entry point with no arguments."""
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What an adapter serves beside the HTTP API: `routes` are aiohttp route definitions. `end`
+    is called when the web server stops, and ends the answers that are kept open: the server waits
+    for them."""
+
+    routes: Sequence[Any] = ()
+    end: Callable[[], None] = lambda: None
+
+
+class Adapter:
+    """A place where people answer. Built by its entry point with no arguments.
+
+    An adapter overrides `run`, and of the rest what its platform has. Posting methods raise the
+    failures of `gateway.ports`, and no others.
+    """
+
+    name: str = ""
+    """The adapter's name, as in settings, targets and message references."""
+    posts: bool = True
+    """Whether it posts cards. One that does not reads `desk.requests`, as a web page does."""
+    repeatable: bool = False
+    """Whether delivering again with the same nonce makes no second message."""
+    card_lines: int = 60
+    """How many lines of what would run fit on a card."""
+    card_chars: int = 4000
+    """How many characters of what would run fit on a card."""
+    list_command: str = ""
+    """What people type to see what waits for them, such as `/waiting`; "" for no such command."""
+    checks_copies: bool = False
+    """Whether the platform tells nobody of deleted messages, so that `check_copy` has to ask."""
 
     @property
-    def name(self) -> str:
-        """The adapter's name, as in settings and message references."""
+    def problems(self) -> Sequence[str]:
+        """What keeps people from answering, in sentences; while there is any, the gateway is not
+        ready."""
+        return ()
 
-    def run(self, desk: Desk) -> AbstractAsyncContextManager[None]:
-        """Serve until left. Entering means connected and healthy."""
+    def run(self, desk: Desk) -> AbstractAsyncContextManager[Pages | None]:
+        """Serve until left. Entering means connected and healthy, and yields the pages to serve;
+        leaving lets running work finish."""
+        raise NotImplementedError
 
+    async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:
+        """Post a card at a target, `adapter:channel`; return where it stands."""
+        raise DeliveryFailed(f"{self.name} posts no cards")
 
-@runtime_checkable
-class HasRoutes(Protocol):
-    """An adapter that serves web pages beside the HTTP API."""
+    async def update(self, ref: MessageRef, shown: Shown, nonce: str) -> None:
+        """Make a posted copy show this card, as `deliver` would have posted it."""
+        raise DeliveryFailed(f"{self.name} posts no cards")
 
-    def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[Any]:
-        """Return aiohttp route definitions. `secure` tells whether browsers reach us over TLS."""
+    async def tell(self, notice: Notice, shown: Shown) -> None:
+        """Post a notice beside, or about, a card."""
+        raise DeliveryFailed(f"{self.name} tells nobody")
 
+    async def check_copy(self, ref: MessageRef) -> None:
+        """Ask whether a posted copy is still there. Raises CopyGone; other failures mean that
+        nobody knows."""
 
-@runtime_checkable
-class HasStreams(Protocol):
-    """An adapter whose pages keep answers open, which the web server would wait for."""
+    async def checks(
+        self, called: Mapping[str, Sequence[str]], notes: AdapterStorage, *, live: bool
+    ) -> Sequence[tuple[str, Finding]]:
+        """Return what `gateway doctor` finds, by name. The adapter is not running then.
 
-    def end_streams(self) -> None:
-        """End them: the web server stops."""
-
-
-@runtime_checkable
-class HasCommands(Protocol):
-    """An adapter with commands of its own, called as `gateway COMMAND NAME`."""
+        `called` are its targets of the routes in force, each with whom cards and reminders there
+        call, as the platform's identities and groups. `notes` are what it keeps. With `live` it may
+        post, and takes away what it posted.
+        """
+        return ()
 
     def commands(self, verbs: Any) -> None:
-        """Add a parser for each command to `verbs`, which argparse's `add_subparsers` returned.
+        """Add a parser for each command `gateway COMMAND NAME` to `verbs`, which argparse's
+        `add_subparsers` returned.
 
         Each sets the default `run`, an async function of the parsed options that returns the exit
         code. The adapter is not running, and perhaps not configured.
         """
-
-
-@runtime_checkable
-class HasProblems(Protocol):
-    """An adapter that knows when people cannot answer through it."""
-
-    def problems(self) -> Sequence[str]:
-        """Return what is wrong, in sentences; while there is any, the gateway is not ready."""
-
-
-@runtime_checkable
-class HasChecks(Protocol):
-    """An adapter that can be examined by `gateway doctor`. It is not running then."""
-
-    async def checks(
-        self, targets: Sequence[str], notes: AdapterStorage, *, live: bool
-    ) -> Sequence[tuple[str, Finding]]:
-        """Return what is found, by name. `targets` are those of the routes in force that are this
-        adapter's, `notes` are what it keeps. With `live` it may post, and takes away what it
-        posted."""
-
-
-@runtime_checkable
-class HasMentionChecks(Protocol):
-    """An adapter whose platform may show a called group by name and notify nobody."""
-
-    async def check_mentions(
-        self, called: Mapping[str, Sequence[str]]
-    ) -> Sequence[tuple[str, Finding]]:
-        """Return what is found, by name, for `gateway doctor`. `called` says by target whom its
-        cards or reminders call, as the platform's identities and groups."""

@@ -40,7 +40,7 @@ from gateway.policy.grants.grant import Effect, Grant, Match
 from gateway.policy.grants.offers import Offer
 from gateway.ports.devices import DeviceCalls
 from gateway.ports.outgoing import AdapterStorage
-from gateway.ports.sign_in import LoginLinks, Prove
+from gateway.ports.sign_in import LoginLinks, Logins, Prove
 from gateway.wire.codec import JsonObject
 from gateway.wire.schema import REQUEST_ID
 
@@ -440,7 +440,8 @@ class Desk:
     """What an adapter works at. `notes` are what it keeps for itself, shared by its replicas;
     `feed` tells what happens, from all replicas of the gateway. `sizes` knows which cards show all
     that would run. `links` sign people in to the inbox; `inbox` is its address as people open it,
-    "" where nobody said it."""
+    "" where nobody said it. For pages, `logins` sign people in, and `secure` says that browsers
+    come over TLS."""
 
     requests: RequestCalls
     queue: QueueCalls
@@ -454,8 +455,10 @@ class Desk:
     notes: AdapterStorage
     sizes: CardSizes
     links: LoginLinks
+    logins: Logins
     inbox: str = ""
     devices: DeviceCalls | None = None
+    secure: bool = False
 
     def address_of(self, request_id: str) -> str:
         """Return where the inbox shows this request, "" where it has no address."""

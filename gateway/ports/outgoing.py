@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol
 
 from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
 from gateway.domain.records import MessageRef
 from gateway.errors import GatewayError
 from gateway.wire.codec import Wire
+
+Shown = Card | GrantCard
+"""What a posted message shows: a request, also the overflow of an agent, or a grant."""
 
 # Queues and copies call a remembered decision by this and its id; a request by its id alone.
 GRANT = "grant:"
@@ -95,79 +98,6 @@ class Notice:
     ref: MessageRef | None = None
     mentions: tuple[str, ...] = ()
     discreet: bool = False
-
-
-@runtime_checkable
-class Posts(Protocol):
-    """An adapter that posts copies of cards. Every method raises the failures below, no others.
-
-    A card shows `card_lines` lines and `card_chars` characters of what would run.
-    """
-
-    @property
-    def name(self) -> str:
-        """The adapter's name, as targets begin."""
-
-    @property
-    def card_lines(self) -> int:
-        """How many lines of what would run fit."""
-
-    @property
-    def card_chars(self) -> int:
-        """How many characters of what would run fit."""
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether delivering again with the same nonce makes no second message."""
-
-    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
-        """Post a card at a target, `adapter:channel`; return where it stands."""
-
-    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Have a posted copy show this card, as `deliver` would have posted it."""
-
-    async def tell(self, notice: Notice, card: Card) -> None:
-        """Post a notice beside, or about, a card."""
-
-
-@runtime_checkable
-class Lists(Protocol):
-    """An adapter with a command of its own that shows people what waits for them."""
-
-    @property
-    def list_command(self) -> str:
-        """What they type, for example `/waiting`."""
-
-
-@runtime_checkable
-class Queues(Protocol):
-    """An adapter whose cards stand in line for a place that takes only so many."""
-
-    async def withdraw(self, target: str, nonce: str) -> None:
-        """Leave the line with a card or a reminder that is not to be posted any more."""
-
-
-@runtime_checkable
-class ChecksCopies(Protocol):
-    """An adapter whose platform does not tell when somebody deletes a message."""
-
-    async def check_copy(self, ref: MessageRef) -> None:
-        """Ask whether a posted copy is still there. Raises CopyGone; other failures as in `Posts`
-        mean that nobody knows."""
-
-
-@runtime_checkable
-class PostsGrants(Posts, Protocol):
-    """An adapter that also posts the cards of remembered decisions. Failures as in `Posts`."""
-
-    async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
-        """Post the card of a remembered decision; return where it stands."""
-
-    async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
-        """Have a posted copy show this card."""
-
-    async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
-        """Announce beside a posted copy what its card says newly."""
 
 
 class DeliveryFailed(GatewayError):

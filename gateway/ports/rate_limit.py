@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from gateway.ports.outgoing import AdapterStorage, Limited, RetryLater
 GATHER_SECONDS = 0.05  # those that were asked for together come here in any order
 _NOW = 0.2  # seconds; waits this short are waited out
 _CROWDED_SECONDS = 5.0
+_PLACE_SECONDS = 300.0  # by then the line has forgotten who did not come back
 _LAST_MS = 10**13  # later than any time in ms
 
 Waiting = list[tuple[int, int, asyncio.Future[None]]]
@@ -74,12 +76,19 @@ class RateLimiter:
         Raises RetryLater when the call must be made later; nothing is held meanwhile.
         """
         slot = self.slot(budget, rate, name, rank=rank, about=about)
-        async with self._line(budget, rank), slot:
-            yield
+        try:
+            async with self._line(budget, rank), slot:
+                yield
+        except RetryLater:
+            place = json.dumps([budget, rate.most, rate.seconds])
+            await self._notes.put(_place_of(name), place, seconds=_PLACE_SECONDS)
+            raise
 
-    async def leave(self, budget: str, rate: Rate, name: str) -> None:
+    async def leave(self, name: str) -> None:
         """Leave the line with a call that is not to be made any more."""
-        await self._notes.leave_line(budget, name, most=rate.most, seconds=rate.seconds)
+        if (place := await self._notes.get(_place_of(name))) is not None:
+            budget, most, seconds = json.loads(place)
+            await self._notes.leave_line(budget, name, most=most, seconds=seconds)
 
     @asynccontextmanager
     async def slot(
@@ -143,3 +152,8 @@ class RateLimiter:
                 first.set_result(None)
                 return
         del self._waiting[budget]
+
+
+def _place_of(name: str) -> str:
+    """Return the note that says in which line a call stands."""
+    return f"stands {name}"

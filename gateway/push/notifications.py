@@ -157,7 +157,7 @@ class Notifications:
         self._notes = notes
         self._clock = clock
         self._timings = timings
-        self._copies = PostedMessages(PUSH, core.outbox, clock, repeatable=True, timings=timings)
+        self._copies = PostedMessages(PUSH, core.outbox, clock, timings)
 
     async def look(self, request_id: str) -> float | None:
         """Make notifications of a request true; return in how many seconds to look again."""

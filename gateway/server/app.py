@@ -27,16 +27,7 @@ from gateway.errors import Conflict, GatewayError
 from gateway.integrations.coding_agents.claude_code import HTTP_HOOKS
 from gateway.policy.calls.signs import load_tables
 from gateway.policy.hooks import HookHost, host_hooks
-from gateway.ports import (
-    Adapter,
-    Desk,
-    Feed,
-    HasProblems,
-    HasRoutes,
-    HasStreams,
-    Logins,
-    Posts,
-)
+from gateway.ports import Adapter, Desk, Feed, Pages
 from gateway.ports.outgoing import OutboxFigures
 from gateway.server.approval_protocol import notices_of, receivers_of, serve_protocol
 from gateway.server.background import (
@@ -117,15 +108,16 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         await stack.enter_async_context(_upkeep(settings, core, store))
         await stack.enter_async_context(run_in_background("old tokens", backend.credentials.run))
         push = PushParts(settings, core, backend)
-        desks = {name: _desk(name, settings, core, store, push) for name in settings.adapters}
-        adapters = await stack.enter_async_context(_running_adapters(desks, core))
+        desks = {name: _desk(name, settings, core, backend, push) for name in settings.adapters}
+        adapters = {name: adapter_class(name)() for name in desks}
+        pages = await stack.enter_async_context(_running_adapters(adapters, desks, core))
         work = partial(_work_for_all, settings, core, store, feed, hooks, push)
         await stack.enter_async_context(hold_duty(ingress.duty, work))
         watching = _watch_health(settings, core, store, ingress, feed, tuple(adapters.values()))
         watch = await stack.enter_async_context(watching)
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         site = replace(
-            site_of(settings, adapters, desks, backend.logins),
+            _site_of(settings, pages),
             intercept=hooks.review_message,
             protocol=serve_protocol(settings, core, backend, signer),
             host_hooks=HTTP_HOOKS,
@@ -153,20 +145,27 @@ def _announce(
     )
 
 
-def _desk(name: str, settings: Settings, core: Core, store: RedisStore, push: PushParts) -> Desk:
-    devices = push.desk_for(name)
-    return desk_of(name, core, store, inbox=settings.inbox_url, devices=devices)
+def _desk(name: str, settings: Settings, core: Core, backend: Backend, push: PushParts) -> Desk:
+    return desk_of(
+        name,
+        core,
+        backend.store,
+        inbox=settings.inbox_url,
+        devices=push.desk_for(name),
+        logins=backend.logins,
+        secure=settings.secure,
+    )
 
 
 @asynccontextmanager
 async def _running_adapters(
-    desks: Mapping[str, Desk], core: Core
-) -> AsyncIterator[dict[str, Adapter]]:
-    adapters = {name: adapter_class(name)() for name in desks}
+    adapters: Mapping[str, Adapter], desks: Mapping[str, Desk], core: Core
+) -> AsyncIterator[list[Pages]]:
     async with AsyncExitStack() as stack:
-        for name, adapter in adapters.items():
+        yield [
             await stack.enter_async_context(serve_adapters(adapter, desks[name], core))
-        yield adapters
+            for name, adapter in adapters.items()
+        ]
 
 
 def _api_of(
@@ -199,14 +198,14 @@ async def _measure_outboxes(
     store: RedisStore, core: Core, adapters: Mapping[str, Adapter]
 ) -> list[OutboxFigures]:
     """Return how true the cards of each adapter that posts are."""
-    names = [name for name, adapter in adapters.items() if isinstance(adapter, Posts)]
+    names = [name for name, adapter in adapters.items() if adapter.posts]
     clock = SystemClock()
     return [await measure_outbox(name, store, core.outbox, clock) for name in names]
 
 
 def _problems_of(adapters: Mapping[str, Adapter]) -> dict[str, Sequence[str]]:
-    """Return what is wrong with each adapter that can tell."""
-    return {name: one.problems() for name, one in adapters.items() if isinstance(one, HasProblems)}
+    """Return what is wrong with each adapter."""
+    return {name: one.problems for name, one in adapters.items()}
 
 
 @asynccontextmanager
@@ -344,24 +343,15 @@ def _webhooks(settings: Settings, feed: Feed, store: RedisStore, tally: Tally) -
     )
 
 
-def site_of(
-    settings: Settings,
-    adapters: Mapping[str, Adapter],
-    desks: Mapping[str, Desk],
-    logins: Logins,
-) -> Site:
-    """Return the host names and TLS of the site, and the pages of these adapters."""
-    pages: list[web.AbstractRouteDef] = []
-    for name, adapter in adapters.items():
-        if isinstance(adapter, HasRoutes):
-            pages += adapter.routes(desks[name], logins, secure=settings.secure)
+def _site_of(settings: Settings, pages: Sequence[Pages]) -> Site:
+    """Return the host names and TLS of the site, and what adapters serve on it."""
     host = urlsplit(settings.public_url).hostname if settings.public_url else None
     return Site(
         hosts=frozenset({host} if host else ()),
         secure=settings.secure,
         proxied=settings.trusted_proxy,
-        pages=tuple(pages),
-        closing=tuple(one.end_streams for one in adapters.values() if isinstance(one, HasStreams)),
+        pages=tuple(route for one in pages for route in one.routes),
+        closing=tuple(one.end for one in pages),
     )
 
 
@@ -415,14 +405,13 @@ async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
         await stack.enter_async_context(
             run_in_background("policy", partial(follow_policy, core, backend.store))
         )
-        devices = PushParts(settings, core, backend).desk_for(name)
-        desk = desk_of(name, core, backend.store, inbox=settings.inbox_url, devices=devices)
+        desk = _desk(name, settings, core, backend, PushParts(settings, core, backend))
         adapter = adapter_class(name)()
-        await stack.enter_async_context(serve_adapters(adapter, desk, core))
-        if not isinstance(adapter, Posts | HasRoutes):  # the terminal has no health endpoint
+        pages = await stack.enter_async_context(serve_adapters(adapter, desk, core))
+        if not (adapter.posts or pages.routes):  # the terminal has no health endpoint
             yield ""
             return
-        site = site_of(settings, {name: adapter}, {name: desk}, backend.logins)
+        site = _site_of(settings, [pages])
         readers = {NOT_FOLLOWING: feed}
         watch = HealthWatch(core.health, backend.store, (adapter,), readers, serves_api=False)
         await stack.enter_async_context(run_in_background("health", watch.run))

@@ -12,25 +12,23 @@ from typing import Protocol
 from gateway.approvals.core import Core
 from gateway.approvals.policy_changes import recount
 from gateway.approvals.writer import FOLLOWUPS
-from gateway.delivery.outbox_worker import TIMINGS, Changes, Look, Timings, Worker, either
+from gateway.delivery.outbox_worker import TIMINGS, Changes, Look, Timings, Worker
 from gateway.delivery.reminders_and_escalation import Reminders, Rerouting
-from gateway.delivery.request_cards import GrantCopies, RequestCopies
+from gateway.delivery.request_cards import CardKeeper
 from gateway.domain.health_and_metrics import DISK_FULL, Health, Readiness, Tally
 from gateway.domain.records import REVIEWS
 from gateway.domain.store import REROUTING
 from gateway.domain.time_and_tasks import SystemClock, cancel_and_wait
 from gateway.errors import Unreachable
-from gateway.ports import Adapter, Desk, Feed, HasProblems
+from gateway.ports import Adapter, Desk, Feed, Pages
 from gateway.ports.devices import DeviceCalls
-from gateway.ports.outgoing import Posts, PostsGrants
-from gateway.sign_in.ways import ChatLinks
+from gateway.sign_in.ways import ChatLinks, Ways
 from gateway.stores.connect import AWAY
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.ingress import Duty
 from gateway.stores.outbox import RedisAdapterStorage
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import SWITCH_LOST, NoRoom, NotRecorded
-from gateway.stores.sign_in import RedisLogins
 
 log = logging.getLogger("gateway.serving")
 
@@ -47,31 +45,27 @@ def desk_of(
     *,
     inbox: str = "",
     devices: DeviceCalls | None = None,
+    logins: Ways | None = None,
+    secure: bool = False,
 ) -> Desk:
-    """Return the desk of an adapter, with its own notes. `inbox` is where cards may lead to."""
-    links = ChatLinks(RedisLogins(store, SystemClock()), name, inbox)
-    return core.desk(RedisAdapterStorage(store, name), links, inbox=inbox, devices=devices)
+    """Return the desk of an adapter, with its own notes. `inbox` is where cards may lead to,
+    `logins` are the ways in as they are set, and `secure` says that browsers come over TLS."""
+    logins = logins or Ways(store, SystemClock())
+    notes, links = RedisAdapterStorage(store, name), ChatLinks(logins, name, inbox)
+    return core.desk(notes, links, logins, inbox=inbox, devices=devices, secure=secure)
 
 
 @asynccontextmanager
 async def serve_adapters(
     adapter: Adapter, desk: Desk, core: Core, *, timings: Timings = TIMINGS
-) -> AsyncIterator[None]:
-    """Run an adapter; when it posts cards, keep them true."""
+) -> AsyncIterator[Pages]:
+    """Run an adapter, and yield its pages; when it posts cards, keep them true."""
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(adapter.run(desk))
-        if isinstance(adapter, Posts):
-            look = _look(adapter, core, desk.inbox, timings)
+        pages = await stack.enter_async_context(adapter.run(desk))
+        if adapter.posts:
+            look = CardKeeper(adapter, desk, core, SystemClock(), timings).look
             await stack.enter_async_context(run_worker(adapter.name, look, core, timings))
-        yield
-
-
-def _look(adapter: Posts, core: Core, inbox: str, timings: Timings) -> Look:
-    clock = SystemClock()
-    requests, grants = RequestCopies(adapter, core, clock, timings, inbox=inbox).look, None
-    if isinstance(adapter, PostsGrants):
-        grants = GrantCopies(adapter, core, clock, timings).look
-    return either(requests, grants)
+        yield pages or Pages()
 
 
 @asynccontextmanager
@@ -286,7 +280,6 @@ class HealthWatch:
         for sentence, reader in self._readers.items():
             note(sentence, None if reader.healthy else sentence)
         for adapter in self._adapters:
-            if isinstance(adapter, HasProblems):
-                found = {one: one for one in adapter.problems()}
-                where, down = f"adapter {adapter.name}", not self._serves_api
-                self._health.note_all(where, found, down=down)
+            found = {one: one for one in adapter.problems}
+            where, down = f"adapter {adapter.name}", not self._serves_api
+            self._health.note_all(where, found, down=down)

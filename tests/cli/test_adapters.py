@@ -12,7 +12,9 @@ import pytest
 from tests.cli.shell import Shell
 
 TOY = """
-class ToyAdapter:
+from gateway.ports import Adapter
+
+class ToyAdapter(Adapter):
     name = "toy"
 
     def run(self, desk):

@@ -38,18 +38,18 @@ from tests.devices import push_device
 from tests.ports import free_port
 
 KIND = """
-from gateway.ports.adapters import report_ok
+from gateway.ports import Adapter, report_ok
 
-class Kind:
-    async def checks(self, targets, notes, *, live):
-        return [("kind", report_ok("all is well"))]
-
-    async def check_mentions(self, called):
-        return [(f"kind {target}", report_ok(" ".join(who))) for target, who in called.items()]
+class Kind(Adapter):
+    async def checks(self, called, notes, *, live):
+        told = [(f"kind {target}", report_ok(" ".join(who))) for target, who in called.items()]
+        return [("kind", report_ok("all is well")), *told]
 """
 RUDE = """
-class Rude:
-    async def checks(self, targets, notes, *, live):
+from gateway.ports import Adapter
+
+class Rude(Adapter):
+    async def checks(self, called, notes, *, live):
         raise KeyError("password=open-sesame")
 """
 DOCUMENT = Path(__file__).parents[2] / "docs" / "troubleshooting.md"

@@ -19,8 +19,10 @@ HANGING = """
 import asyncio
 import sys
 from contextlib import asynccontextmanager
+from gateway.ports import Adapter
 
-class Hanging:
+class Hanging(Adapter):
+    posts = False
     name = "hanging"
 
     @asynccontextmanager
@@ -35,8 +37,10 @@ import asyncio
 import os
 import sys
 from contextlib import asynccontextmanager
+from gateway.ports import Adapter
 
-class Stubborn:
+class Stubborn(Adapter):
+    posts = False
     name = "hanging"
 
     @asynccontextmanager

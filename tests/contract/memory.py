@@ -125,13 +125,3 @@ class _Refusing(RecordingAdapter):
         if self._edits:
             raise self._edits.pop()
         await super().update(ref, card, nonce)
-
-    async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
-        if target == Memory.nowhere:
-            raise DeliveryFailed("there is no such place")
-        return await super().deliver_grant(target, card, nonce)
-
-    async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
-        if self._edits:
-            raise self._edits.pop()
-        await super().update_grant(ref, card, nonce)

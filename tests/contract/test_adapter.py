@@ -11,7 +11,7 @@ import pytest
 
 from gateway.cards.card import Card, card_of
 from gateway.models import Risk, RiskLevel
-from gateway.ports.outgoing import CopyGone, DeliveryFailed, Notice, NoticeKind, Posts, RetryLater
+from gateway.ports import Adapter, CopyGone, DeliveryFailed, Notice, NoticeKind, RetryLater
 from gateway.server.background import desk_of
 from tests.contract.stages import Stage
 from tests.waiting import moment
@@ -53,8 +53,8 @@ def card(record: Any, adapter: Any) -> Card:
 
 
 async def test_it_is_an_adapter_that_posts(run: Running) -> None:
-    """The core recognises it by its shape."""
-    assert isinstance(run.adapter, Posts)
+    """The core keeps its cards."""
+    assert isinstance(run.adapter, Adapter) and run.adapter.posts
     assert run.stage.target.startswith(f"{run.adapter.name}:")
 
 

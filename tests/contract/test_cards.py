@@ -16,7 +16,7 @@ from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, Record
 from gateway.models import Action, Kind, Question, Status
 from gateway.ports import Desk
-from gateway.ports.outgoing import CopyState, Lists
+from gateway.ports.outgoing import CopyState
 from gateway.server.background import desk_of, serve_adapters
 from tests.contract.stages import Faulty, Stage, until
 from tests.waiting import moment
@@ -256,6 +256,6 @@ async def test_a_crowd_without_an_address_names_the_chats_own_list(
         await play.asked()
         await world.submit(arguments={"command": "make"})
         adapter = stage.adapter(play.desk)
-        where = adapter.list_command if isinstance(adapter, Lists) else "Open the inbox"
+        where = adapter.list_command or "Open the inbox"
         await until(lambda: any(f"{where} " in text for text in stage.texts()))
         assert stage.links() == []

@@ -22,7 +22,6 @@ from gateway.ports.outgoing import (
     DeliveryFailed,
     Notice,
     NoticeKind,
-    PostsGrants,
 )
 from gateway.server.background import desk_of
 from tests.contract.stages import GRANTING, Granting, Stage, until
@@ -66,17 +65,17 @@ def card(grant: Grant = GRANTED) -> GrantCard:
     return grant_card_of(grant)
 
 
-async def test_every_adapter_that_posts_them_is_asked(
+async def test_every_adapter_that_posts_is_asked(
     stage: Stage, world: World, request: pytest.FixtureRequest
 ) -> None:
-    """The core recognises it by its shape; none of ours is left out here."""
+    """The core posts them where it posts cards; none of ours is left out here."""
     adapter = stage.adapter(desk_of("x", world.core, world.store))
-    assert isinstance(adapter, PostsGrants) is (request.node.callspec.params["stage"] in GRANTING)
+    assert adapter.posts is (request.node.callspec.params["stage"] in GRANTING)
 
 
 async def test_a_grant_is_one_message_that_says_what_it_covers(run: Running) -> None:
     """What, who and until when; the reference names the place."""
-    ref = await run.adapter.deliver_grant(run.stage.target, card(), NONCE)
+    ref = await run.adapter.deliver(run.stage.target, card(), NONCE)
     (text,) = run.stage.texts()
     for part in ("Approval remembered", "shell", GRANTED.words, "ann"):
         assert part in text, part
@@ -86,9 +85,9 @@ async def test_a_grant_is_one_message_that_says_what_it_covers(run: Running) -> 
 
 async def test_an_update_says_who_took_it_back_and_takes_the_button(run: Running) -> None:
     """The same message, however often; no second one appears."""
-    ref = await run.adapter.deliver_grant(run.stage.target, card(), NONCE)
+    ref = await run.adapter.deliver(run.stage.target, card(), NONCE)
     for _ in range(2):
-        await run.adapter.update_grant(ref, card(OVER), NONCE)
+        await run.adapter.update(ref, card(OVER), NONCE)
     (text,) = run.stage.texts()
     assert "revoked by bob" in text.lower()
     assert "Approval remembered" not in text
@@ -98,30 +97,30 @@ async def test_an_update_says_who_took_it_back_and_takes_the_button(run: Running
 
 async def test_a_repeatable_post_makes_one_message(run: Running) -> None:
     """Only an adapter that says so is asked to post twice."""
-    refs = [await run.adapter.deliver_grant(run.stage.target, card(), NONCE)]
+    refs = [await run.adapter.deliver(run.stage.target, card(), NONCE)]
     if run.adapter.repeatable:
-        refs.append(await run.adapter.deliver_grant(run.stage.target, card(), NONCE))
+        refs.append(await run.adapter.deliver(run.stage.target, card(), NONCE))
     assert len(set(refs)) == len(run.stage.texts()) == 1
 
 
 async def test_a_deleted_message_is_told_as_gone(run: Running) -> None:
     """So that the core stops editing it."""
-    ref = await run.adapter.deliver_grant(run.stage.target, card(), NONCE)
+    ref = await run.adapter.deliver(run.stage.target, card(), NONCE)
     run.stage.delete()
     with pytest.raises(CopyGone):
-        await run.adapter.update_grant(ref, card(OVER), NONCE)
+        await run.adapter.update(ref, card(OVER), NONCE)
 
 
 async def test_a_place_that_is_not_there_is_told_as_failed(run: Running) -> None:
     """For good."""
     with pytest.raises(DeliveryFailed):
-        await run.adapter.deliver_grant(run.stage.nowhere, card(), NONCE)
+        await run.adapter.deliver(run.stage.nowhere, card(), NONCE)
 
 
 async def test_hostile_words_are_posted_as_the_card_has_them(run: Running) -> None:
     """Nothing brings back what the card made visible."""
     hostile = replace(GRANTED, words=HOSTILE, match=replace(GRANTED.match, tool="t\u200b"))
-    await run.adapter.deliver_grant(run.stage.target, card(hostile), NONCE)
+    await run.adapter.deliver(run.stage.target, card(hostile), NONCE)
     (text,) = run.stage.texts()
     assert not {"\u202e", "\u200b", "\x1b"} & set(text)
     assert "202E" in text
@@ -129,10 +128,10 @@ async def test_hostile_words_are_posted_as_the_card_has_them(run: Running) -> No
 
 async def test_its_end_is_announced_beside_it(run: Running) -> None:
     """An edit rings no bell: what the card says newly is said again."""
-    ref = await run.adapter.deliver_grant(run.stage.target, card(), NONCE)
+    ref = await run.adapter.deliver(run.stage.target, card(), NONCE)
     notice = Notice(kind=NoticeKind.REMINDER, target=run.stage.target, nonce=NONCE, ref=ref)
     ending = card(replace(GRANTED, notices=1))
-    await patiently(partial(run.adapter.tell_grant, notice, ending))
+    await patiently(partial(run.adapter.tell, notice, ending))
     (said,) = run.stage.announced()
     assert "It ends soon" in said
 

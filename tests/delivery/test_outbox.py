@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from gateway.approvals.writer import FOLLOWUPS
-from gateway.delivery.outbox_worker import TIMINGS, Timings, Worker, either
+from gateway.delivery.outbox_worker import TIMINGS, Timings, Worker
 from gateway.delivery.posting_and_editing import PostedMessages
 from gateway.delivery.reminders_and_escalation import GRACE_SECONDS, Reminders, Rerouting
-from gateway.delivery.request_cards import GrantCopies, RequestCopies
+from gateway.delivery.request_cards import CardKeeper
 from gateway.domain.policy_document import Escalation, Route
 from gateway.domain.records import MessageRef, Record
 from gateway.domain.store import REROUTING
@@ -53,11 +53,9 @@ class Office:
         self.outbox = RedisOutbox(world.store)
         self.desk: Desk = desk_of("rec", world.core, world.store)
         changes = world.core.feed.changes
-        courier = RequestCopies(self.adapter, world.core, self.clock, timings)
+        keeper = CardKeeper(self.adapter, self.desk, world.core, self.clock, timings)
         followups = Reminders(world.core, self.clock)
-        grants = GrantCopies(self.adapter, world.core, self.clock, timings)
-        look = either(courier.look, grants.look)
-        self.cards = Worker("rec", self.outbox, look, changes, timings=timings)
+        self.cards = Worker("rec", self.outbox, keeper.look, changes, timings=timings)
         self.steps = Worker(FOLLOWUPS, self.outbox, followups.look, changes)
         rerouting = Rerouting(world.core)
         self.routing = Worker(REROUTING, self.outbox, rerouting.look, changes)
@@ -240,7 +238,7 @@ async def test_a_late_edit_of_another_replica_is_corrected(office: Office) -> No
     await office.settle()
     assert before.ref is not None
     await slow.adapter.update(before.ref, stale, before.nonce)  # the late edit
-    copies = PostedMessages("rec", slow.outbox, slow.clock, repeatable=False)
+    copies = PostedMessages("rec", slow.outbox, slow.clock)
     await copies.keep(record.id, replace(before, revision=record.revision), before)
     await office.settle()
     assert office.adapter.shown("rec:a").word == "Approved"

@@ -8,12 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.cards.card import Card
 from gateway.delivery.outbox_worker import TIMINGS, OrderedLock, Timings, Worker
 from gateway.domain.policy_document import Route
 from gateway.domain.records import AuditEvent, MessageRef
 from gateway.domain.time_and_tasks import cancel_and_wait
-from gateway.ports.outgoing import CopyState, Task
+from gateway.ports.outgoing import CopyState, Shown, Task
 from gateway.stores.outbox import RedisOutbox
 from tests.delivery.test_outbox import Office, route
 from tests.recording import RecordingAdapter
@@ -28,13 +27,13 @@ class HeldAdapter(RecordingAdapter):
         super().__init__()
         self.open, self.waiting, self.held = asyncio.Event(), asyncio.Event(), 0
 
-    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+    async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:
         await self._pass(target)
-        return await super().deliver(target, card, nonce)
+        return await super().deliver(target, shown, nonce)
 
-    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+    async def update(self, ref: MessageRef, shown: Shown, nonce: str) -> None:
         await self._pass(ref.channel)
-        await super().update(ref, card, nonce)
+        await super().update(ref, shown, nonce)
 
     async def _pass(self, target: str) -> None:
         if target == "rec:a":

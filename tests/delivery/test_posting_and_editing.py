@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
@@ -14,8 +14,9 @@ from gateway.delivery.reminders_and_escalation import GRACE_SECONDS
 from gateway.domain.policy_document import Escalation
 from gateway.domain.records import MessageRef
 from gateway.models import Status
+from gateway.ports import Notice, Rate, RateLimiter, Shown
 from gateway.ports.outgoing import Copy, CopyState, DeliveryUncertain, RetryLater
-from gateway.stores.outbox import RedisOutbox
+from gateway.stores.outbox import RedisAdapterStorage, RedisOutbox
 from tests.delivery.test_outbox import Office, route
 from tests.recording import RecordingAdapter
 from tests.world import World, click
@@ -107,32 +108,52 @@ async def test_the_next_place_is_asked_when_nobody_knows_of_the_first(world: Wor
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING
 
 
-@dataclass
+RATE = Rate(1, 60.0)  # of one place
+
+
 class Queueing(RecordingAdapter):
-    """Also writes down what leaves its lines."""
+    """Its places take so many posts, in turn."""
 
-    left: list[tuple[str, str]] = field(default_factory=list)
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.notes = RedisAdapterStorage(world.store, "rec")
+        self.pace = RateLimiter(self.notes)
 
-    async def withdraw(self, target: str, nonce: str) -> None:
-        self.left.append((target, nonce))
+    async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:
+        async with self.pace.turn(target, RATE, nonce):
+            return await super().deliver(target, shown, nonce)
+
+    async def tell(self, notice: Notice, shown: Shown) -> None:
+        async with self.pace.turn(notice.target, RATE, notice.nonce):
+            await super().tell(notice, shown)
+
+
+async def line(world: World, target: str) -> list[str]:
+    """Return who stands in the line of a place."""
+    key = world.store.keys.note("rec", f"line {target}")
+    found: list[str] = await world.store.redis.zrange(key, 0, -1)
+    return found
 
 
 async def test_a_card_that_is_not_to_be_posted_leaves_its_line(world: World) -> None:
     """It waits at two places: one is no longer in the policy, at the other the request ends."""
     await route(world, targets=BOTH)
-    adapter = Queueing(failures=[RetryLater(60)] * 3)
+    adapter = Queueing(world)
     office = Office(world, adapter)
+    for target in BOTH:
+        async with adapter.pace.turn(target, RATE, "another"):
+            pass
     record = await world.submit()
     await office.settle()
     due = {one.target: one.nonce for one in (await office.outbox.copies(record.id)).values()}
-    assert adapter.left == []
+    assert [await line(world, target) for target in BOTH] == [[due[target]] for target in BOTH]
     await route(world, targets=("rec:a",))
     await office.soon()
     await office.settle()
-    assert adapter.left == [("rec:b", due["rec:b"])]
+    assert [await line(world, target) for target in BOTH] == [[due["rec:a"]], []]
     await office.desk.requests.decide(click(record))
     await office.settle()
-    assert adapter.left[1:] == [("rec:a", due["rec:a"])]
+    assert await line(world, "rec:a") == []
     assert await office.outbox.copies(record.id) == {}
     await office.soon()
     await office.settle()
@@ -143,18 +164,18 @@ async def test_a_card_that_is_not_to_be_posted_leaves_its_line(world: World) -> 
 async def test_a_reminder_of_what_ended_leaves_its_line(world: World) -> None:
     """The reminder waits for its turn when the request is decided: it is not given any more."""
     await route(world, remind_after=(60.0,))
-    adapter = Queueing()
+    adapter = Queueing(world)
     office = Office(world, adapter)
     record = await world.submit()
     await office.settle()
     office.clock.seconds = 61
-    adapter.failures = [RetryLater(60)]
     await office.soon(FOLLOWUPS)
     await office.settle()
     (copy,) = (await office.outbox.copies(record.id)).values()
+    assert await line(world, copy.target) == [copy.nonce]
     await office.desk.requests.decide(click(await office.desk.requests.get(record.id)))
     await office.settle()
-    assert adapter.left == [(copy.target, copy.nonce)]
+    assert await line(world, copy.target) == []
     assert not adapter.notices
     assert await office.due() == 0
 

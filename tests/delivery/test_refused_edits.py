@@ -131,6 +131,7 @@ async def test_a_deleted_card_is_posted_again_twice(office: Office) -> None:
 class SilentAdapter(RecordingAdapter):
     """Its platform does not tell of deleted messages, and says when it is asked."""
 
+    checks_copies: bool = True
     asked: int = 0
 
     async def check_copy(self, ref: MessageRef) -> None:

@@ -127,7 +127,7 @@ async def found(server: Server, *targets: str, live: bool = False) -> dict[str, 
     environment = pytest.MonkeyPatch()
     environment.setenv("GATEWAY_DISCORD_TOKEN", server.app.token)
     try:
-        checks = await DiscordAdapter().checks(targets, NOTES, live=live)
+        checks = await DiscordAdapter().checks(dict.fromkeys(targets, ()), NOTES, live=live)
     finally:
         environment.undo()
     return {name: (one.result, f"{one.says} → {one.remedy}") for name, one in checks}
@@ -138,7 +138,7 @@ async def mentioned(server: Server, target: str, *called: str) -> dict[str, tupl
     environment = pytest.MonkeyPatch()
     environment.setenv("GATEWAY_DISCORD_TOKEN", server.app.token)
     try:
-        checks = await DiscordAdapter().check_mentions({target: called})
+        checks = await DiscordAdapter().checks({target: called}, NOTES, live=False)
     finally:
         environment.undo()
     return {name: (one.result, f"{one.says} → {one.remedy}") for name, one in checks}
@@ -186,7 +186,9 @@ async def test_doctor_tries_each_channel(server: Server, monkeypatch: pytest.Mon
     mute.overwrites[server.guild.id] = (0, 1 << 11)
     targets = [f"discord:{server.guild.id}/{one.id}" for one in (mute, server.channel)]
     monkeypatch.setenv("GATEWAY_DISCORD_TOKEN", server.app.token)
-    checks = await DiscordAdapter().checks([*targets, "discord:@1", targets[1]], NOTES, live=True)
+    checks = await DiscordAdapter().checks(
+        dict.fromkeys([*targets, "discord:@1"], ()), NOTES, live=True
+    )
     tried = [(one.result, one.says.split(":")[0]) for name, one in checks if name == "discord live"]
     assert tried == [(FAIL, str(mute.id)), (OK, str(server.channel.id))]
     assert not server.channel.messages
@@ -213,5 +215,5 @@ async def test_doctor_says_what_is_wrong_and_what_to_do(
     server.discord.revoke(server.app)
     result, said = (await found(server))["discord token"]
     assert result == FAIL and server.app.token not in said
-    ((name, one),) = await DiscordAdapter().checks([], NOTES, live=False)
+    ((name, one),) = await DiscordAdapter().checks({}, NOTES, live=False)
     assert (name, one.result) == ("discord settings", FAIL)

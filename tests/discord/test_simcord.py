@@ -14,11 +14,11 @@ import discord
 import pytest
 import simcord
 
-from adapters.discord.cards import CARD_CHARS, CARD_LINES
+from adapters.discord.adapter import DiscordAdapter
 from adapters.discord.clicks import InteractionHandler
 from adapters.discord.connection import Bot, Lease, Losses, Sessions
 from adapters.discord.posting import Posting
-from gateway.delivery.request_cards import RequestCopies
+from gateway.delivery.request_cards import CardKeeper
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person, Record
 from gateway.domain.time_and_tasks import SystemClock
@@ -31,14 +31,6 @@ from tests.web.chromium import DESK, chromium
 from tests.world import World
 
 DAY = 86_400
-
-
-class Posts(Posting):
-    """The posting half of the adapter, as the courier wants it."""
-
-    name = "discord"
-    card_lines, card_chars = CARD_LINES, CARD_CHARS
-    repeatable = True
 
 
 def bot(desk: Desk) -> Bot:
@@ -74,8 +66,9 @@ async def test_people_do_in_the_simulator_what_they_do_in_ours(world: World) -> 
         policy = replace(policy, people=people, routes=(route,))
         await world.store.apply(policy, by="test")
         world.core.writer.forget_policy()
-        posts = Posts(lambda: env.bot, desk.notes)
-        courier = RequestCopies(posts, world.core, SystemClock())
+        adapter = DiscordAdapter()
+        adapter._posting = Posting(lambda: env.bot, desk.notes)
+        courier = CardKeeper(adapter, desk, world.core, SystemClock())
 
         async def asked(command: str) -> tuple[Record, Any]:
             record = await world.submit(arguments={"command": command}, timeout=4 * DAY)

@@ -20,8 +20,7 @@ from gateway.domain.records import AuditEvent, Click, Identity, MessageRef
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Conflict
 from gateway.models import Action, new_id
-from gateway.ports import Desk
-from gateway.ports.outgoing import Notice
+from gateway.ports import Adapter, Desk, Notice, Shown
 from tests.faults.roles import Deadly
 
 ANN = Identity(platform="board", id="ann")
@@ -71,7 +70,7 @@ class Board:
             file.write(json.dumps(line) + "\n")
 
 
-class BoardAdapter:
+class BoardAdapter(Adapter):
     """Posts to the board in the data folder."""
 
     name = "board"
@@ -94,25 +93,27 @@ class BoardAdapter:
             finally:
                 await cancel_and_wait(pressing)
 
-    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+    async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:
         """Post a card."""
+        assert isinstance(shown, Card)
         self._at("deliver")
         known = [key for key, one in self._board.messages().items() if one["nonce"] == nonce]
         if self.repeatable and known:
             message = known[0]
         else:
             message = new_id()
-            self._board.write(message, target, card, nonce)
+            self._board.write(message, target, shown, nonce)
         self._at("delivered")
         return _ref(target, message)
 
-    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+    async def update(self, ref: MessageRef, shown: Shown, nonce: str) -> None:
         """Change a message."""
+        assert isinstance(shown, Card)
         self._at("update")
-        self._board.write(ref.message, ref.channel, card, nonce)
+        self._board.write(ref.message, ref.channel, shown, nonce)
         self._at("updated")
 
-    async def tell(self, notice: Notice, card: Card) -> None:
+    async def tell(self, notice: Notice, shown: Shown) -> None:
         """Put up a notice."""
         self._at("tell")
         self._board.tell(notice.nonce)

@@ -19,8 +19,7 @@ from gateway.domain.records import Click, Identity, MessageRef, Remember
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, new_id
-from gateway.ports import Desk
-from gateway.ports.outgoing import Notice
+from gateway.ports import Adapter, Desk, Notice, Shown
 
 CHANNEL = "wall:a"
 ANN = Identity(platform="wall", id="ann")
@@ -51,7 +50,7 @@ class Wall:
             file.write(json.dumps(line) + "\n")
 
 
-class WallAdapter:
+class WallAdapter(Adapter):
     """Posts to the wall in the data folder. What asks to be remembered, ann remembers, and
     what asks to be lifted, she lifts."""
 
@@ -80,22 +79,24 @@ class WallAdapter:
         finally:
             await cancel_and_wait(clicking)
 
-    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+    async def deliver(self, target: str, shown: Shown, nonce: str) -> MessageRef:
         """Post a card, once."""
         assert target == CHANNEL and self._desk is not None
         await self._desk.notes.delay("posts", per_minute=6000, burst=100)
         await self._desk.notes.take_turn("posts", nonce, rank=0, most=999, seconds=1.0, leave=0)
-        if nonce not in [line["message"] for line in self._wall.lines()]:
-            self._wall.write(card, nonce)
+        known = [line["message"] for line in self._wall.lines()]
+        if isinstance(shown, Card) and nonce not in known:  # what is remembered stands nowhere
+            self._wall.write(shown, nonce)
             self._clicks.put_nowait(self._wall.lines()[-1])
         return _ref(nonce)
 
-    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+    async def update(self, ref: MessageRef, shown: Shown, nonce: str) -> None:
         """Change a message."""
         assert ref == _ref(nonce)
-        self._wall.write(card, nonce)
+        if isinstance(shown, Card):
+            self._wall.write(shown, nonce)
 
-    async def tell(self, notice: Notice, card: Card) -> None:
+    async def tell(self, notice: Notice, shown: Shown) -> None:
         """Say nothing: no route of the tests asks for notices."""
         raise AssertionError(notice)
 

@@ -27,5 +27,5 @@ def test_each_figure_is_printed() -> None:
 def test_protocols_are_found_by_their_bases() -> None:
     """Also those with parameters; a class that only fits one is none."""
     found = list(protocols_in(ROOT / "gateway" / "ports" / "outgoing.py"))
-    assert "Posts" in found
+    assert "Outbox" in found
     assert "NoticeKind" not in found

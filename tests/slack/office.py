@@ -17,7 +17,7 @@ from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, Record
 from gateway.models import Risk, RiskLevel
-from gateway.ports import Desk
+from gateway.ports import Desk, Pages
 from gateway.server.background import desk_of, run_reminders, serve_adapters
 from tests.slack.counterpart.person import Human, NotShown
 from tests.slack.counterpart.slack import Slack
@@ -228,19 +228,19 @@ async def at_work(
     public = {"GATEWAY_PUBLIC_URL": "http://127.0.0.1"}
     async with AsyncExitStack() as stack:
         stack.enter_context(environment(slack, **{**public, **(env or {})}))
-        await stack.enter_async_context(serve_adapters(adapter, desk, world.core, timings=timings))
+        serving = serve_adapters(adapter, desk, world.core, timings=timings)
+        pages = await stack.enter_async_context(serving)
         if steps:
             await stack.enter_async_context(run_reminders(world.core))
         if env and env.get("GATEWAY_SLACK_MODE") == "http":
-            await stack.enter_async_context(_site(slack, adapter, desk))
+            await stack.enter_async_context(_site(slack, pages))
         yield Office(slack, world, adapter, desk)
 
 
 @asynccontextmanager
-async def _site(slack: Slack, adapter: SlackAdapter, desk: Desk) -> AsyncIterator[None]:
+async def _site(slack: Slack, pages: Pages) -> AsyncIterator[None]:
     app = web.Application()
-    logins: Any = None
-    app.add_routes(adapter.routes(desk, logins, secure=False))
+    app.add_routes(pages.routes)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -33,14 +33,14 @@ async def results(
     """Return result and words of every check, where the one workspace's token is set."""
     notes: Any = None  # what workspaces install is kept there
     with environment(slack, **(env or {})):
-        found = await SlackAdapter().checks(targets or CHANNEL, notes, live=live)
+        found = await SlackAdapter().checks(dict.fromkeys(targets or CHANNEL, ()), notes, live=live)
     return {name: (finding.result, finding.says) for name, finding in found}
 
 
 async def lived(slack: Slack, notes: Any, *targets: str, **env: str) -> list[tuple[str, str]]:
     """Return result and words of what `--live` tried."""
     with environment(slack, **env):
-        found = await SlackAdapter().checks(targets, notes, live=True)
+        found = await SlackAdapter().checks(dict.fromkeys(targets, ()), notes, live=True)
     return [(one.result, one.says) for name, one in found if name == "slack live"]
 
 
@@ -74,7 +74,7 @@ async def test_a_slack_that_is_away_asks_for_no_other_token(slack: Slack) -> Non
     slack.faults.plan("auth.test", Fault.UNAVAILABLE, times=100)
     notes: Any = None
     with environment(slack):
-        found = dict(await SlackAdapter().checks(CHANNEL, notes, live=False))
+        found = dict(await SlackAdapter().checks(dict.fromkeys(CHANNEL, ()), notes, live=False))
     assert found["slack tokens"].result == FAIL
     assert "network" in found["slack tokens"].remedy
 
@@ -142,7 +142,9 @@ async def test_live_tries_each_workspace(slack: Slack, world: World) -> None:
         assert [one[:8] for _, one in tried] == ["T1/C1: a", "T2/C2: a"]
         assert {result for result, _ in tried} == {OK}
         slack.workspace("T2").error = "token_revoked"
-        found = await SlackAdapter().checks(targets, office.desk.notes, live=False)
+        found = await SlackAdapter().checks(
+            dict.fromkeys(targets, ()), office.desk.notes, live=False
+        )
     said = [f"{name}: {one.says}" for name, one in found if one.result == FAIL]
     assert said == [
         "slack tokens: the bot token of T2: Slack says token_revoked",

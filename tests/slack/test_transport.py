@@ -47,14 +47,14 @@ async def test_35_a_reconnect_loses_no_click(office: Office, reason: str) -> Non
 @pytest.mark.parametrize("reason", ["link_disabled", "invalid_auth"])
 async def test_36_a_revoked_connection_turns_readiness_red(office: Office, reason: str) -> None:
     """Slack refuses the app token: the gateway says why, and is not ready."""
-    assert not office.adapter.problems()
+    assert not office.adapter.problems
     office.slack.sockets.refuses = reason
     await office.slack.sockets.disconnect("link_disabled")
     async with asyncio.timeout(40):
-        while not any(reason in one for one in office.adapter.problems()):
+        while not any(reason in one for one in office.adapter.problems):
             await office.slack.until(lambda: True)
             await moment()
-    assert office.adapter.problems()[0].startswith("Slack: ")
+    assert office.adapter.problems[0].startswith("Slack: ")
 
 
 async def test_36_a_revoked_token_fails_requests_closed(slack: Slack, world: World) -> None:
@@ -92,14 +92,14 @@ async def test_36_slack_may_be_away_at_the_start(slack: Slack, world: World, fau
     for method in away:
         slack.faults.plan(method, fault, times=1000)
     async with at_work(slack, world, adapter=adapter) as office:
-        assert len(adapter.problems()) == 2
+        assert len(adapter.problems) == 2
         record = await office.ask()
         await slack.until(lambda: len(slack.faults.happened) > 8)
         assert (await world.core.requests.get(record.id)).status is Status.PENDING
         slack.faults.planned.clear()
         await slack.until(lambda: slack.messages("C1"), seconds=30)
         async with asyncio.timeout(30):
-            while adapter.problems():
+            while adapter.problems:
                 await moment()
         (message,) = slack.messages("C1")
         await office.ann.click(message, "Approve")
@@ -216,7 +216,7 @@ async def test_40_a_mute_socket_keeps_us_red(office: Office) -> None:
     before = sockets.connected
     while sockets.connected < before + 2:
         await moment()
-        assert adapter.problems()
+        assert adapter.problems
     sockets.mute = False
     await until(adapter, red=False)
 
@@ -231,12 +231,12 @@ async def test_40_a_token_refused_in_the_quiet_is_seen(slack: Slack, world: Worl
         await slack.until(lambda: slack.faults.happened)
         before = slack.sockets.connected
         await slack.until(lambda: slack.sockets.connected > before)
-        assert not adapter.problems()
+        assert not adapter.problems
         for _ in range(2):
             slack.sockets.refuses = "invalid_auth"
             await until(adapter, red=True)
-            assert adapter.problems() == ["Slack: Slack refuses the app token (invalid_auth)"]
-            assert mask(adapter.problems()) == adapter.problems(), "the log shows the code"
+            assert adapter.problems == ["Slack: Slack refuses the app token (invalid_auth)"]
+            assert mask(adapter.problems) == adapter.problems, "the log shows the code"
             slack.sockets.refuses = ""
             await until(adapter, red=False)
 
@@ -252,11 +252,11 @@ async def test_36_a_revoked_bot_token_turns_readiness_red(
     async with at_work(slack, world, adapter=adapter, env={"GATEWAY_SLACK_MODE": mode}):
         slack.faults.plan("auth.test", Fault.HTML, times=2)
         await slack.until(lambda: len(slack.faults.happened) > 1)
-        assert not adapter.problems()
+        assert not adapter.problems
         slack.workspace().error = "token_revoked"
         await until(adapter, red=True)
-        assert adapter.problems() == ["Slack: Slack refuses the bot token (token_revoked)"]
-        assert mask(adapter.problems()) == adapter.problems(), "the log shows the code"
+        assert adapter.problems == ["Slack: Slack refuses the bot token (token_revoked)"]
+        assert mask(adapter.problems) == adapter.problems, "the log shows the code"
         slack.workspace().error = None
         await until(adapter, red=False)
 
@@ -264,7 +264,7 @@ async def test_36_a_revoked_bot_token_turns_readiness_red(
 async def until(adapter: SlackAdapter, *, red: bool) -> None:
     """Wait until the adapter has problems, or none."""
     async with asyncio.timeout(40):
-        while bool(adapter.problems()) is not red:
+        while bool(adapter.problems) is not red:
             await moment()
 
 

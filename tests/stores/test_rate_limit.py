@@ -101,7 +101,7 @@ async def test_who_leaves_the_line_makes_those_behind_come_sooner(
 
     async def wait(number: int) -> float:
         with pytest.raises(RetryLater) as later:
-            async with pace.slot("edits", rate, f"n{number}", rank=number, about=f"id {number}"):
+            async with pace.turn("edits", rate, f"n{number}", rank=number, about=f"id {number}"):
                 raise AssertionError
         return later.value.seconds
 
@@ -111,9 +111,9 @@ async def test_who_leaves_the_line_makes_those_behind_come_sooner(
     assert max(waits[:3]) < 9.1
     assert min(waits[3:]) > 17
     for number in (0, 1):
-        await pace.leave("edits", rate, f"n{number}")
+        await pace.leave(f"n{number}")
     assert await store.redis.zrange(queue, 0, -1) == []
-    await pace.leave("edits", rate, "n2")
+    await pace.leave("n2")
     assert await store.redis.zrange(queue, 0, -1) == ["id 3"]
     assert await wait(3) < 9.1
     await store.redis.delete(queue)
