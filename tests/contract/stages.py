@@ -129,9 +129,20 @@ class Folders:
 
     async def press(self) -> None:
         newest = max(self._team.glob("*.txt"), key=lambda path: path.stat().st_mtime_ns)
-        answer = newest.with_suffix(".answer")
-        answer.write_text("approve")
+        await self._answer(newest, "approve")
+
+    async def revoke(self) -> None:
+        newest = max(self._team.glob("*.txt"), key=lambda path: path.stat().st_mtime_ns)
+        assert "Revoke" in newest.read_text().splitlines(), "there is no button any more"
+        await self._answer(newest, "revoke")
+
+    async def _answer(self, card: Path, words: str) -> None:
+        answer = card.with_suffix(".answer")
+        answer.write_text(words)
         await until(lambda: not answer.exists())
+
+    def announced(self) -> list[str]:
+        return (self._team.parent / "notices.txt").read_text().splitlines()
 
     def told(self) -> list[str]:
         return ["nothing is told"]
@@ -298,5 +309,5 @@ STAGES: dict[str, Callable[[Path], AbstractAsyncContextManager[Stage]]] = {
 }
 FAULTY = ("recording", "slack", "discord")
 """Those whose platform can be made to refuse and to limit: a folder has neither."""
-GRANTING = ("recording", "slack", "discord")
+GRANTING = ("recording", "toy", "slack", "discord")
 """Those whose adapter posts the cards of remembered decisions."""
