@@ -68,7 +68,7 @@ async def _time_request(scene: Stage, tool: str, number: int) -> int:
 
 async def _measure_revocation(scene: Stage, other: Stage) -> Row:
     """Time from the call to revoke until neither replica approves."""
-    granted = scene.gateway.core.grants
+    granted = scene.gateway.core.grant_service
     store = RedisGrants(scene.gateway.backend.store)
     took = []
     for number in range(_REVOCATIONS):

@@ -436,11 +436,9 @@ class FullViewPages:
 
     async def build_card(self, record: Record) -> Card:
         """Return the card at the size for channels."""
-        build = partial(_build_card, record, CARD_LINES, CARD_CHARS)
-        card = await draw(build, *weight_of(record))
+        card = await self._desk.requests.draw(record, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
         leads = self._desk.address_of(record.id) if leads_to_inbox(card) else ""
-        deciders = await self._desk.requests.deciders(record, PLATFORM)
-        return replace(card, deciders=deciders, inbox=leads)
+        return replace(card, inbox=leads)
 
     async def build_whole_card(self, record: Record) -> Card:
         """Return the card without a size limit, and so with every control."""

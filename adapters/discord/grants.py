@@ -133,7 +133,7 @@ class KillSwitchActions:
         person = await self._desk.requests.person(read_identity(interaction))
         if person is None or not person.admin:
             raise Unauthorized("only an admin may use the kill switch")
-        return InteractionReply(build_switch_view(await self._desk.operator.kill_switch()))
+        return InteractionReply(build_switch_view((await self._desk.operator.status()).switch))
 
     async def turn(
         self, interaction: discord.Interaction, button: DiscordButton
@@ -142,7 +142,7 @@ class KillSwitchActions:
         await refuse_unfit(self._desk, interaction, button.request_id)
         on = button.verb == STOP
         await self._desk.operator.stop_all(read_identity(interaction), on=on)
-        switch = await self._desk.operator.kill_switch()
+        switch = (await self._desk.operator.status()).switch
         return InteractionReply(build_switch_view(switch), replaces=True)
 
 

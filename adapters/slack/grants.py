@@ -64,13 +64,13 @@ class AdminActions:
 
     async def is_stopped(self) -> bool:
         """Whether everything is stopped."""
-        return (await self._desk.operator.kill_switch()).on
+        return ((await self._desk.operator.status()).switch).on
 
     async def build_kill_switch(self, identity: Identity) -> list[Json]:
         """Return the kill switch of a Home tab: its state and, for admins, its button."""
         person = await self._desk.requests.person(identity)
         admin = person is not None and person.admin
-        return build_switch(await self._desk.operator.kill_switch(), admin=admin)
+        return build_switch((await self._desk.operator.status()).switch, admin=admin)
 
 
 def build_switch(switch: KillSwitch, *, admin: bool) -> list[Json]:

@@ -62,8 +62,7 @@ from adapters.slack.web_api import (
     call_once,
     call_repeatable,
 )
-from gateway.cards.blocks import draw, weight_of
-from gateway.cards.card import Card, card_of, leads_to_inbox
+from gateway.cards.card import Card, leads_to_inbox
 from gateway.cards.grant_cards import GrantCard
 from gateway.ports import (
     AdapterStorage,
@@ -553,12 +552,9 @@ class ClickedCards:
         return done
 
     async def _draw(self, record: Record) -> Card:
-        card = await draw(
-            lambda: card_of(record, lines=CARD_LINES, chars=CARD_CHARS), *weight_of(record)
-        )
+        card = await self._desk.requests.draw(record, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
         leads = self._desk.address_of(record.id) if leads_to_inbox(card) else ""
-        deciders = await self._desk.requests.deciders(record, PLATFORM)
-        return replace(card, deciders=deciders, inbox=leads)
+        return replace(card, inbox=leads)
 
     async def show_grant_end(
         self, did: Interaction, card: GrantCard, copy: str, reply: PrivateReply

@@ -229,7 +229,7 @@ class Rights:
         if read is None:
             record, why = await self._desk.requests.get(request_id), ""
         else:
-            record = await self._desk.requests.get_at_revision(request_id, read.revision)
+            record = await self._desk.requests.get(request_id, revision=read.revision)
             why = await self.explain_unreadable(read, actor.team, record)
         try:
             identity = await self._directory.find_member(workspace, actor)

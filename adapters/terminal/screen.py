@@ -440,7 +440,7 @@ class TerminalApp(ReadableApp):
         if not grants:
             self._say("nothing is remembered")
             return
-        mine = await self._desk.grants.revocable(self._who)
+        mine = await self._desk.grants.newest(revocable_by=self._who)
         question = ask_which(grants, len(mine))
         asking = WordsScreen(question, shown=render_grants(grants), enter="revokes")
         chosen = await self.push_screen_wait(asking)

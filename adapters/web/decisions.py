@@ -170,7 +170,9 @@ class DecisionHandlers:
         return web.json_response(await self._reading.build_whole(record, visitor, reveal=True))
 
     async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        ids = await self._desk.sessions.end_as(visitor.identity, body["agent"], body["session"])
+        ids = await self._desk.operator.end_session(
+            visitor.identity, body["agent"], body["session"]
+        )
         return web.json_response({"cancelled": len(ids)})
 
     async def _lift(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
@@ -368,7 +370,7 @@ class DeclareHandlers:
             agents=(record.request.agent,),
         )
         try:
-            await self._desk.tools.declare(
+            await self._desk.operator.declare(
                 visitor.identity, word, confirmed=body.get("confirmed", False), about=record
             )
         except Unconfirmed as danger:

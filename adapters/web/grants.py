@@ -135,7 +135,7 @@ class HandHandlers:
     async def _offers(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Return what may be remembered of an example, in the gateway's words, narrow first."""
         effect, example = _read_example(body)
-        found = await self._desk.by_hand.offers(visitor.identity, example.agent, example, effect)
+        found = await self._desk.grants.offers(visitor.identity, example.agent, example, effect)
         rows = [
             {"id": one.id, "words": build_line(render_safe(one.words).segments)} for one in found
         ]
@@ -159,7 +159,7 @@ class HandHandlers:
             lifetime=limits.lifetime,
             max_uses=limits.max_uses,
         )
-        made = await self._desk.by_hand.create(visitor.identity, example, wish, nonce=nonce)
+        made = await self._desk.grants.create(visitor.identity, example, wish, nonce=nonce)
         words = build_line(render_safe(made.words).segments)
         return web.json_response({"id": made.id, "words": words}, status=201)
 

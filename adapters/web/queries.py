@@ -39,6 +39,7 @@ from gateway.ports import (
     AuditEvent,
     Desk,
     Grant,
+    Identity,
     JsonObject,
     QueueCounts,
     QueueFilter,
@@ -82,6 +83,7 @@ class ReadHandlers:
     async def _me(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.check_reader(request)
         person = await self._desk.requests.person(visitor.identity)
+        status = await self._desk.operator.status(visitor.identity)
         told = {
             "name": await self._find_name(visitor),
             "csrf": build_csrf_token(visitor.session),
@@ -96,8 +98,8 @@ class ReadHandlers:
                 if name in PASS_LIFETIME_WORDS
             },
             "admin": person is not None and person.admin,
-            "switch": build_switch(await self._desk.operator.kill_switch()),
-            "troubles": await self._desk.operator.list_troubles(visitor.identity),
+            "switch": build_switch(status.switch),
+            "troubles": status.troubles,
         }
         return web.json_response(told)
 
@@ -110,7 +112,7 @@ class ReadHandlers:
 
     async def _for_visitor(self, view: JsonObject, record: Record, visitor: Visitor) -> JsonObject:
         look = await self._find_viewer(record, visitor)
-        mine = await self._desk.queue.is_mine(record, visitor.identity)
+        mine = await is_mine(self._desk, record, visitor.identity)
         return {**_add_seen_token(add_viewer(view, record, look), visitor), "mine": mine}
 
     async def _reach(self, request: web.Request) -> web.StreamResponse:
@@ -122,7 +124,7 @@ class ReadHandlers:
 
     async def _sessions(self, request: web.Request) -> web.StreamResponse:
         await self._guard.check_reader(request)
-        rows = await self._desk.sessions.open(None)
+        rows = await self._desk.operator.list_sessions(None)
         items = [
             {
                 "agent": row.agent,
@@ -140,13 +142,12 @@ class ReadHandlers:
                 "last_seen": one.until,
                 "paused": True,
             }
-            for one in await self._desk.operator.list_paused()
+            for one in (await self._desk.operator.status()).paused
         ]
         return web.json_response({"items": [*stopped, *items]})
 
     async def _find_name(self, visitor: Visitor) -> str:
-        person = await self._desk.requests.person(visitor.identity)
-        return person.name if person else visitor.identity.written
+        return await find_name(self._desk, visitor.identity)
 
     async def _find_viewer(self, record: Record, visitor: Visitor) -> Viewer:
         name = await self._find_name(visitor)
@@ -155,6 +156,20 @@ class ReadHandlers:
         requests, who = self._desk.requests, visitor.identity
         refusal = await requests.may_decide(who, record)
         return Viewer(name=name, refusal=refusal, may_pass=await requests.may_pass(who, record))
+
+
+async def find_name(desk: Desk, identity: Identity) -> str:
+    """Return by which name somebody votes."""
+    person = await desk.requests.person(identity)
+    return person.name if person else identity.written
+
+
+async def is_mine(desk: Desk, record: Record, identity: Identity) -> bool:
+    """Whether a request waits for somebody: they may decide it, and have not voted."""
+    if record.final or await desk.requests.may_decide(identity, record) is not None:
+        return False
+    name = await find_name(desk, identity)
+    return all(vote.person != name for vote in record.votes)
 
 
 def _add_seen_token(view: JsonObject, visitor: Visitor) -> JsonObject:
@@ -215,7 +230,7 @@ class QueueHandlers:
         side, after = request.query.get("side", QueueFilter.MINE), check_cursor(request)
         if side not in list(QueueFilter):
             raise VisitRefused(422, "invalid_request", "side is mine, others or all")
-        page = await self._desk.queue.page(
+        page = await self._desk.requests.list_queue(
             visitor.identity, QueueFilter(side), after=after, limit=_PAGE
         )
         items = []
@@ -230,7 +245,7 @@ class QueueHandlers:
         since = request.query.get("since", "0")
         if not _MOMENT.fullmatch(since):
             raise VisitRefused(422, "invalid_request", "since is no moment")
-        counts = await self._desk.queue.count(visitor.identity, since=int(since))
+        counts = await self._desk.requests.count_queue(visitor.identity, since=int(since))
         return web.json_response(build_counts(counts))
 
     async def _row(self, request: web.Request) -> web.StreamResponse:
@@ -241,7 +256,7 @@ class QueueHandlers:
 
     async def _build(self, record: Record, visitor: Visitor) -> JsonObject:
         row = await self._rows.build(record)
-        return {**row, "mine": await self._desk.queue.is_mine(record, visitor.identity)}
+        return {**row, "mine": await is_mine(self._desk, record, visitor.identity)}
 
 
 def check_cursor(request: web.Request) -> str | None:
@@ -289,7 +304,7 @@ class SearchHandlers:
     async def _history(self, request: web.Request) -> web.StreamResponse:
         """Return what ended and fits, the newest first."""
         visitor = await self._guard.check_reader(request)
-        found = await self._desk.search.history(_read_search(request))
+        found = await self._desk.requests.search(_read_search(request))
         items = []
         for record in found.items:
             items.append(await self._reading.build_row(record, visitor))
@@ -299,7 +314,7 @@ class SearchHandlers:
     async def _audit(self, request: web.Request) -> web.StreamResponse:
         """Return which of the newest events fit, for admins."""
         visitor = await self._guard.check_reader(request)
-        found = await self._desk.search.audit(visitor.identity, _read_search(request))
+        found = await self._desk.requests.search_events(visitor.identity, _read_search(request))
         items = [_build_event(event) for event in found.items]
         return web.json_response({"items": items, "looked": found.looked, "more": found.more})
 
@@ -307,7 +322,7 @@ class SearchHandlers:
         """List what is remembered, and what lately ended of it, where it fits."""
         await self._guard.check_reader(request)
         search = _read_search(request)
-        live, ended = await self._desk.grants.newest(), await self._desk.grants.list_ended()
+        live, ended = await self._desk.grants.newest(), await self._desk.grants.newest(ended=True)
         items = []
         for grant in (*live, *ended):
             card = grant_card_of(grant)

@@ -190,11 +190,11 @@ async def _ask(call: ApiCall, request: ApprovalRequest, timeout: float) -> State
 async def _wait(call: ApiCall, request_id: str, origin: MessageContext, until: float) -> None:
     """Wait until the request has ended, or the time is over; say meanwhile that somebody waits."""
     approvals = call.core.approvals
-    async with call.core.feed.watch(request_id) as watch:
+    async with call.core.feed.watch(request_id) as wait:
         record = await approvals.own(request_id, origin)
         while not record.final and (left := until - time.monotonic()) > 0:
             check_wanted()
-            await watch.wait(min(left, _RENEW_SECONDS))
+            await wait(min(left, _RENEW_SECONDS))
             await approvals.sync([request_id], origin)
             record = await approvals.own(request_id, origin)
 

@@ -136,7 +136,7 @@ async def sync(call: ApiCall) -> web.Response:
 async def list_sessions(call: ApiCall) -> web.Response:
     """List the sessions that have not ended."""
     agent = call.caller.name if call.is_agent else call.query.agent
-    return reply(SessionList(items=tuple(await call.core.sessions.open(agent))))
+    return reply(SessionList(items=tuple(await call.core.operator.list_sessions(agent))))
 
 
 @operation("verbs.end_session", {200: SessionEnded}, 404, query=WhichAgent, body=Nothing)
@@ -145,13 +145,13 @@ async def end_session(call: ApiCall) -> web.Response:
     session = call.request.match_info["session"]
     if not SESSION_NAME.fullmatch(session):
         raise NotFound("no such session")
-    desk, agent = call.core.sessions, call.query.agent
+    agent = call.query.agent
     if call.is_agent:
-        ids = await desk.end(session, call.origin("cancel"))
+        ids = await call.core.sessions.end(session, call.origin("cancel"))
     elif agent is None:
         raise InvalidRequest("agent is missing: a session belongs to an agent")
     else:
-        ids = await desk.end_as(call.identity, agent, session)
+        ids = await call.core.operator.end_session(call.identity, agent, session)
     return reply(SessionEnded(cancelled=tuple(ids)))
 
 

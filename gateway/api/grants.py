@@ -270,7 +270,7 @@ async def list_offers_of_example(call: ApiCall) -> web.Response:
     """Return what an admin may remember without being asked, of a call like the example."""
     body: OfferRequest = call.body
     example = body.example.of_agent(body.agent)
-    found = await call.core.by_hand.offers(call.identity, body.agent, example, body.effect)
+    found = await call.core.grant_service.offers(call.identity, body.agent, example, body.effect)
     return await masked_reply(OffersOfExample(offers=found))
 
 
@@ -278,7 +278,7 @@ async def list_offers_of_example(call: ApiCall) -> web.Response:
 async def create(call: ApiCall) -> web.Response:
     """Write a grant as an admin: one of the offers of an example."""
     body: NewGrant = call.body
-    made = await call.core.by_hand.create(
+    made = await call.core.grant_service.create(
         call.identity,
         body.example.of_agent(body.agent),
         ManualGrantRequest(
@@ -315,14 +315,16 @@ async def create_pass(call: ApiCall) -> web.Response:
 @operation("grants.revoke", {200: Grant}, 404, 409, body=Nothing)
 async def revoke(call: ApiCall) -> web.Response:
     """End one grant."""
-    return await masked_reply(await call.core.grants.revoke(_grant_id(call), call.identity))
+    return await masked_reply(await call.core.grant_service.revoke(_grant_id(call), call.identity))
 
 
 @operation("grants.revoke_all", {200: Revoked}, body=RevokeFilter)
 async def revoke_all(call: ApiCall) -> web.Response:
     """End all grants, or an agent's, or those of a session."""
     body: RevokeFilter = call.body
-    ended = await call.core.grants.revoke_all(call.identity, agent=body.agent, session=body.session)
+    ended = await call.core.grant_service.revoke_all(
+        call.identity, agent=body.agent, session=body.session
+    )
     return reply(Revoked(ids=tuple(grant.id for grant in ended)))
 
 

@@ -102,7 +102,7 @@ async def list_paused(call: ApiCall) -> web.Response:
     operator = call.core.operator
     items = [
         PausedAgent(agent=one.agent, until=one.until, budget=await operator.budget_of(one.agent))
-        for one in await operator.list_paused()
+        for one in (await operator.status()).paused
     ]
     return reply(PausedAgents(items=tuple(items)))
 
@@ -153,7 +153,7 @@ class DeclaredTools(Wire):
 @operation("tools.listing", {200: DeclaredTools})
 async def list_tools(call: ApiCall) -> web.Response:
     """Return what operators declared about tools."""
-    return reply(DeclaredTools(items=await call.core.tools.rows()))
+    return reply(DeclaredTools(items=await call.core.operator.list_declared()))
 
 
 @operation("tools.declare", {200: DeclaredTools}, 409, body=DeclareTool)
@@ -163,8 +163,8 @@ async def declare(call: ApiCall) -> web.Response:
     word = ToolWord(
         tool=body.tool, arguments=body.arguments, harmless=body.harmless, agents=body.agents
     )
-    await call.core.tools.declare(call.identity, word, confirmed=body.confirmed)
-    return reply(DeclaredTools(items=await call.core.tools.rows()))
+    await call.core.operator.declare(call.identity, word, confirmed=body.confirmed)
+    return reply(DeclaredTools(items=await call.core.operator.list_declared()))
 
 
 # Liveness, readiness, metrics and the OpenAPI document.

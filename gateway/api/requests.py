@@ -142,11 +142,11 @@ async def _news(call: ApiCall, query: WaitQuery) -> Record:
     if call.is_agent and query.process is not None:
         await core.approvals.sync([call.id], call.origin("sync", query.process))
     with long_poll(call), call.services.metrics.waiters.track_inprogress():
-        async with core.feed.watch(call.id) as watch:
+        async with core.feed.watch(call.id) as wait:
             record = await find_visible(call)
             while not _is_news(record, query.revision) and (left := end - time.monotonic()) > 0:
                 check_wanted()
-                await watch.wait(left)
+                await wait(left)
                 record = await find_visible(call)
     return record
 

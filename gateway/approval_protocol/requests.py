@@ -288,11 +288,11 @@ class ProtocolRequests:
         end = time.monotonic() + seconds
         origin = call.origin("sync")
         with long_poll(call), call.services.metrics.waiters.track_inprogress():
-            async with call.core.feed.watch(request_id) as watch:
+            async with call.core.feed.watch(request_id) as wait:
                 record = await call.core.approvals.own(request_id, origin)
                 while not record.final and (left := end - time.monotonic()) > 0:
                     check_wanted()
-                    await watch.wait(left)
+                    await wait(left)
                     record = await call.core.approvals.own(request_id, origin)
         return record
 

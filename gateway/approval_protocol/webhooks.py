@@ -273,11 +273,11 @@ class ProtocolNotices:
     async def _make_all(self) -> None:
         while True:
             try:
-                async with self._feed.watch(None) as watch:
+                async with self._feed.watch(None) as wait:
                     while True:
                         await self.catch_up()
                         check_wanted()
-                        await watch.wait(_LOOK_SECONDS)
+                        await wait(_LOOK_SECONDS)
                         await asyncio.sleep(_GATHER_SECONDS)
             except self._down as error:
                 self._log_again(error)

@@ -9,11 +9,11 @@ from gateway.approvals.agent_service import Approvals, HookReviews
 from gateway.approvals.decisions import ClickJudge
 from gateway.approvals.duplicates_and_overflow import Grouping, GroupStore
 from gateway.approvals.explanation import Explanations
-from gateway.approvals.grant_creation import GrantCreation, GrantsByHand
+from gateway.approvals.grant_creation import GrantCreation
 from gateway.approvals.grant_lifecycle import GrantLifecycle
-from gateway.approvals.operators import OperatorService, ToolDeclarations
-from gateway.approvals.request_service import QueueService, RequestService, SessionService
-from gateway.approvals.search_service import ReportQuery, SearchService
+from gateway.approvals.grant_service import GrantService
+from gateway.approvals.operators import OperatorService
+from gateway.approvals.request_service import RequestService, SessionService
 from gateway.approvals.writer import PostedCopies, Writer
 from gateway.cards.blocks import CardSizes
 from gateway.cards.masks import MaskProofs
@@ -63,23 +63,27 @@ class Core:
         self.writer = writer = Writer(store, clock, signer, book, tally=self.tally)
         chain = Chain([*book.deciders, *rule_links(writer.policy), *deciders])
         self.copies = PostedCopies(store, outbox)
-        self.grants = GrantLifecycle(store, book, clock, writer, self.copies)
+        self.grants = GrantLifecycle(store, book, clock, writer)
         self.remembering = GrantCreation(
             store, chain, clock, writer, self.grants, denial_minutes=denial_minutes
         )
-        self.by_hand = GrantsByHand(store, writer, self.remembering)
+        self.grant_service = GrantService(store, writer, self.grants, self.remembering, self.copies)
         self.reviews = HookReviews(chain, writer, self.grants)
         self.holding = Grouping(store, held, writer)
-        self.reporting = ReportQuery(store, writer)
         self.approvals = Approvals(store, chain, writer, self.grants, self.proofs)
         self.explanations = Explanations(store, writer, self.approvals, self.grants)
         self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
-        self.requests = RequestService(store, writer, self.clicks, self.remembering, self.copies)
-        self.queue = QueueService(store, writer)
-        self.searching = SearchService(store, writer)
-        self.sessions = SessionService(store, writer, self.approvals, self.grants)
-        self.tools = ToolDeclarations(store, writer)
-        self.operator = OperatorService(store, writer, held, self.reporting, self.health)
+        self.requests = RequestService(
+            store,
+            writer,
+            self.clicks,
+            self.remembering,
+            self.copies,
+            sizes=self.sizes,
+            proofs=self.proofs,
+        )
+        self.sessions = SessionService(store, self.approvals, self.grants)
+        self.operator = OperatorService(store, writer, held, self.sessions, self.health)
 
     def desk(
         self,
@@ -95,13 +99,8 @@ class Core:
         open the inbox, `devices` are those of its people."""
         return Desk(
             requests=self.requests,
-            queue=self.queue,
-            search=self.searching,
-            grants=self.grants,
-            by_hand=self.by_hand,
-            sessions=self.sessions,
+            grants=self.grant_service,
             operator=self.operator,
-            tools=self.tools,
             feed=self.feed,
             notes=notes,
             sizes=self.sizes,

@@ -8,24 +8,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gateway.approvals.policy_changes import OutdatedGrants, route_of, tally
-from gateway.approvals.writer import PostedCopies, Writer
+from gateway.approvals.writer import Writer
 from gateway.cards.grant_cards import GrantCard, grant_card_of
-from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Identity, MessageRef, Query, Record
+from gateway.domain.records import Query, Record
 from gateway.domain.store import Store
 from gateway.domain.time_and_tasks import Clock
-from gateway.errors import Conflict, NotFound, Unauthorized
+from gateway.errors import NotFound
 from gateway.models import DeciderKind
-from gateway.policy.authorization import is_backed, matching_approver
+from gateway.policy.authorization import is_backed
 from gateway.policy.deciders import GrantBook, every
 from gateway.policy.grants.coverage import MatchPreview, blast
 from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Rule, RuleKind
-from gateway.ports.outgoing import GRANT
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.schema import REQUEST_ID
 
 RECENT = 500  # how far back a grant's reach is counted
-_MOST_LISTED, _MOST_ENDED = 500, 50  # as many as people look at
 _ALL_ENDED = 1_000_000
 _GATEWAY = "gateway"
 _DAY_SECONDS = 24 * 3600
@@ -47,7 +44,7 @@ class GrantView:
 
 
 class GrantLifecycle:
-    """A `gateway.ports.GrantCalls`: remembered decisions as they stand. Agents have no way in."""
+    """Remembered decisions as they stand. Agents have no way in."""
 
     def __init__(
         self,
@@ -55,14 +52,12 @@ class GrantLifecycle:
         book: GrantBook,
         clock: Clock,
         writer: Writer,
-        copies: PostedCopies,
     ) -> None:
         self._store = store
         self._book = book
         self._clock = clock
         self._writer = writer
         self._outdated = OutdatedGrants(store, book, clock, writer)
-        self._copies = copies
         self._policy_changed = asyncio.Event()
 
     # ---------------------------------------------------------------- seen
@@ -78,20 +73,12 @@ class GrantLifecycle:
         """Return one page of grants, the newest first, and the cursor of the next."""
         return await self._book.store.page(after=after, limit=limit)
 
-    async def newest(self) -> list[Grant]:
-        """Return the newest grants with their uses, as many as people look at."""
-        return (await self.page(after=None, limit=_MOST_LISTED))[0]
-
     async def all(self, agent: str | None = None, session: str | None = None) -> list[Grant]:
         """Return all grants, or an agent's, or those of one session, the newest first."""
         found = await every(self._book.store)
         return [
             one for one in found if agent in (None, one.agent) and session in (None, one.session)
         ]
-
-    async def list_ended(self, limit: int = _MOST_ENDED) -> list[Grant]:
-        """Return the grants that ended last, as far as they are not forgotten yet."""
-        return await self._book.store.list_ended(limit)
 
     async def view(self, grant_id: str) -> GrantView | None:
         """Return what the copies of a grant's card must show; None once it is forgotten."""
@@ -112,13 +99,6 @@ class GrantLifecycle:
         places = route.places(record.tier if record else 0)
         return GrantView(grant=grant, card=card, news=news, places=places)
 
-    async def card(self, grant_id: str) -> GrantCard:
-        """Return the card of a grant, also of one that ended. Raises NotFound."""
-        shown = await self.view(grant_id)
-        if shown is None:
-            raise NotFound("no such grant")
-        return shown.card
-
     async def count_reach(self, match: Match, agent: str, session: str | None) -> MatchPreview:
         """Return what an approval remembered so would have covered among the recent requests."""
         recent: list[Record] = []
@@ -133,36 +113,6 @@ class GrantLifecycle:
             session = None  # how far it reaches is told of all sessions
         return blast(match, agent, recent[:RECENT], session)
 
-    # ---------------------------------------------------------------- taken back by people
-
-    async def revoke(
-        self, grant_id: str, identity: Identity, *, copy: str = "", ref: MessageRef | None = None
-    ) -> Grant:
-        """Take a grant back: from then on it decides nothing. See `gateway.ports.GrantCalls`.
-
-        Raises NotFound, Unauthorized, and Conflict, which says how it ended before.
-        """
-        grant = await self.get(grant_id)
-        by = may_end(await self._writer.fresh_policy(), grant, identity)
-        if grant.end is None and await self.end([grant], "revoked", by):
-            if ref is not None:
-                await self._copies.adopt(GRANT + grant_id, copy, ref)
-            return grant
-        end = (await self.get(grant_id)).end
-        said = f": {end.why}, by {end.by}" if end is not None else ""
-        raise Conflict(f"this has ended already{said}")
-
-    async def revoke_all(
-        self, identity: Identity, *, agent: str | None = None, session: str | None = None
-    ) -> list[Grant]:
-        """Take back all grants, or those of an agent or a session, that this person may end."""
-        mine = await self._of_person(identity, await self.all(agent, session))
-        return await self.end(mine, "revoked", (await self._writer.policy()).name_of(identity))
-
-    async def revocable(self, identity: Identity) -> list[Grant]:
-        """Return those of the newest grants that this person may end."""
-        return await self._of_person(identity, await self.newest())
-
     async def erase(self, record: Record, *, by: str) -> None:
         """Take back what was remembered of a request, and forget what that covered.
 
@@ -171,7 +121,7 @@ class GrantLifecycle:
         """
         ids = [record.id, *(grant_id_of(record.id, nonce) for nonce in record.nonces)]
         clicked = [await self._book.store.find(one) for one in ids]
-        kept = [*await self.all(), *await self.list_ended(_ALL_ENDED)]
+        kept = [*await self.all(), *await self._book.store.list_ended(_ALL_ENDED)]
         by_hand = [one for one in kept if one.from_request == record.id]
         found = {one.id: one for one in (*clicked, *by_hand) if one is not None}
         for grant in found.values():
@@ -264,15 +214,6 @@ class GrantLifecycle:
 
     # ---------------------------------------------------------------- inside
 
-    async def _of_person(self, identity: Identity, grants: Iterable[Grant]) -> list[Grant]:
-        """Return those of these grants that this person may end."""
-        policy, mine = await self._writer.fresh_policy(), []
-        for grant in grants:
-            with suppress(Unauthorized):
-                may_end(policy, grant, identity)
-                mine.append(grant)
-        return mine
-
     async def _suspend(self, grant: Grant, *, on: bool) -> None:
         event, before, after = ("grant_suspended", "", "1") if on else ("grant_resumed", "1", "")
         say = self._book.store.say
@@ -282,20 +223,6 @@ class GrantLifecycle:
 def grant_id_of(request_id: str, nonce: str) -> str:
     """Return the id of the grant that a click on a request makes, however often it is sent."""
     return sha256_hex(f"{request_id} {nonce}".encode())[:_ID_LENGTH]
-
-
-def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
-    """Return the name of someone who may end a grant: an admin, its maker, an approver there.
-
-    Raises Unauthorized.
-    """
-    names = policy.names_of(identity)
-    route = policy.route_for(grant.agent, grant.match.tool)
-    if not (
-        matching_approver(route, names) or policy.is_admin(identity) or names[0] == grant.made_by
-    ):
-        raise Unauthorized("only an admin or an approver of this agent may end its grants")
-    return names[0]
 
 
 def _erase_content(grant: Grant) -> Grant:

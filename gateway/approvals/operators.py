@@ -5,17 +5,22 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from gateway.approvals.duplicates_and_overflow import GroupStore
-from gateway.approvals.search_service import ReportQuery
+from gateway.approvals.request_service import SessionService
+from gateway.approvals.search_and_report import read_report
 from gateway.approvals.writer import Writer
 from gateway.cards.words import KillSwitch
 from gateway.domain.health_and_metrics import Health
 from gateway.domain.policy_document import Budget, PolicyDocument, ToolRow
-from gateway.domain.records import Identity, Paused, Record
+from gateway.domain.records import Identity, Record, Session
 from gateway.domain.statistics import PeriodReport
-from gateway.domain.store import Store
+from gateway.domain.store import MessageContext, Store
 from gateway.errors import Conflict, Unauthorized, Unconfirmed
+from gateway.models import Reason
 from gateway.policy.authorization import answers_for
 from gateway.policy.declared_tools import ToolWord, check_word, dangers_of, with_word
+from gateway.ports.desk import GatewayStatus
+
+_TRIES = 8
 
 
 class OperatorService:
@@ -26,29 +31,29 @@ class OperatorService:
         store: Store,
         writer: Writer,
         held: GroupStore,
-        reporting: ReportQuery,
+        sessions: SessionService,
         health: Health,
     ) -> None:
         self._store = store
         self._writer = writer
         self._held = held
-        self._reporting = reporting
+        self._sessions = sessions
         self._health = health
 
-    async def list_troubles(self, identity: Identity) -> tuple[str, ...]:
-        """Return what is wrong with the gateway just now, for admins; for others nothing."""
-        policy = await self._writer.policy()
-        return self._health.readiness.problems if policy.is_admin(identity) else ()
-
-    async def kill_switch(self) -> KillSwitch:
-        """Return whether the kill switch is on, since when and by whom, and how many wait."""
+    async def status(self, identity: Identity | None = None) -> GatewayStatus:
+        """Return how the gateway stands."""
         found = await self._store.stopped_by()
         by, at = found or ("", 0)
         waiting = await self._store.count_pending()
-        return KillSwitch(on=found is not None, by=by, at=at, waiting=waiting)
+        admin = identity is not None and (await self._writer.policy()).is_admin(identity)
+        return GatewayStatus(
+            switch=KillSwitch(on=found is not None, by=by, at=at, waiting=waiting),
+            paused=tuple(await self._held.list_paused()),
+            troubles=self._health.readiness.problems if admin else (),
+        )
 
     async def stop_all(self, identity: Identity, *, on: bool) -> None:
-        """Turn the kill switch on or off. See `gateway.ports.OperatorCalls` for what it raises."""
+        """Turn the kill switch on or off."""
         policy = await self._writer.current_policy()
         if not policy.is_admin(identity):
             await self._refuse(identity, "only an admin may use the kill switch")
@@ -56,20 +61,12 @@ class OperatorService:
         if await self._store.is_stopped() != on:
             await self._store.set_stopped(on, by=policy.name_of(identity))
 
-    async def list_paused(self) -> list[Paused]:
-        """Return the agents that ask nobody for now, as people denied too much of them in a row."""
-        return await self._held.list_paused()
-
     async def budget_of(self, agent: str) -> Budget:
         """Return how much of an agent may wait, and how often it may be denied before a pause."""
         return (await self._writer.policy()).budget_for(agent)
 
     async def lift(self, agent: str, identity: Identity) -> bool:
-        """Let an agent ask again; return whether it was paused.
-
-        Raises Unauthorized unless the person is an admin, or an approver of the agent. That others
-        tried is audited.
-        """
+        """Let an agent ask again; return whether it was paused."""
         policy = await self._writer.fresh_policy()
         if not answers_for(policy, agent, identity):
             why = "only an admin or an approver of this agent may let it ask again"
@@ -77,34 +74,26 @@ class OperatorService:
             raise Unauthorized(why)
         return await self._held.resume_agent(agent, by=policy.name_of(identity))
 
+    async def list_sessions(self, agent: str | None) -> list[Session]:
+        """Return the sessions that have not ended, of one agent or of all."""
+        return await self._store.sessions(agent)
+
+    async def end_session(self, identity: Identity, agent: str, session: str) -> list[str]:
+        """End an agent's session for a person; return the ids of what was cancelled."""
+        if not answers_for(await self._writer.fresh_policy(), agent, identity):
+            raise Unauthorized("only an admin or an approver of this agent may end its sessions")
+        origin, reason = MessageContext(agent=agent), Reason.CANCELLED_BY_OPERATOR
+        return await self._sessions.end(session, origin, reason=reason)
+
     async def report(
         self, identity: Identity, *, since: int | None = None, until: int | None = None
     ) -> PeriodReport:
-        """Return how people decided, in the last 30 days where no period is given.
-
-        Raises Unauthorized for all but admins.
-        """
+        """Return how people decided in a period."""
         if not (await self._writer.fresh_policy()).is_admin(identity):
             raise Unauthorized("only an admin may see how people decide")
-        return await self._reporting.read(since=since, until=until)
+        return await read_report(self._store, self._writer.now(), since=since, until=until)
 
-    async def _refuse(self, identity: Identity, why: str) -> None:
-        await self._store.note("refused", agent=identity.written, data={"why": why})
-
-
-# What admins declare about tools while the gateway runs: rows of the policy.
-
-_TRIES = 8
-
-
-class ToolDeclarations:
-    """A `gateway.ports.ToolCalls`: writes rows of the policy; rights are checked each time."""
-
-    def __init__(self, store: Store, writer: Writer) -> None:
-        self._store = store
-        self._writer = writer
-
-    async def rows(self) -> tuple[ToolRow, ...]:
+    async def list_declared(self) -> tuple[ToolRow, ...]:
         """Return what operators have declared."""
         return (await self._writer.current_policy()).tools
 
@@ -116,10 +105,7 @@ class ToolDeclarations:
         confirmed: bool = False,
         about: Record | None = None,
     ) -> None:
-        """Write a declaration into the policy. See `gateway.ports.ToolCalls` for what it raises.
-
-        Saying the same again changes nothing.
-        """
+        """Write a declaration into the policy."""
         for _ in range(_TRIES):
             policy = await self._writer.fresh_policy()
             by = await self._check_admin(policy, identity)
@@ -142,9 +128,12 @@ class ToolDeclarations:
     async def _check_admin(self, policy: PolicyDocument, identity: Identity) -> str:
         if not policy.is_admin(identity):
             why = "only an admin may declare what a tool's arguments are"
-            await self._store.note("refused", agent=identity.written, data={"why": why})
+            await self._refuse(identity, why)
             raise Unauthorized(why)
         return policy.name_of(identity)
+
+    async def _refuse(self, identity: Identity, why: str) -> None:
+        await self._store.note("refused", agent=identity.written, data={"why": why})
 
     async def _note(self, word: ToolWord, by: str) -> None:
         """Write down what was said; the policy's own event says the rest."""

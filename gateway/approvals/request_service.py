@@ -1,7 +1,8 @@
-"""What people ask of requests: look, answer, list the queue; and the sessions of agents."""
+"""What people ask of requests: look, search, answer; and how an agent's session ends."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,11 @@ from gateway.approvals.agent_service import Approvals, is_own
 from gateway.approvals.decisions import Batches, ClickJudge
 from gateway.approvals.grant_creation import GrantCreation, may_pass
 from gateway.approvals.grant_lifecycle import GrantLifecycle
+from gateway.approvals.search_and_report import search_events, search_requests
 from gateway.approvals.writer import FOLLOWUPS, PostedCopies, Stood, Writer, shorten
+from gateway.cards.blocks import CardSizes, draw, weight_of
+from gateway.cards.card import Card, card_of
+from gateway.cards.masks import MaskProofs
 from gateway.domain.policy_document import PolicyDocument, Ruling
 from gateway.domain.records import (
     Claim,
@@ -21,19 +26,21 @@ from gateway.domain.records import (
     Query,
     Record,
     RequestOutcome,
-    Session,
     deciders_of,
 )
 from gateway.domain.store import ChangeKind, MessageContext, Store, Transition
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
-from gateway.policy.authorization import answers_for, approver, who_may_approve
+from gateway.policy.authorization import approver, who_may_approve
 from gateway.policy.grants.offers import NO_REACH, find_host_rule
-from gateway.ports.desk import Groups, QueueCounts, QueueFilter
+from gateway.ports.desk import Found, FoundEvents, Groups, QueueCounts, QueueFilter, Search
 from gateway.ports.sign_in import Prove
 from gateway.wire.codec import JsonObject
 
 _PAGE = 200
+_MOST_QUEUED = 1_000  # of what waits, for one page or one count
+_QUEUE_PAGE = 100
+_TOGETHER = 2  # searches; others wait, so that they hold up nobody's click
 
 
 class RequestService:
@@ -46,6 +53,9 @@ class RequestService:
         clicks: ClickJudge,
         remembering: GrantCreation,
         copies: PostedCopies,
+        *,
+        sizes: CardSizes,
+        proofs: MaskProofs,
     ) -> None:
         self._store = store
         self._writer = writer
@@ -53,22 +63,20 @@ class RequestService:
         self._batches = Batches(writer, clicks)
         self._remembering = remembering
         self._copies = copies
+        self._sizes = sizes
+        self._proofs = proofs
+        self._searching = asyncio.Semaphore(_TOGETHER)
 
     # ---------------------------------------------------------------- what people see
 
-    async def get(self, request_id: str) -> Record:
-        """Return a request; raises NotFound."""
-        record = await self._store.load(request_id)
+    async def get(self, request_id: str, *, revision: int | None = None) -> Record:
+        """Return a request, or what is known here of the `revision` that a card shows."""
+        record = None if revision is None else self._store.recent(request_id)
+        if record is None or record.revision != revision or record.unreviewed:
+            record = await self._store.load(request_id)
         if record is None or record.unreviewed:
             raise NotFound("no such request")
         return await self._with_approvers(record)
-
-    async def get_at_revision(self, request_id: str, revision: int) -> Record:
-        """Return a request that a card shows at this revision. See `gateway.ports`."""
-        known = self._store.recent(request_id)
-        if known is not None and known.revision == revision and not known.unreviewed:
-            return await self._with_approvers(known)
-        return await self.get(request_id)
 
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first."""
@@ -76,9 +84,68 @@ class RequestService:
         shown = [await self._with_approvers(one) for one in page.items if not one.unreviewed]
         return replace(page, items=tuple(shown))
 
+    async def list_queue(
+        self, identity: Identity, side: QueueFilter, *, after: str | None = None, limit: int = 50
+    ) -> Page:
+        """Return one page of a side of the queue, the soonest deadline first."""
+        policy = await self._writer.policy()
+        found: list[Record] = []
+        last, looked = after, 0
+        async for record in self._read_queue(after):
+            looked += 1
+            last = f"{record.deadline}-{record.id}"
+            if side is QueueFilter.ALL or is_mine(policy, record, identity) is (
+                side is QueueFilter.MINE
+            ):
+                ruling = policy.ruling_on(record.request)
+                found.append(record.copy_with(approvers=who_may_approve(ruling, record)))
+            if len(found) == limit or looked == _MOST_QUEUED:
+                return Page(items=tuple(found), next=last)
+        return Page(items=tuple(found))
+
+    async def count_queue(self, identity: Identity, *, since: int = 0) -> QueueCounts:
+        """Return how much waits on each side, of the soonest thousand, and what is new since."""
+        policy = await self._writer.policy()
+        asked: list[int] = []  # when, for each of theirs
+        looked, more = 0, False
+        async for record in self._read_queue(None):
+            if more := looked == _MOST_QUEUED:
+                break
+            looked += 1
+            if is_mine(policy, record, identity):
+                asked.append(record.created)
+        return QueueCounts(
+            mine=len(asked),
+            others=looked - len(asked),
+            more=more,
+            fresh=sum(one > since for one in asked),
+            newest=max(asked, default=0),
+        )
+
+    async def search(self, search: Search) -> Found:
+        """Return what ended and fits, the newest first, from where the search goes on."""
+        async with self._searching:
+            return await search_requests(self._store, search)
+
+    async def search_events(self, identity: Identity, search: Search) -> FoundEvents:
+        """Return which of the newest events fit, for admins."""
+        if not (await self._writer.fresh_policy()).is_admin(identity):
+            raise Unauthorized("the audit is for admins")
+        async with self._searching:
+            return await search_events(self._store, search)
+
+    async def draw(self, record: Record, platform: str, *, lines: int, chars: int) -> Card:
+        """Return the card of a request as it is posted on a platform."""
+        card = await draw(
+            lambda: card_of(record, lines=lines, chars=chars, proofs=self._proofs),
+            *weight_of(record),
+        )
+        self._sizes.remember_fit(record, lines, chars, card.complete)
+        accounts = (await self._writer.policy()).accounts_of(deciders_of(record), platform)
+        return replace(card, deciders=accounts)
+
     async def reach(self, request_id: str, offer: str) -> str:
-        """Say how many recent requests an offer would have covered, and what people said to
-        those."""
+        """Say how many recent requests an offer would have covered, and what was said to them."""
         record = await self.get(request_id)
         if find_host_rule(record, offer) is not None:
             return NO_REACH
@@ -87,10 +154,6 @@ class RequestService:
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""
         return (await self._writer.policy()).person_of(identity)
-
-    async def deciders(self, record: Record, platform: str) -> tuple[str, ...]:
-        """Return who decided a request, as identities of a platform; see `Card.deciders`."""
-        return (await self._writer.policy()).accounts_of(deciders_of(record), platform)
 
     async def may_pass(self, identity: Identity, record: Record) -> bool:
         """Whether this identity may give the request's session a pass."""
@@ -109,12 +172,12 @@ class RequestService:
     async def decide(
         self, click: Click, *, groups: Groups | None = None, prove: Prove | None = None
     ) -> Record:
-        """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
+        """Apply a click."""
         await self._recognise(click)
         return await self._with_approvers(await self._clicks.decide(click, groups, prove))
 
     async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
-        """Apply one person's clicks, all or none. See `gateway.ports.RequestCalls`."""
+        """Apply one person's clicks, all or none."""
         for click in clicks:
             await self._recognise(click)
         return [await self._with_approvers(one) for one in await self._batches.decide(clicks)]
@@ -163,11 +226,7 @@ class RequestService:
         return _step(record, replace(record, claim=claim), event, {"person": name})
 
     async def reveal(self, request_id: str, identity: Identity) -> Record:
-        """Return a request whose secrets this person is about to see, and write that down.
-
-        Only who may decide it and admins see them; that others tried is audited, too. Raises
-        NotFound, Unauthorized.
-        """
+        """Return a request whose secrets this person is about to see, and write that down."""
         record = await self.get(request_id)
         policy = await self._writer.fresh_policy()
         try:
@@ -207,6 +266,19 @@ class RequestService:
         ending = RequestOutcome(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
         await self._writer.apply(self._writer.plan_end(record, ending))
 
+    # ---------------------------------------------------------------- inside
+
+    async def _read_queue(self, after: str | None) -> AsyncIterator[Record]:
+        """Yield what waits and has a card of its own, by deadline."""
+        while True:
+            query = Query(soonest=True, followers=False, after=after, limit=_QUEUE_PAGE)
+            page = await self._store.page(query)
+            for record in page.items:
+                if not record.unreviewed:
+                    yield record
+            if (after := page.next) is None:
+                return
+
     async def _with_approvers(self, record: Record) -> Record:
         """Return a request as people see it: with who may approve it now, while it waits."""
         if record.final:
@@ -228,73 +300,6 @@ def _step(before: Record, after: Record, event: str, data: JsonObject) -> Transi
     return Transition(before, moved, event, ChangeKind.STEP, data)
 
 
-# The queue as one person sees it: soonest deadline first, and theirs apart from others'.
-
-_MOST = 1_000  # of what waits, for one page or one count
-_AT_ONCE = 100
-
-
-class QueueService:
-    """A `gateway.ports.QueueCalls`."""
-
-    def __init__(self, store: Store, writer: Writer) -> None:
-        self._store = store
-        self._writer = writer
-
-    async def page(
-        self, identity: Identity, side: QueueFilter, *, after: str | None = None, limit: int = 50
-    ) -> Page:
-        """Return one page of a side of the queue, the soonest deadline first."""
-        policy = await self._writer.policy()
-        found: list[Record] = []
-        last, looked = after, 0
-        async for record in self._read(after):
-            looked += 1
-            last = f"{record.deadline}-{record.id}"
-            if side is QueueFilter.ALL or is_mine(policy, record, identity) is (
-                side is QueueFilter.MINE
-            ):
-                ruling = policy.ruling_on(record.request)
-                found.append(record.copy_with(approvers=who_may_approve(ruling, record)))
-            if len(found) == limit or looked == _MOST:
-                return Page(items=tuple(found), next=last)
-        return Page(items=tuple(found))
-
-    async def count(self, identity: Identity, *, since: int = 0) -> QueueCounts:
-        """Return how much waits on each side, of the soonest thousand, and what is new since."""
-        policy = await self._writer.policy()
-        asked: list[int] = []  # when, for each of theirs
-        looked, more = 0, False
-        async for record in self._read(None):
-            if more := looked == _MOST:
-                break
-            looked += 1
-            if is_mine(policy, record, identity):
-                asked.append(record.created)
-        return QueueCounts(
-            mine=len(asked),
-            others=looked - len(asked),
-            more=more,
-            fresh=sum(one > since for one in asked),
-            newest=max(asked, default=0),
-        )
-
-    async def is_mine(self, record: Record, identity: Identity) -> bool:
-        """Whether a request waits for this person."""
-        return not record.final and is_mine(await self._writer.policy(), record, identity)
-
-    async def _read(self, after: str | None) -> AsyncIterator[Record]:
-        """Yield what waits and has a card of its own, by deadline."""
-        while True:
-            query = Query(soonest=True, followers=False, after=after, limit=_AT_ONCE)
-            page = await self._store.page(query)
-            for record in page.items:
-                if not record.unreviewed:
-                    yield record
-            if (after := page.next) is None:
-                return
-
-
 def is_mine(policy: PolicyDocument, record: Record, identity: Identity) -> bool:
     """Whether a waiting request waits for this person: they may decide it, and have not voted."""
     try:
@@ -304,34 +309,16 @@ def is_mine(policy: PolicyDocument, record: Record, identity: Identity) -> bool:
     return all(vote.person != name for vote in record.votes)
 
 
-# The sessions of agents: who lists and ends them.
+# The sessions of agents.
 
 
 class SessionService:
-    """A `gateway.ports.SessionCalls`. Ending a session cancels what waits in it."""
+    """Ends sessions for agents and operators, and idle ones. That cancels what waits in them."""
 
-    def __init__(
-        self, store: Store, writer: Writer, approvals: Approvals, grants: GrantLifecycle
-    ) -> None:
+    def __init__(self, store: Store, approvals: Approvals, grants: GrantLifecycle) -> None:
         self._store = store
-        self._writer = writer
         self._approvals = approvals
         self._grants = grants
-
-    async def open(self, agent: str | None) -> list[Session]:
-        """Return the sessions that have not ended, of one agent or of all."""
-        return await self._store.sessions(agent)
-
-    async def end_as(self, identity: Identity, agent: str, session: str) -> list[str]:
-        """End an agent's session for a person; return the ids of what was cancelled.
-
-        Raises Unauthorized unless they are an admin, or an approver of the agent.
-        """
-        if not answers_for(await self._writer.fresh_policy(), agent, identity):
-            raise Unauthorized("only an admin or an approver of this agent may end its sessions")
-        return await self.end(
-            session, MessageContext(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR
-        )
 
     async def end(
         self, session: str, origin: MessageContext, *, reason: Reason = Reason.CANCELLED_BY_AGENT

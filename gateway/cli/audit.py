@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from gateway.approvals.search_service import DAY_MS
+from gateway.approvals.search_and_report import DAY_MS, read_report
 from gateway.cards.summary import head_of, plain_head
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.cli.requests import say
@@ -452,8 +452,8 @@ async def print_report(options: argparse.Namespace) -> int:
         raise InvalidRequest("--days is at least 1")
     until = SystemClock().now_ms()
     async with connect_backend() as found:
-        reporting = operator_core(found).reporting
-        made = await reporting.read(since=until - options.days * DAY_MS, until=until)
+        since = until - options.days * DAY_MS
+        made = await read_report(found.store, until, since=since, until=until)
     if options.json:
         print(json.dumps(plain(made)))
         return 0

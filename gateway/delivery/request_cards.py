@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from gateway.approvals.core import Core
 from gateway.approvals.grant_lifecycle import GrantView
-from gateway.cards.blocks import draw, weight_of
-from gateway.cards.card import Card, card_of, discreet_summary, leads_to_inbox
+from gateway.cards.card import Card, discreet_summary, leads_to_inbox
 from gateway.cards.grant_cards import GrantCard
 from gateway.delivery.outbox_worker import TIMINGS, OrderedLock, Timings
 from gateway.delivery.overflow_cards import OverflowCards
@@ -59,7 +58,7 @@ class CardKeeper:
         policy = await self._core.writer.policy()
         route = policy.ruling_on(record.request).route_at(record)
         copies = await self._core.outbox.copies(request_id)
-        subject = RequestSource(record, policy, route, self._adapter, self._desk, self._core)
+        subject = RequestSource(record, policy, route, self._adapter, self._desk)
         places = () if record.behind else route.places(record.tier)
         await passed()
         waits = await self._copies.look(subject, places, copies)
@@ -96,7 +95,6 @@ class RequestSource(CardSource):
         route: Route,
         adapter: Adapter,
         desk: Desk,
-        core: Core,
     ) -> None:
         self.id = record.id
         self.agent = record.request.agent
@@ -111,19 +109,15 @@ class RequestSource(CardSource):
         self._calls = self._called if route.mention and not record.final else ()
         self._adapter = adapter
         self._desk = desk
-        self._core = core
 
     async def draw(self, copy: Copy | None = None) -> Card:
         """Return the card. An edit that takes buttons away says so."""
-        record, lines, chars = self._record, self._adapter.card_lines, self._adapter.card_chars
-        card = await draw(
-            lambda: card_of(record, lines=lines, chars=chars, proofs=self._core.proofs),
-            *weight_of(record),
+        record, adapter = self._record, self._adapter
+        card = await self._desk.requests.draw(
+            record, adapter.name, lines=adapter.card_lines, chars=adapter.card_chars
         )
-        self._core.sizes.remember_fit(record, lines, chars, card.complete)
         return replace(
             card,
-            deciders=await self._core.requests.deciders(record, self._adapter.name),
             summary=discreet_summary(record) if self.discreet else card.summary,
             inbox=self._desk.address_of(record.id) if leads_to_inbox(card) else "",
             calls=self._calls,

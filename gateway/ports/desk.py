@@ -1,7 +1,7 @@
-"""The calls that adapters may make, in groups: requests, lists, grants, sessions, operators.
+"""The calls that adapters may make, in groups: requests, grants, operators.
 
-Whoever acts is checked in the core, at that moment. All are structural protocols; what implements
-one stands where its subject lives, in `gateway.approvals`.
+Whoever acts is checked in the core, at that moment. The services of `gateway.approvals` implement
+the groups.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from gateway.cards.batch_cards import is_of_batch
 from gateway.cards.blocks import CardSizes
+from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
 from gateway.cards.words import KillSwitch
 from gateway.domain.records import (
@@ -166,31 +167,6 @@ class ManualGrantRequest:
     max_uses: int | None = None
 
 
-class ManualGrantCalls(Protocol):
-    """Grants that no request asked for: offers of an example call, and a grant of one of them."""
-
-    async def offers(
-        self, identity: Identity, agent: str, example: str | ApprovalRequest, effect: Effect
-    ) -> tuple[Offer, ...]:
-        """Return what may be remembered of an example: a call, or the id of a request.
-
-        Raises Unauthorized unless an admin asks, NotFound, and InvalidRequest when nothing may be.
-        """
-
-    async def create(
-        self,
-        identity: Identity,
-        example: str | ApprovalRequest,
-        wish: ManualGrantRequest,
-        *,
-        nonce: str = "",
-    ) -> Grant:
-        """Write a grant of one of the example's offers; sent again with its nonce, the same one.
-
-        Raises as `offers` does, and Conflict when the nonce made another grant.
-        """
-
-
 def build_example(
     *, agent: str, tool: str, kind: Kind, arguments: JsonObject, context: Context
 ) -> ApprovalRequest:
@@ -207,11 +183,8 @@ def build_example(
     return replace(call, digest=digest_of(call))
 
 
-class Watch(Protocol):
-    """Tells when something happened to what is watched."""
-
-    async def wait(self, timeout: float) -> bool:
-        """Wait up to `timeout` seconds; return whether an event came since the last call."""
+Wait = Callable[[float], Awaitable[bool]]
+"""Waits up to so many seconds; returns whether an event came since the last call."""
 
 
 class Feed(Protocol):
@@ -224,7 +197,7 @@ class Feed(Protocol):
         """Subscribe, without their data, to the events that every replica acts on: the policy, and
         what is remembered. It costs nothing while anything else happens."""
 
-    def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Watch]:
+    def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Wait]:
         """Watch one request, or with None whatever happens; entering has registered."""
 
 
@@ -236,18 +209,35 @@ adapter raises where the platform does not say."""
 class RequestCalls(Protocol):
     """Requests, and the answers of people. What policy hooks are still asked about is not found."""
 
-    async def get(self, request_id: str) -> Record:
-        """Return a request; raises NotFound."""
+    async def get(self, request_id: str, *, revision: int | None = None) -> Record:
+        """Return a request; raises NotFound.
 
-    async def get_at_revision(self, request_id: str, revision: int) -> Record:
-        """Return a request that a card shows at this revision; raises NotFound.
-
-        It may have changed since: `decide` has the last word, and refuses what the card is too old
-        for.
+        With the `revision` that a card shows, it may have changed since: `decide` has the last
+        word, and refuses what the card is too old for.
         """
 
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first or soonest first, as the query says."""
+
+    async def list_queue(
+        self, identity: Identity, side: QueueFilter, *, after: str | None = None, limit: int = 50
+    ) -> Page:
+        """Return one page of a side of the queue, the soonest deadline first. A page may hold fewer
+        than `limit`, and go on all the same."""
+
+    async def count_queue(self, identity: Identity, *, since: int = 0) -> QueueCounts:
+        """Return how much waits on each side, of the soonest thousand, and how much of theirs was
+        asked after a moment."""
+
+    async def search(self, search: Search) -> Found:
+        """Return which requests that ended fit, the newest first, from where the search goes on."""
+
+    async def search_events(self, identity: Identity, search: Search) -> FoundEvents:
+        """Return which of the newest events fit. Raises Unauthorized for all but admins."""
+
+    async def draw(self, record: Record, platform: str, *, lines: int, chars: int) -> Card:
+        """Return the card of a request as it is posted on a platform, of so many lines and
+        characters of what would run. `Card.deciders` are accounts there."""
 
     async def decide(
         self, click: Click, *, groups: Groups | None = None, prove: Prove | None = None
@@ -295,9 +285,6 @@ class RequestCalls(Protocol):
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""
 
-    async def deciders(self, record: Record, platform: str) -> tuple[str, ...]:
-        """Return who decided a request, as identities of a platform; see `Card.deciders`."""
-
     async def may_pass(self, identity: Identity, record: Record) -> bool:
         """Whether this identity may give the request's session a pass.
 
@@ -323,44 +310,15 @@ class RequestCalls(Protocol):
         """Write down that somebody was turned away before a click was made of what they did."""
 
 
-class QueueCalls(Protocol):
-    """What waits, as one person sees it."""
-
-    async def page(
-        self, identity: Identity, side: QueueFilter, *, after: str | None = None, limit: int = 50
-    ) -> Page:
-        """Return one page of a side of the queue, the soonest deadline first. A page may hold fewer
-        than `limit`, and go on all the same."""
-
-    async def count(self, identity: Identity, *, since: int = 0) -> QueueCounts:
-        """Return how much waits on each side, of the soonest thousand, and how much of theirs was
-        asked after a moment."""
-
-    async def is_mine(self, record: Record, identity: Identity) -> bool:
-        """Whether a request waits for this person: they may decide it now, and have not."""
-
-
-class SearchCalls(Protocol):
-    """Looking for what ended and what happened, among the newest."""
-
-    async def history(self, search: Search) -> Found:
-        """Return which requests that ended fit, the newest first, from where the search goes on."""
-
-    async def audit(self, identity: Identity, search: Search) -> FoundEvents:
-        """Return which of the newest events fit. Raises Unauthorized for all but admins."""
-
-
 class GrantCalls(Protocol):
     """Remembered decisions."""
 
-    async def newest(self) -> list[Grant]:
-        """Return the newest with their uses, 500 at most."""
-
-    async def list_ended(self) -> list[Grant]:
-        """Return the last 50 that ended, but for denials of a few minutes that ran out."""
-
-    async def revocable(self, identity: Identity) -> list[Grant]:
-        """Return those of the newest that this person may take back."""
+    async def newest(
+        self, *, ended: bool = False, revocable_by: Identity | None = None
+    ) -> list[Grant]:
+        """Return the newest with their uses, 500 at most, or those of them that somebody may take
+        back. With `ended`, the last 50 that ended, but for denials of a few minutes that ran
+        out."""
 
     async def card(self, grant_id: str) -> GrantCard:
         """Return the card of one, also of one that ended. Raises NotFound."""
@@ -380,44 +338,59 @@ class GrantCalls(Protocol):
     ) -> list[Grant]:
         """Take back all that this person may, or an agent's, or a session's; return those."""
 
+    async def offers(
+        self, identity: Identity, agent: str, example: str | ApprovalRequest, effect: Effect
+    ) -> tuple[Offer, ...]:
+        """Return what may be remembered of an example: a call, or the id of a request.
 
-class SessionCalls(Protocol):
-    """The sessions of agents."""
+        Raises Unauthorized unless an admin asks, NotFound, and InvalidRequest when nothing may be.
+        """
 
-    async def open(self, agent: str | None) -> list[Session]:
-        """Return the sessions that have not ended, of one agent or of all."""
+    async def create(
+        self,
+        identity: Identity,
+        example: str | ApprovalRequest,
+        wish: ManualGrantRequest,
+        *,
+        nonce: str = "",
+    ) -> Grant:
+        """Write a grant of one of the example's offers; sent again with its nonce, the same one.
 
-    async def end_as(self, identity: Identity, agent: str, session: str) -> list[str]:
-        """End a session, cancel what waits in it, return the ids. Raises Unauthorized unless the
-        person is an admin, or an approver of the agent."""
+        Raises as `offers` does, InvalidRequest also when what is chosen is none of them, and
+        Conflict when the nonce made another grant.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayStatus:
+    """How the gateway stands: its kill switch, the agents that ask nobody for now, as people denied
+    too much of them in a row, and what is wrong, in sentences."""
+
+    switch: KillSwitch
+    paused: tuple[Paused, ...]
+    troubles: tuple[str, ...]
 
 
 class OperatorCalls(Protocol):
-    """The kill switch, paused agents, and how people decide."""
+    """The kill switch, paused agents, sessions, what is declared of tools, and the report."""
 
-    async def kill_switch(self) -> KillSwitch:
-        """Return whether the kill switch is on, since when and by whom, and how many wait."""
-
-    async def list_troubles(self, identity: Identity) -> tuple[str, ...]:
-        """Return what is wrong with the gateway just now, for admins; for others nothing."""
+    async def status(self, identity: Identity | None = None) -> GatewayStatus:
+        """Return how the gateway stands. Troubles are for admins, others are told of none."""
 
     async def stop_all(self, identity: Identity, *, on: bool) -> None:
         """Deny everything from now on, or lift that again. Raises Unauthorized unless they are an
         admin; that somebody else tried is audited."""
 
-    async def list_paused(self) -> list[Paused]:
-        """Return the agents that ask nobody for now, as people denied too much of them in a row."""
-
     async def lift(self, agent: str, identity: Identity) -> bool:
         """Let an agent ask again; return whether it was paused. Raises Unauthorized unless the
+        person is an admin, or an approver of the agent; that somebody else tried is audited."""
+
+    async def list_sessions(self, agent: str | None) -> list[Session]:
+        """Return the sessions that have not ended, of one agent or of all."""
+
+    async def end_session(self, identity: Identity, agent: str, session: str) -> list[str]:
+        """End a session, cancel what waits in it, return the ids. Raises Unauthorized unless the
         person is an admin, or an approver of the agent."""
-
-    async def report(self, identity: Identity) -> PeriodReport:
-        """Return how people decided in the last 30 days. Raises Unauthorized for all but admins."""
-
-
-class ToolCalls(Protocol):
-    """What operators declare about tools."""
 
     async def declare(
         self,
@@ -427,12 +400,19 @@ class ToolCalls(Protocol):
         confirmed: bool = False,
         about: Record | None = None,
     ) -> None:
-        """Write into the policy what an argument is, or that a tool is harmless.
+        """Write into the policy what an argument is, or that a tool is harmless. Saying the same
+        again changes nothing.
 
         `about` is the request on whose card it is said. Raises Unauthorized unless they are an
         admin, InvalidRequest for what no policy holds, Unconfirmed where it frees what a name or a
         look holds for an action or a path, and Conflict while the policy keeps changing.
         """
+
+    async def report(
+        self, identity: Identity, *, since: int | None = None, until: int | None = None
+    ) -> PeriodReport:
+        """Return how people decided, in the last 30 days where no period is given. Raises
+        Unauthorized for all but admins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,13 +424,8 @@ class Desk:
     come over TLS."""
 
     requests: RequestCalls
-    queue: QueueCalls
-    search: SearchCalls
     grants: GrantCalls
-    by_hand: ManualGrantCalls
-    sessions: SessionCalls
     operator: OperatorCalls
-    tools: ToolCalls
     feed: Feed
     notes: AdapterStorage
     sizes: CardSizes
@@ -545,7 +520,7 @@ class Worklist:
 
     async def grants(self, identity: Identity) -> list[Grant]:
         """Return the newest remembered decisions that this person may take back."""
-        return await self._desk.grants.revocable(identity)
+        return await self._desk.grants.newest(revocable_by=identity)
 
     async def grant_id(self, identity: Identity, start: str) -> str:
         """Return the whole id of the one of them whose id begins so; a whole id as it is.

@@ -62,10 +62,10 @@ class Sealer:
         """Seal until cancelled; woken by events, silent while nothing happens."""
         while True:
             try:
-                async with self._feed.watch(None) as watch:
+                async with self._feed.watch(None) as wait:
                     while True:
                         await self.seal_all()
-                        await watch.wait(_LOOK_SECONDS)
+                        await wait(_LOOK_SECONDS)
                         await asyncio.sleep(_GATHER_SECONDS)
             except (GatewayError, RedisError, OSError) as error:
                 log.warning("not sealed: %s", error, extra={"event": "seal_failed"})

@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 from gateway.domain.records import AuditEvent, place_of
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Unreachable
+from gateway.ports import Wait
 from gateway.stores.archive import NOTHING, ArchiveCursor
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import event_from
@@ -114,13 +115,13 @@ class RedisFeed:
             yield events
 
     @asynccontextmanager
-    async def watch(self, request_id: str | None) -> AsyncIterator[Bell]:
+    async def watch(self, request_id: str | None) -> AsyncIterator[Wait]:
         """Watch one request, or with None whatever happens, from entering on."""
         watch = Bell()
         self._watches[request_id].add(watch)
         try:
             async with self._wanted():
-                yield watch
+                yield watch.wait
         finally:
             self._watches[request_id].discard(watch)
             if not self._watches[request_id]:

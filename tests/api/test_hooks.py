@@ -58,9 +58,9 @@ async def test_a_gateway_runs_the_hooks_of_its_file(tmp_path: Path) -> None:
         asked = request(arguments=refuse)
         origin = MessageContext(agent="bot")
         await gateway.core.approvals.submit(asked, origin)
-        async with gateway.core.feed.watch(asked.id) as watch:
+        async with gateway.core.feed.watch(asked.id) as wait:
             while not (record := await gateway.core.approvals.own(asked.id, origin)).final:
-                await watch.wait(10)
+                await wait(10)
         assert record.decision is not None
         assert record.decision.decided_by.name == "gate"
     path.write_text("[[[")

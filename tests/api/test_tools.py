@@ -194,7 +194,7 @@ async def test_a_policy_that_keeps_changing_is_told(
     async def lose(*_: object, **__: object) -> int:
         raise Conflict("the policy was changed by someone else meanwhile")
 
-    monkeypatch.setattr(admin.core.tools._store, "apply", lose)
+    monkeypatch.setattr(admin.core.operator._store, "apply", lose)
     assert (await declare(admin)).status == 409
     assert await events(admin, "tool_declared") == []
 

@@ -198,13 +198,13 @@ async def test_a_decision_goes_through_when_its_caller_hangs_up(gate: Replica) -
     """A write that has begun is finished, whatever becomes of the connection."""
     request = made()
     await gate.submitted(request)
-    async with gate.core.feed.watch(request.id) as watch:
+    async with gate.core.feed.watch(request.id) as wait:
         await gate.store.redis.client_pause(200, all=True)  # the server's answers stand still
         asked = gate.credentials.asked
         click = asyncio.create_task(gate.decided(request.id))
         await until(lambda: gate.credentials.asked > asked)
         click.cancel()
-        assert await watch.wait(5)
+        assert await wait(5)
     assert (await gate.core.requests.get(request.id)).status == "approved"
 
 

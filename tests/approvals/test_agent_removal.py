@@ -39,7 +39,7 @@ async def test_what_waits_of_a_revoked_agent_is_cancelled(world: World) -> None:
         assert record.status is Status.CANCELLED
         assert record.decision is not None
         assert record.decision.reason is Reason.CANCELLED_BY_OPERATOR
-    assert await world.core.sessions.open(AGENT) == []
+    assert await world.core.operator.list_sessions(AGENT) == []
     assert await dismiss(world.core, world.store, AGENT) == []
 
 

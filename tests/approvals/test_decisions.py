@@ -74,10 +74,10 @@ async def test_what_a_card_shows_is_read_again_only_for_a_card_of_another_revisi
     """An old card is judged by what it shows, and its click refused; a new one by what is new."""
     record, edited = await edited_elsewhere(world, replica)
     desk = desk_of("web", world.core, world.store)
-    assert await desk.requests.get_at_revision(record.id, record.revision) == record
-    assert await desk.requests.get_at_revision(record.id, edited.revision) == edited
+    assert await desk.requests.get(record.id, revision=record.revision) == record
+    assert await desk.requests.get(record.id, revision=edited.revision) == edited
     with pytest.raises(NotFound):
-        await desk.requests.get_at_revision("0" * 32, 1)
+        await desk.requests.get("0" * 32, revision=1)
 
 
 async def test_a_refusal_is_audited_once(world: World) -> None:

@@ -107,7 +107,7 @@ async def test_what_is_remembered_outlives_the_gateway(server_url: str, namespac
         grant = await remember(world, await world.submit(), everywhere=True)
     async with assembled(server_url, namespace) as world:
         assert (await world.submit()).status is Status.APPROVED
-        await world.core.grants.revoke(grant.id, identity("ann"))
+        await world.core.grant_service.revoke(grant.id, identity("ann"))
     async with assembled(server_url, namespace) as world:
         assert (await world.submit()).status is Status.PENDING
 
@@ -159,12 +159,12 @@ async def test_a_revoked_grant_decides_nothing_any_more_on_any_replica(
     """Another process that has the grant in memory asks all the same."""
     grant = await remember(world, await world.submit())
     assert (await replica.submit()).status is Status.APPROVED
-    assert (await world.core.grants.revoke(grant.id, identity("bob"))).id == grant.id
+    assert (await world.core.grant_service.revoke(grant.id, identity("bob"))).id == grant.id
     assert (await replica.submit()).status is Status.PENDING
     assert (await world.submit()).status is Status.PENDING
     assert await world.core.grants.all() == []
     with pytest.raises(Conflict, match="ended already: revoked, by bob"):
-        await world.core.grants.revoke(grant.id, identity("bob"))
+        await world.core.grant_service.revoke(grant.id, identity("bob"))
 
 
 @dataclass
@@ -250,7 +250,7 @@ async def test_the_servers_clock_ends_a_grant(world: World) -> None:
     grants = RedisGrants(world.store)
     late = core_over(world.store, world.feed, [ModeDecider()], Slow(), world.signer)
     grant = replace(await remember(world, await world.submit()), id=new_id(), expires_at=2_000)
-    await world.core.grants.revoke_all(identity("ann"))
+    await world.core.grant_service.revoke_all(identity("ann"))
     assert await grants.add(grant) == "ok"
     record, _ = await late.approvals.submit(request(), over_http())
     assert record.status is Status.PENDING

@@ -49,7 +49,7 @@ async def test_a_click_retried_after_a_crash_still_remembers(world: World) -> No
     await crashing.requests.decide(tap)
     await world.core.requests.decide(tap)
     (grant,) = await world.core.grants.all()
-    await world.core.grants.revoke(grant.id, identity("ann"))
+    await world.core.grant_service.revoke(grant.id, identity("ann"))
     await world.core.requests.decide(tap)
     assert await world.core.grants.all() == []
 
@@ -92,17 +92,17 @@ async def test_only_an_admin_makes_a_grant_without_a_request(world: World) -> No
     """Pre-approval is an admin's; the grant then works like any other."""
     record = await world.submit()
     match = (await remember(world, record)).match
-    await world.core.grants.revoke_all(identity("ann"))
+    await world.core.grant_service.revoke_all(identity("ann"))
     wish = ManualGrantRequest(agent="bot", effect=Effect.ALLOW, chosen=match, lifetime="1w")
     for nobody in ("ann", "stranger"):
         with pytest.raises(Unauthorized):
-            await world.core.by_hand.create(identity(nobody), record.id, wish)
+            await world.core.grant_service.create(identity(nobody), record.id, wish)
         with pytest.raises(Unauthorized):
-            await world.core.by_hand.offers(identity(nobody), "bot", record.id, Effect.ALLOW)
+            await world.core.grant_service.offers(identity(nobody), "bot", record.id, Effect.ALLOW)
     current = await world.store.policy()
     root = Person(name="root", identities=("token:root",), admin=True)
     await world.store.apply(replace(current, people=(*current.people, root)), by="test")
-    made = await world.core.by_hand.create(identity("root"), record.id, wish)
+    made = await world.core.grant_service.create(identity("root"), record.id, wish)
     assert made.made_by == "root"
     assert (await world.submit(session="any")).status is Status.APPROVED
 
@@ -112,10 +112,10 @@ async def test_only_those_concerned_end_a_grant(world: World) -> None:
     grant = await remember(world, await world.submit())
     for nobody in ("eve", "stranger"):
         with pytest.raises(Unauthorized):
-            await world.core.grants.revoke(grant.id, identity(nobody))
-        assert await world.core.grants.revoke_all(identity(nobody)) == []
+            await world.core.grant_service.revoke(grant.id, identity(nobody))
+        assert await world.core.grant_service.revoke_all(identity(nobody)) == []
     await policy(world.store, Route(approvers=("bob",)))
-    await world.core.grants.revoke(grant.id, identity("ann"))
+    await world.core.grant_service.revoke(grant.id, identity("ann"))
 
 
 async def test_the_reach_is_counted_from_history(world: World) -> None:

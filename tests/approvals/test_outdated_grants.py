@@ -92,9 +92,9 @@ async def test_it_says_why_and_can_be_revoked(world: World) -> None:
     assert card.word == "Approval suspended"
     assert CHANGED in card.notices[0]
     assert "let the agent ask again" in card.notices[1]
-    await world.core.grants.revoke(grant.id, identity("ann"))
+    await world.core.grant_service.revoke(grant.id, identity("ann"))
     with pytest.raises(Conflict, match="revoked, by ann"):
-        await world.core.grants.revoke(grant.id, identity("ann"))
+        await world.core.grant_service.revoke(grant.id, identity("ann"))
 
 
 async def test_people_are_told_what_kept_an_answer_from_covering(world: World) -> None:

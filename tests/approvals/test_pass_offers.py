@@ -55,7 +55,7 @@ async def test_the_answer_gives_the_pass(world: World) -> None:
     assert (await world.submit(tool="bash")).status is Status.APPROVED
     assert (await world.submit(session="other")).status is Status.PENDING
     assert (await world.core.grants.get(grant.id)).used == 1
-    assert "covered 2 of the last 2" in (await world.core.grants.card(grant.id)).reach
+    assert "covered 2 of the last 2" in (await world.core.grant_service.card(grant.id)).reach
     assert (await world.submit(tool="bash")).status is Status.APPROVED
     assert (await world.submit(tool="bash")).status is Status.PENDING
 

@@ -28,7 +28,7 @@ EDIT: dict[str, Any] = {
 
 async def passed(world: World, shape: Shape = Shape.WORK, **more: Any) -> Grant:
     """Let the session `default` of bot through, as ann."""
-    if not await world.core.sessions.open("bot"):
+    if not await world.core.operator.list_sessions("bot"):
         await world.core.requests.decide(click(await world.submit(tool="begin"), Action.DENY))
     wish: dict[str, Any] = {"agent": "bot", "session": "default", "hours": 1, **more}
     return await world.core.remembering.let_through(identity("ann"), shape=shape, **wish)
@@ -123,7 +123,7 @@ async def test_the_next_few_are_counted_read_set_anew_and_reset(world: World) ->
     second = await passed(world, max_uses=1)
     left = await world.core.grants.all("bot", "default")
     assert [grant.id for grant in left] == [second.id]
-    await world.core.grants.revoke(second.id, identity("ann"))
+    await world.core.grant_service.revoke(second.id, identity("ann"))
     assert (await world.submit()).status is Status.PENDING
 
 
@@ -133,7 +133,7 @@ async def test_all_goes_through_until_it_is_reset(world: World) -> None:
     for number in range(12):
         done = await world.submit(arguments={"command": f"ls dir{number}"})
         assert done.status is Status.APPROVED
-    await world.core.grants.revoke(grant.id, identity("ann"))
+    await world.core.grant_service.revoke(grant.id, identity("ann"))
     assert (await world.submit(arguments={"command": "ls dir0"})).status is Status.PENDING
 
 

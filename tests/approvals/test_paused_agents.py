@@ -60,7 +60,7 @@ async def test_the_places_that_denied_are_told_of_the_pause_and_of_its_lifting(
 ) -> None:
     """One card says until when and how to end it, without being asked; lifted, it says that."""
     card = await paused(office)
-    (one,) = await office.desk.operator.list_paused()
+    (one,) = (await office.desk.operator.status()).paused
     assert (card.word, card.paused, card.controls) == ("Paused", one.until, ())
     assert f"gateway agent lift {AGENT}" in " ".join(card.notices)
     await office.world.core.held.resume_agent(AGENT, by="ann")
@@ -73,7 +73,7 @@ async def test_the_places_that_denied_are_told_of_the_pause_and_of_its_lifting(
 async def test_the_card_of_a_pause_that_ends_by_itself_says_so(office: Office) -> None:
     """Nobody does anything, and nothing is sent: the courier looks again at that time."""
     assert (await paused(office, pause=0.3)).paused is not None
-    while await office.desk.operator.list_paused():
+    while (await office.desk.operator.status()).paused:
         await office.settle()
     await settled(office)
     assert digest(office).paused is None
@@ -104,7 +104,7 @@ async def test_a_pause_that_ends_by_itself_leaves_the_crowd_its_card(office: Off
     await office.desk.requests.decide(click(made[0], Action.DENY))
     await settled(office)
     assert digest(office).paused is not None
-    while await office.desk.operator.list_paused():
+    while (await office.desk.operator.status()).paused:
         await office.settle()
     await settled(office)
     assert (digest(office).word, digest(office).paused) == ("Too many at once", None)

@@ -20,19 +20,19 @@ async def asked(world: World, seconds: int) -> Record:
 
 async def ids(world: World, person: str, side: QueueFilter) -> list[str]:
     """Return what stands on a side of somebody's queue."""
-    return [one.id for one in (await world.core.queue.page(identity(person), side)).items]
+    return [one.id for one in (await world.core.requests.list_queue(identity(person), side)).items]
 
 
 async def counted(world: World, person: str) -> tuple[int, int, bool]:
     """Return what waits for somebody, what for others, and whether there is more."""
-    found = await world.core.queue.count(identity(person))
+    found = await world.core.requests.count_queue(identity(person))
     return found.mine, found.others, found.more
 
 
 async def test_the_soonest_deadline_stands_first(world: World) -> None:
     """Whatever was asked first; each with who may approve it."""
     late, soon = [await asked(world, one) for one in (900, 60)]
-    page = await world.core.queue.page(identity("ann"), QueueFilter.ALL)
+    page = await world.core.requests.list_queue(identity("ann"), QueueFilter.ALL)
     assert [one.id for one in page.items] == [soon.id, late.id]
     assert page.items[0].approvers is not None
 
@@ -58,7 +58,7 @@ async def test_what_is_new_is_theirs_and_later(world: World) -> None:
     first = await asked(world, 60)
     while (second := await asked(world, 90)).created == first.created:
         await world.core.requests.decide(click(second))
-    count = world.core.queue.count
+    count = world.core.requests.count_queue
     known = await count(identity("ann"), since=first.created)
     assert (known.fresh, known.newest) == (1, second.created)
     assert (await count(identity("ann"), since=second.created)).fresh == 0
@@ -82,7 +82,7 @@ async def test_pages_go_on_where_the_last_ended(world: World, side: QueueFilter)
     seen: list[Record] = []
     after = None
     while True:
-        page = await world.core.queue.page(identity("ann"), side, after=after, limit=2)
+        page = await world.core.requests.list_queue(identity("ann"), side, after=after, limit=2)
         seen += page.items
         if (after := page.next) is None:
             break
@@ -93,10 +93,9 @@ async def test_a_count_says_when_it_did_not_look_at_all(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound holds for pages too: a page may be short, and go on."""
-    monkeypatch.setattr("gateway.approvals.request_service._MOST", 3)
+    monkeypatch.setattr("gateway.approvals.request_service._MOST_QUEUED", 3)
     for number in range(5):
         await world.submit(arguments={"n": number})
-    queue = world.core.queue
     assert await counted(world, "ann") == (3, 0, True)
-    page = await queue.page(identity("eve"), QueueFilter.MINE)
+    page = await world.core.requests.list_queue(identity("eve"), QueueFilter.MINE)
     assert (page.items, page.next is not None) == ((), True)

@@ -131,9 +131,9 @@ async def test_an_odd_entry_among_the_events_does_not_blind_the_feed(world: Worl
     for odd in ({"x": "y"}, deep):
         await world.store.redis.xadd(world.store.keys.events, odd)
     record = await world.submit()
-    async with world.core.feed.watch(record.id) as watch:
+    async with world.core.feed.watch(record.id) as wait:
         await world.core.requests.decide(click(record))
-        assert await watch.wait(5)
+        assert await wait(5)
 
 
 async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(
@@ -150,7 +150,7 @@ async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(
         return (await watching.look()).problems
 
     assert await troubles() == ()
-    async with feed.running(), feed.watch(record.id) as watch, asyncio.timeout(40):
+    async with feed.running(), feed.watch(record.id) as wait, asyncio.timeout(40):
         await raw.rename(events, f"{events}:away")
         await raw.set(events, "no stream")
         while not (found := await troubles()):
@@ -158,19 +158,19 @@ async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(
         assert found == ("events are not being read: nobody here hears of an answer",)
         await raw.rename(f"{events}:away", events)
         await world.core.requests.decide(click(record))
-        while await troubles() or not await watch.wait(1):
+        while await troubles() or not await wait(1):
             pass
 
 
 async def test_whoever_watches_everything_hears_of_everything(world: World) -> None:
     """One bell for all requests, which no burst can fill."""
-    async with world.core.feed.watch(None) as watch:
+    async with world.core.feed.watch(None) as wait:
         for _ in range(2):
             record = await world.submit()
-            assert await watch.wait(5)
+            assert await wait(5)
         await world.core.requests.decide(click(record))
-        assert await watch.wait(5)
-        assert not await watch.wait(0.01)
+        assert await wait(5)
+        assert not await wait(0.01)
 
 
 async def test_a_gateway_that_stops_hands_its_shards_over_at_once(
@@ -201,11 +201,11 @@ async def test_a_session_in_which_something_waits_is_not_idle(world: World) -> N
     await world.store.redis.zadd(world.store.keys.sessions, {"bot old": 1})
     await world.sweeper.sweep()
     assert not (await world.core.requests.get(record.id)).final
-    [session] = await world.core.sessions.open("bot")
+    [session] = await world.core.operator.list_sessions("bot")
     assert session.last_seen >= record.created
     await world.core.requests.decide(click(record))
     await world.sweeper.sweep()
-    assert await world.core.sessions.open("bot") == [session]
+    assert await world.core.operator.list_sessions("bot") == [session]
 
 
 async def test_an_idle_session_ends_and_takes_no_request_along(world: World) -> None:
@@ -214,7 +214,7 @@ async def test_an_idle_session_ends_and_takes_no_request_along(world: World) -> 
     other = await world.submit(session="new")
     await world.store.redis.zadd(world.store.keys.sessions, {"bot old": 1})
     await world.sweeper.sweep()
-    assert [one.name for one in await world.core.sessions.open("bot")] == ["new"]
+    assert [one.name for one in await world.core.operator.list_sessions("bot")] == ["new"]
     assert not (await world.core.requests.get(other.id)).final
     ended = [one.data for one in await world.events() if one.type == "session_ended"]
     assert ended == [{"session": "old", "cancelled": []}]

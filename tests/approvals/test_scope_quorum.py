@@ -156,9 +156,11 @@ async def test_whoever_is_called_admin_does_not_speak_for_one(world: World) -> N
         world.core.writer.forget_policy()
         if admins:
             like = request(tool="deploy", arguments={"version": "production"})
-            made = await world.core.by_hand.offers(identity("boss"), "bot", like, Effect.ALLOW)
+            made = await world.core.grant_service.offers(
+                identity("boss"), "bot", like, Effect.ALLOW
+            )
             wish = ManualGrantRequest(agent="bot", effect=Effect.ALLOW, chosen=made[-1].id)
-            await world.core.by_hand.create(identity("boss"), like, wish)
+            await world.core.grant_service.create(identity("boss"), like, wish)
         asked = await world.submit(tool="deploy", arguments={"version": "staging"})
         assert asked.status is status
 

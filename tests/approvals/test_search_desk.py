@@ -26,7 +26,7 @@ async def ended(
 
 async def found(world: World, **search: Any) -> list[str]:
     """Return the ids that a search of the history finds."""
-    return [one.id for one in (await world.core.searching.history(Search(**search))).items]
+    return [one.id for one in (await world.core.requests.search(Search(**search))).items]
 
 
 async def test_each_field_narrows(world: World) -> None:
@@ -69,9 +69,9 @@ async def test_it_says_how_far_it_looked(world: World, monkeypatch: pytest.Monke
     monkeypatch.setattr("gateway.approvals.search_service._MOST", 2)
     monkeypatch.setattr("gateway.approvals.search_service._PAGE", 2)
     made = [await ended(world, arguments={"command": f"echo {n}"}) for n in range(3)]
-    first = await world.core.searching.history(Search(text="echo 0"))
+    first = await world.core.requests.search(Search(text="echo 0"))
     assert (first.items, first.looked) == ((), 2)
-    rest = await world.core.searching.history(Search(text="echo 0", after=first.next))
+    rest = await world.core.requests.search(Search(text="echo 0", after=first.next))
     assert ([one.id for one in rest.items], rest.looked, rest.next) == ([made[0].id], 1, None)
 
 
@@ -82,7 +82,7 @@ async def test_the_audit_is_for_admins(world: World) -> None:
     await world.store.apply(document, by="test")
     world.core.writer.forget_policy()
     record = await ended(world, arguments={"command": "ls"})
-    look = world.core.searching.audit
+    look = world.core.requests.search_events
     with pytest.raises(Unauthorized):
         await look(identity("ann"), Search())
     eve = identity("eve")

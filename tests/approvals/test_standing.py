@@ -92,7 +92,7 @@ async def test_every_way_to_read_a_request_says_who_may(world: World) -> None:
     record, desk = await world.submit(), world.core.requests
     (listed,) = (await desk.page(Query())).items
     alone = await desk.get(record.id)
-    at_revision = await desk.get_at_revision(record.id, record.revision)
+    at_revision = await desk.get(record.id, revision=record.revision)
     claimed = await desk.claim(record.id, identity("bob"))
     voted = await desk.decide(click(claimed))
     (again,) = await desk.decide_all([click(voted, nonce="again", identity=identity("bob"))])

@@ -374,4 +374,4 @@ async def test_ending_a_session_cancels_what_waits_in_it(world: World) -> None:
     await world.handled()
     assert (await world.core.requests.get(inside.id)).status is Status.CANCELLED
     assert (await world.core.requests.get(outside.id)).status is Status.PENDING
-    assert [one.name for one in await world.core.sessions.open(AGENT)] == ["s2"]
+    assert [one.name for one in await world.core.operator.list_sessions(AGENT)] == ["s2"]

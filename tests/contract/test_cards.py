@@ -224,7 +224,7 @@ async def test_a_crowd_leads_on_and_a_pause_says_its_end(stage: Stage, world: Wo
         await play.decided(first, Action.DENY)
         how = f"gateway agent lift {AGENT}"
         (said,) = await until(lambda: [text for text in stage.texts() if how in text])
-        (paused,) = await play.desk.operator.list_paused()
+        (paused,) = (await play.desk.operator.status()).paused
         assert stage.moment(paused.until) in said
         await play.world.core.held.resume_agent(AGENT, by="ann")
         await until(lambda: not any(how in text for text in stage.texts()))

@@ -190,9 +190,11 @@ async def test_before_there_is_a_route_a_grant_has_no_card(world: World) -> None
     root = Person(name="root", identities=("token:root",), admin=True)
     await world.store.apply(replace(current, people=(*current.people, root), routes=()), by="test")
     asked = request()
-    (exact, *_) = await world.core.by_hand.offers(identity("root"), "bot", asked, Effect.ALLOW)
+    (exact, *_) = await world.core.grant_service.offers(
+        identity("root"), "bot", asked, Effect.ALLOW
+    )
     wish = ManualGrantRequest(agent="bot", effect=Effect.ALLOW, chosen=exact.id)
-    grant = await world.core.by_hand.create(identity("root"), asked, wish)
+    grant = await world.core.grant_service.create(identity("root"), asked, wish)
     office = Office(world)
     await office.settle()
     assert grant.queues == ()

@@ -62,15 +62,15 @@ async def test_the_event_feed_goes_back(world: World) -> None:
     record = await world.submit()
     events = world.store.keys.events
     async with feed.running():
-        async with feed.changes() as changes, feed.watch(record.id) as watch:
+        async with feed.changes() as changes, feed.watch(record.id) as wait:
             await world.store.redis.xadd(events, await fields_of(world, events), id=FAR_AHEAD)
             while (await anext(changes)).id != FAR_AHEAD:
                 pass
-            await watch.wait(5)
+            await wait(5)
             older = await world.store.redis.xrange(events, count=1)
             await world.store.redis.delete(events)
             await world.store.redis.xadd(events, older[0][1], id=older[0][0])
-            assert await watch.wait(5)
+            assert await wait(5)
             with pytest.raises(Unreachable):
                 await anext(changes)
         async with feed.changes() as changes, asyncio.timeout(40):

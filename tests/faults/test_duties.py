@@ -104,9 +104,9 @@ async def test_an_idle_replica_follows_while_somebody_waits_there(
         await follows(busy, True)
         await follows(idle, False)
         record = await world.submit()
-        async with idle.core.feed.watch(record.id) as watch:
+        async with idle.core.feed.watch(record.id) as wait:
             await world.core.requests.decide(click(record))
-            assert await watch.wait(20)
+            assert await wait(20)
         await follows(idle, False)
         async with idle.core.feed.changes() as events:
             await world.core.requests.decide(click(await world.submit()))

@@ -71,7 +71,7 @@ async def made(box: Inbox) -> tuple[GrantCard, GrantCard]:
         await box.gateway.core.requests.decide(click(record, Action.APPROVE, remember=wish))
         grant = (await desk.all())[0]
         if number:
-            await desk.revoke(grant.id, click(record).identity)
+            await box.gateway.core.grant_service.revoke(grant.id, click(record).identity)
         shown = await desk.view(grant.id)
         assert shown is not None
         cards.append(shown.card)

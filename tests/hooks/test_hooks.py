@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.api.messages import view
+from gateway.approvals.search_and_report import read_report
 from gateway.domain.policy_document import PolicyRule, RuleEffect
 from gateway.domain.records import Edit, Remember
 from gateway.domain.statistics import lines
@@ -112,7 +113,7 @@ async def test_a_change_by_a_hook_names_it_in_record_events_and_report(staged: S
     told = [event for event in await world.events(record.id) if event.data.get("edits")]
     assert [event.type for event in told] == ["reviewed", "approved"]
     assert {event.data["edits"][0]["why"] for event in told} == {"y is safer"}
-    report = await world.core.reporting.read()
+    report = await read_report(world.store, world.clock.now_ms())
     assert [(hook.name, hook.changed) for hook in report.hooks] == [("puppet", 1)]
     assert any("puppet" in line for line in lines(report))
 

@@ -39,7 +39,7 @@ async def test_a_grant_is_a_card_that_says_how_far_it_reaches_and_ends_live(
         assert part in text, part
     await page.press("How far it reaches")
     await page.until("document.querySelector('.grant').textContent.includes('of the last 1 req')")
-    await box.gateway.core.grants.revoke(grant, identity("bob"))
+    await box.gateway.core.grant_service.revoke(grant, identity("bob"))
     await page.until("document.querySelector('.grant.ended')?.textContent.includes('by bob')")
     assert await page.evaluate("document.querySelectorAll('.grant button').length") == 0
 
@@ -85,7 +85,7 @@ async def test_what_rests_is_counted_above_the_cards_and_says_why(box: Inbox, pa
     )
     for grant in await box.gateway.core.grants.all():
         if grant.id != kept:
-            await box.gateway.core.grants.revoke(grant.id, identity("ann"))
+            await box.gateway.core.grant_service.revoke(grant.id, identity("ann"))
     await page.until(f"{GRANTS} === 1")
     assert await page.evaluate("document.querySelector('.grants > .notice') === null")
 

@@ -9,62 +9,48 @@ from __future__ import annotations
 import asyncio
 from itertools import chain
 
-from gateway.approvals.writer import Writer
 from gateway.cards.blocks import blocks_of, draw, weight_of
 from gateway.cards.summary import head_of, plain_head
-from gateway.domain.records import AuditEvent, Identity, Query, Record
+from gateway.domain.records import AuditEvent, Query, Record
 from gateway.domain.redaction import render_safe
 from gateway.domain.statistics import EventTally, PeriodReport
 from gateway.domain.store import Store
-from gateway.errors import InvalidRequest, Unauthorized
+from gateway.errors import InvalidRequest
 from gateway.ports.desk import Found, FoundEvents, Search, list_facts, name_event
 
 _MOST = 1_000  # requests of one search
 _MOST_EVENTS = 2_000
 _PAGE = 50
-_TOGETHER = 2  # searches; others wait, so that they hold up nobody's click
 
 
-class SearchService:
-    """A `gateway.ports.SearchCalls`."""
+async def search_requests(store: Store, search: Search) -> Found:
+    """Return what ended and fits, the newest first, from where the search goes on."""
+    found: list[Record] = []
+    looked, after = 0, search.after
+    while True:
+        page = await store.page(Query(final=True, after=after, limit=_PAGE))
+        for record in page.items:
+            if await _fits(record, search):
+                found.append(record)
+            await asyncio.sleep(0)  # a long search must not hold up somebody's click
+        looked, after = looked + len(page.items), page.next
+        full = len(found) >= _PAGE or looked >= _MOST
+        if after is None or full or _is_past(page.items, search):
+            return Found(items=tuple(found), looked=looked, next=after)
 
-    def __init__(self, store: Store, writer: Writer) -> None:
-        self._store = store
-        self._writer = writer
-        self._turn = asyncio.Semaphore(_TOGETHER)
 
-    async def history(self, search: Search) -> Found:
-        """Return what ended and fits, the newest first, from where the search goes on."""
-        found: list[Record] = []
-        looked, after = 0, search.after
-        async with self._turn:
-            while True:
-                query = Query(final=True, after=after, limit=_PAGE)
-                page = await self._store.page(query)
-                for record in page.items:
-                    if await _fits(record, search):
-                        found.append(record)
-                    await asyncio.sleep(0)  # a long search must not hold up somebody's click
-                looked, after = looked + len(page.items), page.next
-                full = len(found) >= _PAGE or looked >= _MOST
-                if after is None or full or _is_past(page.items, search):
-                    return Found(items=tuple(found), looked=looked, next=after)
-
-    async def audit(self, identity: Identity, search: Search) -> FoundEvents:
-        """Return which of the newest events fit. Raises Unauthorized for all but admins."""
-        if not (await self._writer.fresh_policy()).is_admin(identity):
-            raise Unauthorized("the audit is for admins")
-        async with self._turn:
-            events = await self._store.latest(_MOST_EVENTS)
-            found: list[AuditEvent] = []
-            for event in reversed(events):
-                if _event_fits(event, search):
-                    found.append(event)
-                if len(found) > _PAGE:
-                    break
-                await asyncio.sleep(0)
-        more = len(found) > _PAGE or len(events) == _MOST_EVENTS
-        return FoundEvents(items=tuple(found[:_PAGE]), looked=len(events), more=more)
+async def search_events(store: Store, search: Search) -> FoundEvents:
+    """Return which of the newest events fit."""
+    events = await store.latest(_MOST_EVENTS)
+    found: list[AuditEvent] = []
+    for event in reversed(events):
+        if _event_fits(event, search):
+            found.append(event)
+        if len(found) > _PAGE:
+            break
+        await asyncio.sleep(0)
+    more = len(found) > _PAGE or len(events) == _MOST_EVENTS
+    return FoundEvents(items=tuple(found[:_PAGE]), looked=len(events), more=more)
 
 
 async def _fits(record: Record, search: Search) -> bool:
@@ -142,29 +128,24 @@ _REPORT_QUERY_PAGE = 500
 _LAST = 2**64 - 1  # the greatest number of an event within a millisecond
 
 
-class ReportQuery:
-    """Counts what the event stream holds of a period."""
+async def read_report(
+    store: Store, now: int, *, since: int | None = None, until: int | None = None
+) -> PeriodReport:
+    """Return the report of a period, of the last 30 days before `now` where none is given.
 
-    def __init__(self, store: Store, writer: Writer) -> None:
-        self._store = store
-        self._writer = writer
-
-    async def read(self, *, since: int | None = None, until: int | None = None) -> PeriodReport:
-        """Return the report of a period, of the last 30 days where none is given.
-
-        Raises InvalidRequest when it ends before it begins.
-        """
-        # What happens in this very millisecond has happened.
-        until = self._writer.now() + 1 if until is None else until
-        since = max(1, until - DEFAULT_DAYS * DAY_MS) if since is None else since
-        if not 0 < since <= until:
-            raise InvalidRequest("the period ends before it begins")
-        tally, cursor = EventTally(), f"{since - 1}-{_LAST}"
-        while events := await self._store.history(cursor, _REPORT_QUERY_PAGE):
-            for event in events:
-                if event.at >= until:
-                    return tally.report(since, until)
-                tally.take(event)
-            cursor = events[-1].id
-            await asyncio.sleep(0)  # a long report must not hold up somebody's click
-        return tally.report(since, until)
+    Raises InvalidRequest when it ends before it begins.
+    """
+    # What happens in this very millisecond has happened.
+    until = now + 1 if until is None else until
+    since = max(1, until - DEFAULT_DAYS * DAY_MS) if since is None else since
+    if not 0 < since <= until:
+        raise InvalidRequest("the period ends before it begins")
+    tally, cursor = EventTally(), f"{since - 1}-{_LAST}"
+    while events := await store.history(cursor, _REPORT_QUERY_PAGE):
+        for event in events:
+            if event.at >= until:
+                return tally.report(since, until)
+            tally.take(event)
+        cursor = events[-1].id
+        await asyncio.sleep(0)  # a long report must not hold up somebody's click
+    return tally.report(since, until)
