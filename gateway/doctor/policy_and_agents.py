@@ -14,11 +14,11 @@ from gateway.domain.time_and_tasks import SystemClock
 from gateway.policy.deciders import every
 from gateway.policy.policy_file import find_no_admin
 from gateway.ports.adapters import Finding, report_doubt, report_failure, report_ok
-from gateway.push.service import RedisDevices
 from gateway.server.connections import Backend
 from gateway.server.push import NO_KEY, NOT_INSTALLED, push_key_of
 from gateway.server.settings import Settings
 from gateway.stores.credentials import AGENT, APPROVER
+from gateway.stores.devices import RedisDevices
 from gateway.stores.grants import RedisGrants
 from gateway.stores.requests import RedisGroups
 

@@ -1,4 +1,4 @@
-"""Devices that take web pushes: their values, their store, and the calls of an adapter's pages."""
+"""Devices that take web pushes: their values, and the calls of an adapter's pages."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gateway.domain.records import Identity
 from gateway.models import Action
 from gateway.wire.codec import Wire
 
-# The devices that are told of requests, people's quiet hours, and the interface to where both are
-# kept. Values and a protocol, no I/O.
-#
 # A device is a browser of a signed-in person that takes web pushes. It lives as long as its
 # session.
 
@@ -85,39 +82,6 @@ class QuietHours(Wire):
         if ends <= here:
             ends += timedelta(days=1)
         return max(ends.timestamp() - now_ms / 1000, 1.0)
-
-
-class DeviceStore(Protocol):
-    """Where devices and quiet hours are kept. Replicas share it."""
-
-    async def add(self, device: PushDevice) -> bool:
-        """Keep a device, in place of one with its id, whoever had that; False when its person has
-        MOST_DEVICES others."""
-
-    async def change(self, device_id: str, **members: Any) -> None:
-        """Change these members of a device, if it is still there, and leave its others as they are
-        by now."""
-
-    async def remove(self, device: PushDevice) -> bool:
-        """Forget a device; return whether it was there."""
-
-    async def of_person(self, person: str) -> list[PushDevice]:
-        """Return a person's devices, the oldest first."""
-
-    async def get(self, device_id: str) -> PushDevice | None:
-        """Return a device, whoever has it."""
-
-    async def everybody(self) -> list[PushDevice]:
-        """Return all devices."""
-
-    async def count(self) -> int:
-        """Return how many devices there are."""
-
-    async def quiet(self, person: str) -> QuietHours | None:
-        """Return a person's quiet hours."""
-
-    async def set_quiet(self, person: str, hours: QuietHours | None) -> None:
-        """Keep a person's quiet hours, or none."""
 
 
 def _zone(name: str) -> ZoneInfo | None:

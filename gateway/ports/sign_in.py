@@ -52,24 +52,8 @@ def subject_of(record: Record, click: Click) -> str:
     return f"{click.action} {record.id} {click.revision} {digest} {sha256_hex(said)}"
 
 
-class Proofs(Protocol):
-    """Asks a signed-in person to agree to one thing with a passkey, as a step-up does."""
-
-    async def begin_proof(self, session: str, about: str) -> JsonObject:
-        """Return the options for the browser's `navigator.credentials.get`. The challenge is made
-        of `about`, such as a request's digest and the decision, so that what is signed is good for
-        nothing else; it is for this session, once, for five minutes.
-
-        Raises Unauthorized for who is not signed in, InvalidRequest without a passkey.
-        """
-
-    async def check_proof(self, session: str, about: str, credential: JsonObject) -> Proof:
-        """Return who agreed to `about`. Raises Unauthorized for all that does not verify, with
-        another `about`, another session, or a second time; that is audited."""
-
-
-class Passkeys(Proofs, Protocol):
-    """The passkeys of people, and signing in with one."""
+class Passkeys(Protocol):
+    """The passkeys of people: signing in with one, and agreeing to one thing, as a step-up does."""
 
     @property
     def problem(self) -> str:
@@ -97,6 +81,18 @@ class Passkeys(Proofs, Protocol):
     ) -> str:
         """Return a session of whoever holds the passkey. Raises Unauthorized, and Busy when too
         much was wrong."""
+
+    async def begin_proof(self, session: str, about: str) -> JsonObject:
+        """Return the options for the browser's `navigator.credentials.get`. The challenge is made
+        of `about`, such as a request's digest and the decision, so that what is signed is good for
+        nothing else; it is for this session, once, for five minutes.
+
+        Raises Unauthorized for who is not signed in, InvalidRequest without a passkey.
+        """
+
+    async def check_proof(self, session: str, about: str, credential: JsonObject) -> Proof:
+        """Return who agreed to `about`. Raises Unauthorized for all that does not verify, with
+        another `about`, another session, or a second time; that is audited."""
 
 
 # An identity provider: the place where an organisation's people sign in already.

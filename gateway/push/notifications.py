@@ -24,7 +24,7 @@ from gateway.domain.store import Store
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import NotFound
 from gateway.models import Action, DeciderKind, RiskLevel
-from gateway.ports.devices import PUSH, DeviceStore, PushDevice
+from gateway.ports.devices import PUSH, PushDevice
 from gateway.ports.outgoing import (
     AdapterStorage,
     Copy,
@@ -35,6 +35,7 @@ from gateway.ports.outgoing import (
     RetryLater,
 )
 from gateway.push.sending import DEVICE_REMOVED, Push, PushSender
+from gateway.stores.devices import RedisDevices
 from gateway.wire.codec import JsonObject
 
 # What a notification on a device says of a request, and whether it may be approved from there.
@@ -139,7 +140,7 @@ class Notifications:
         self,
         core: Core,
         store: Store,
-        devices: DeviceStore,
+        devices: RedisDevices,
         sessions: SessionHolders,
         sender: PushSender,
         notes: AdapterStorage,
@@ -380,7 +381,7 @@ class Notifications:
         return max((record.deadline - self._writer.now()) / 1000, 0.0) + _AFTER_SECONDS
 
 
-async def forget_device(devices: DeviceStore, store: Store, device: PushDevice, why: str) -> None:
+async def forget_device(devices: RedisDevices, store: Store, device: PushDevice, why: str) -> None:
     """Forget a device, and write down why."""
     if await devices.remove(device):
         data: JsonObject = {"person": device.person, "device": device.label, "why": why}

@@ -27,8 +27,9 @@ from gateway.domain.records import AuditEvent, Query
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import Unreachable
 from gateway.ports.desk import Feed, RequestCalls
-from gateway.ports.devices import PUSH, DeviceStore, PushDevice
+from gateway.ports.devices import PUSH, PushDevice
 from gateway.ports.outgoing import CopyGone, DeliveryFailed, Outbox, RetryLater
+from gateway.stores.devices import RedisDevices
 from gateway.wire.codec import JsonObject
 
 # Encryption and signature of web push: RFC 8291 for the device, RFC 8292 for its push service.
@@ -250,7 +251,7 @@ class PushQueue:
         feed: Feed,
         requests: RequestCalls,
         outbox: Outbox,
-        devices: DeviceStore,
+        devices: RedisDevices,
         *,
         tidy: Callable[[], Awaitable[None]],
         store_errors: tuple[type[Exception], ...],

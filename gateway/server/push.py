@@ -17,11 +17,12 @@ from gateway.domain.time_and_tasks import SystemClock
 from gateway.ports.devices import PUSH
 from gateway.push.notifications import Notifications
 from gateway.push.sending import MISSING, PushKey, PushQueue, PushSender, is_installed
-from gateway.push.service import PushDesk, RedisDevices
+from gateway.push.service import PushDesk
 from gateway.server.background import run_worker
 from gateway.server.connections import Backend
 from gateway.server.settings import BadSettings, Settings
 from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.devices import RedisDevices
 from gateway.stores.outbox import RedisAdapterStorage
 from gateway.wire.local_discovery import write_private
 

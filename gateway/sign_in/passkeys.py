@@ -320,7 +320,7 @@ class PersonPasskeys:
         return await self._logins.open(passkey.holder, way="passkey", device=device)
 
     async def begin_proof(self, session: str, about: str) -> JsonObject:
-        """Return the options for agreeing to `about`. See `gateway.ports.Proofs`."""
+        """Return the options for agreeing to `about`. See `gateway.ports.Passkeys`."""
         site, holder = self._find_site(), await self._find_holder(session)
         known = await self._load(holder)
         if not known:
@@ -333,7 +333,7 @@ class PersonPasskeys:
         )
 
     async def check_proof(self, session: str, about: str, credential: JsonObject) -> Proof:
-        """Return who agreed to `about`. See `gateway.ports.Proofs`."""
+        """Return who agreed to `about`. See `gateway.ports.Passkeys`."""
         self._find_site()
         holder = await self._find_holder(session)
         nonce = await self._attempts.take(_PROVING, f"{session}\0{about}")

@@ -66,8 +66,8 @@ async def test_a_secret_is_not_found(world: World) -> None:
 
 async def test_it_says_how_far_it_looked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search ends after the newest so many, and goes on from there when asked."""
-    monkeypatch.setattr("gateway.approvals.search_service._MOST", 2)
-    monkeypatch.setattr("gateway.approvals.search_service._PAGE", 2)
+    monkeypatch.setattr("gateway.approvals.search_and_report._MOST", 2)
+    monkeypatch.setattr("gateway.approvals.search_and_report._PAGE", 2)
     made = [await ended(world, arguments={"command": f"echo {n}"}) for n in range(3)]
     first = await world.core.requests.search(Search(text="echo 0"))
     assert (first.items, first.looked) == ((), 2)

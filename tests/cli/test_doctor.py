@@ -23,12 +23,12 @@ from gateway.domain.records import REVIEWS, AuditEvent
 from gateway.domain.store import REROUTING
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import InvalidRequest, NotFound
-from gateway.push.service import RedisDevices
 from gateway.server.app import Gateway, run_gateway
 from gateway.server.connections import Backend, open_backend
 from gateway.server.push import push_key_of
 from gateway.server.settings import Settings
 from gateway.stores.audit import ArchivePace, Archiver, Sealer, Trimming
+from gateway.stores.devices import RedisDevices
 from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox
 from gateway.wire.local_discovery import FILE_NAME, write_private

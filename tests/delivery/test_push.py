@@ -23,8 +23,8 @@ from gateway.ports.devices import PUSH, PushDevice, QuietHours
 from gateway.ports.outgoing import CopyState, DeliveryFailed, RetryLater
 from gateway.push.notifications import Notifications, target_of
 from gateway.push.sending import MOST_BYTES, Push, PushKey, PushQueue, PushSender, encrypt
-from gateway.push.service import RedisDevices
 from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.devices import RedisDevices
 from gateway.stores.outbox import RedisAdapterStorage
 from tests.clocks import StandingClock
 from tests.devices import push_device

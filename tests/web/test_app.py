@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from gateway.ports.devices import QuietHours
-from gateway.push.service import RedisDevices
+from gateway.stores.devices import RedisDevices
 from tests.devices import push_device
 from tests.web.chromium import PHONE, Page, at_home, running
 from tests.web.inbox import COMMAND, Inbox, see

@@ -75,8 +75,8 @@ async def test_a_search_says_how_far_it_looked(
     box: Inbox, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No more than the newest so many; one press looks further back."""
-    monkeypatch.setattr("gateway.approvals.search_service._MOST", 2)
-    monkeypatch.setattr("gateway.approvals.search_service._PAGE", 2)
+    monkeypatch.setattr("gateway.approvals.search_and_report._MOST", 2)
+    monkeypatch.setattr("gateway.approvals.search_and_report._PAGE", 2)
     old = await box.ask(**FILE_CHANGE)
     await box.decide(old)
     for number in range(2):
