@@ -44,10 +44,12 @@ def adapter_class(name: str) -> type[Adapter]:
         known = ", ".join(adapter_names()) or "none"
         raise UnknownAdapter(f"there is no adapter {name!r}; installed: {known}")
     try:
-        loaded: type[Adapter] = next(iter(found)).load()
+        loaded = next(iter(found)).load()
     except Exception as error:  # an import may raise anything
         raise BrokenAdapter(name, error) from error
-    return loaded
+    if isinstance(loaded, type) and issubclass(loaded, Adapter):
+        return loaded
+    raise BrokenAdapter(name, TypeError("it does not extend gateway.ports.Adapter"))
 
 
 def refuse_unknown(policy: PolicyDocument) -> None:

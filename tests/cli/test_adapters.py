@@ -32,16 +32,18 @@ class ToyAdapter(Adapter):
 BROKEN = "import a_library_that_is_not_installed\n"
 # Fails when its commands are asked for, and wears the name of a command of ours.
 RUDE = TOY.replace("greet = ", 'raise RuntimeError("no"); greet = ').replace("ToyAdapter", "Rude")
+PLAIN = TOY.replace("(Adapter)", "")
 
 
 @pytest.fixture
 def toys(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
-    """Install three distributions beside the gateway, as an installer lays them out."""
+    """Install four distributions beside the gateway, as an installer lays them out."""
     forget_toys()
     site = tmp_path / "site"
     install(site, "toy", TOY, {"toy": "toy:ToyAdapter", "approve": "toy:ToyAdapter"})
     install(site, "broken", BROKEN, {"broken": "broken:Any"})
     install(site, "rude", RUDE, {"rude": "rude:Rude"})
+    install(site, "plain", PLAIN, {"plain": "plain:ToyAdapter"})
     shell.env["PYTHONPATH"] = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
     monkeypatch.syspath_prepend(site)
     yield shell
@@ -50,7 +52,7 @@ def toys(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 def forget_toys() -> None:
     """Have the next test import its own adapters, not those of the same name that were."""
-    for name in ("toy", "broken", "rude", "kind"):
+    for name in ("toy", "broken", "rude", "plain", "kind"):
         sys.modules.pop(name, None)
 
 
@@ -76,7 +78,7 @@ def test_an_adapter_adds_commands(toys: Shell) -> None:
     assert "invalid choice: 'dance'" in toys.run("dance", "toy", code=2)
 
 
-@pytest.mark.parametrize("name", ["broken", "rude"])
+@pytest.mark.parametrize("name", ["broken", "rude", "plain"])
 def test_a_broken_adapter_costs_its_own_commands_alone(toys: Shell, name: str) -> None:
     """It is named in a sentence; every other command works beside it."""
     said = toys.run("greet", name, "you", code=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 import signal
@@ -17,13 +18,11 @@ import pytest
 
 from gateway import ports
 
-pytestmark = [
-    pytest.mark.xdist_group("toy"),
-    pytest.mark.thorough,
-]  # one server or build for all of them
+pytestmark = pytest.mark.xdist_group("toy")  # one server or build for all of them
 
 PAGE = (Path(__file__).parents[2] / "docs" / "write-an-adapter.md").read_text(encoding="utf-8")
 MOST_LINES = 60
+MOST_METHODS, MOST_CALLS = 7, 30
 POLICY = """
 [[people]]
 name = "ana"
@@ -142,6 +141,45 @@ def test_the_toy_is_small() -> None:
     assert len(code) < MOST_LINES
 
 
+def names_in(section: str, cell: str) -> list[str]:
+    """Return the names that the rows of a section hold, matched by a pattern for one of them."""
+    start = PAGE.index(f"## {section}\n")
+    rows = [row for row in PAGE[start:].split("\n## ")[0].splitlines() if row.startswith("| `")]
+    return [name for row in rows for name in re.findall(cell, row)]
+
+
+def public(kind: type, wanted: Callable[[object], bool]) -> set[str]:
+    """Return the public members of a class itself of some kind."""
+    return {name for name, one in vars(kind).items() if wanted(one) and not name.startswith("_")}
+
+
+def test_the_page_lists_what_an_adapter_implements() -> None:
+    """Seven methods at most, and its facts, each once."""
+    section = "What an adapter implements"
+    methods = names_in(section, r"^\| `(\w+)\(")
+    assert sorted(methods) == sorted(public(ports.Adapter, inspect.isfunction))
+    assert len(methods) <= MOST_METHODS
+    facts = public(ports.Adapter, lambda one: isinstance(one, property))
+    facts |= set(vars(ports.Adapter)["__annotations__"])
+    assert sorted(names_in(section, r"^\| `(\w+)` ")) == sorted(facts)
+
+
+def test_the_page_lists_what_an_adapter_may_call() -> None:
+    """Thirty calls at most in the groups of the desk, each once."""
+    groups = {
+        "requests": ports.RequestCalls,
+        "grants": ports.GrantCalls,
+        "operator": ports.OperatorCalls,
+    }
+    count = 0
+    for name, group in groups.items():
+        rows = [row for row in PAGE.splitlines() if row.startswith(f"| `desk.{name}`")]
+        told = [one for row in rows for one in re.findall(r"`(\w+)`", row)]
+        assert sorted(told) == sorted(public(group, inspect.isfunction)), name
+        count += len(told)
+    assert count <= MOST_CALLS
+
+
 def test_the_toy_needs_one_door_and_the_values() -> None:
     """All that an adapter imports of the gateway are the ports, the models and the errors."""
     modules = set()
@@ -155,6 +193,7 @@ def test_the_toy_needs_one_door_and_the_values() -> None:
     assert set(ports.__all__) <= vars(ports).keys()
 
 
+@pytest.mark.thorough
 def test_the_toy_carries_a_decision_to_the_agent(site: Site) -> None:
     """A card is posted as a file; an answer beside it lets the command go on."""
     gateway = site.start()
@@ -169,6 +208,7 @@ def test_the_toy_carries_a_decision_to_the_agent(site: Site) -> None:
     stop(gateway)
 
 
+@pytest.mark.thorough
 def test_the_toy_denies_with_a_reason(site: Site) -> None:
     """Words for the agent travel with the click."""
     gateway = site.start()
@@ -180,6 +220,7 @@ def test_the_toy_denies_with_a_reason(site: Site) -> None:
     stop(gateway)
 
 
+@pytest.mark.thorough
 def test_cards_are_true_after_the_gateway_was_killed(site: Site) -> None:
     """Killed after the post, started again: one card, still answerable, and true at the end."""
     gateway = site.start()
@@ -194,6 +235,7 @@ def test_cards_are_true_after_the_gateway_was_killed(site: Site) -> None:
     stop(again)
 
 
+@pytest.mark.thorough
 def test_the_toy_runs_as_a_process_of_its_own(site: Site) -> None:
     """The gateway does without it; `gateway adapter folder` posts the card and hears the answer."""
     site.env["GATEWAY_ADAPTERS"] = '["web"]'
