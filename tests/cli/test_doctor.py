@@ -42,7 +42,7 @@ from gateway.ports import Adapter, report_ok
 
 class Kind(Adapter):
     async def checks(self, called, notes, *, live):
-        told = [(f"kind {target}", report_ok(" ".join(who))) for target, who in called.items()]
+        told = [(f"kind {target}", report_ok(" ".join(who))) for target, who in called.items() if who]
         return [("kind", report_ok("all is well")), *told]
 """
 RUDE = """

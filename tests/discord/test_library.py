@@ -98,7 +98,7 @@ async def test_a_client_without_its_state_is_missed_at_the_start(
 async def test_the_doctor_says_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a finding, with nothing tried after it."""
     monkeypatch.delattr(discord.http.Route, "BASE")
-    found = await DiscordAdapter().checks([], None, live=False)  # type: ignore[arg-type]
+    found = await DiscordAdapter().checks({}, None, live=False)  # type: ignore[arg-type]
     assert found[-1][0] == "discord library"
     assert "http.Route.BASE" in found[-1][1].says
 
