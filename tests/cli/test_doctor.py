@@ -42,8 +42,11 @@ from gateway.ports import Adapter, report_ok
 
 class Kind(Adapter):
     async def checks(self, called, notes, *, live):
-        told = [(f"kind {target}", report_ok(" ".join(who))) for target, who in called.items() if who]
-        return [("kind", report_ok("all is well")), *told]
+        told = [(target, " ".join(who)) for target, who in called.items() if who]
+        return [
+            ("kind", report_ok("all is well")),
+            *((f"kind {target}", report_ok(who)) for target, who in told),
+        ]
 """
 RUDE = """
 from gateway.ports import Adapter
