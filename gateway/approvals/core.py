@@ -23,9 +23,8 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.policy.chain import Chain
 from gateway.policy.decider import Decider
 from gateway.policy.deciders import GrantBook, GrantStore, rule_links
-from gateway.ports import Desk, Feed, LoginLinks, Logins
-from gateway.ports.devices import DeviceCalls
-from gateway.ports.outgoing import AdapterStorage, Outbox
+from gateway.ports import Feed
+from gateway.ports.outgoing import Outbox
 from gateway.wire.signatures import Signer
 
 
@@ -84,29 +83,3 @@ class Core:
         )
         self.sessions = SessionService(store, self.approvals, self.grants)
         self.operator = OperatorService(store, writer, held, self.sessions, self.health)
-
-    def desk(
-        self,
-        notes: AdapterStorage,
-        links: LoginLinks,
-        logins: Logins,
-        *,
-        inbox: str,
-        devices: DeviceCalls | None,
-        secure: bool,
-    ) -> Desk:
-        """Return what an adapter works at; notes and links are its own, `inbox` is where people
-        open the inbox, `devices` are those of its people."""
-        return Desk(
-            requests=self.requests,
-            grants=self.grant_service,
-            operator=self.operator,
-            feed=self.feed,
-            notes=notes,
-            sizes=self.sizes,
-            links=links,
-            logins=logins,
-            inbox=inbox,
-            devices=devices,
-            secure=secure,
-        )

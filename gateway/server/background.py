@@ -51,8 +51,19 @@ def desk_of(
     """Return the desk of an adapter, with its own notes. `inbox` is where cards may lead to,
     `logins` are the ways in as they are set, and `secure` says that browsers come over TLS."""
     logins = logins or Ways(store, SystemClock())
-    notes, links = RedisAdapterStorage(store, name), ChatLinks(logins, name, inbox)
-    return core.desk(notes, links, logins, inbox=inbox, devices=devices, secure=secure)
+    return Desk(
+        requests=core.requests,
+        grants=core.grant_service,
+        operator=core.operator,
+        feed=core.feed,
+        notes=RedisAdapterStorage(store, name),
+        sizes=core.sizes,
+        links=ChatLinks(logins, name, inbox),
+        logins=logins,
+        inbox=inbox,
+        devices=devices,
+        secure=secure,
+    )
 
 
 @asynccontextmanager
