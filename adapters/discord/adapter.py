@@ -27,9 +27,9 @@ from gateway.ports import (
     Finding,
     MessageRef,
     Notice,
-    Pages,
     RetryLater,
     Shown,
+    WebPages,
 )
 
 log = logging.getLogger("adapters.discord")
@@ -49,7 +49,7 @@ class DiscordAdapter(Adapter):
         self._posting: Posting | None = None
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[Pages]:
+    async def run(self, desk: Desk) -> AsyncIterator[WebPages]:
         """Serve until left, and yield the Interactions Endpoint, when a public key is set.
 
         Raises GatewayError when Discord does not accept the settings.
@@ -68,10 +68,10 @@ class DiscordAdapter(Adapter):
         async with connection.running():
             await self._register(connection, desk)
             if key is None:
-                yield Pages()
+                yield WebPages()
                 return
             endpoint = Endpoint(key, desk.notes, connection.client, connection.handle)
-            yield Pages([web.post(PATH, endpoint.serve)])
+            yield WebPages([web.post(PATH, endpoint.serve)])
 
     async def _register(self, connection: Connection, desk: Desk) -> None:
         """Register the commands. A failure is only logged: cards work without them."""

@@ -41,10 +41,10 @@ from gateway.ports import (
     Identity,
     JsonObject,
     Logins,
-    Pages,
     Query,
     Record,
     Remember,
+    WebPages,
     cancel_and_wait,
     make_visible,
     mask,
@@ -545,10 +545,10 @@ class SaikiAdapter(Adapter):
     posts = False
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[Pages]:
+    async def run(self, desk: Desk) -> AsyncIterator[WebPages]:
         """Check the settings, and yield the pages: the web server serves them."""
         calls = ConfirmationCalls(desk, Access(desk.logins, read_origins(), secure=desk.secure))
-        yield Pages(calls.routes(), calls.sockets.end_all)
+        yield WebPages(calls.routes(), calls.sockets.end_all)
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway policy saiki`."""

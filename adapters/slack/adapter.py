@@ -48,11 +48,11 @@ from gateway.ports import (
     Finding,
     MessageRef,
     Notice,
-    Pages,
     RateLimiter,
     RetryLater,
     Shown,
     SystemClock,
+    WebPages,
     Worklist,
     cancel_and_wait,
 )
@@ -81,7 +81,7 @@ class SlackAdapter(Adapter):
         self._patience = CircuitBreaker()
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[Pages]:
+    async def run(self, desk: Desk) -> AsyncIterator[WebPages]:
         """Serve until left, and yield what Slack calls. Leaving waits for running work.
 
         Entering means connected, or that Slack is away, which `problems` says until it is back.
@@ -109,7 +109,7 @@ class SlackAdapter(Adapter):
             drawing = asyncio.create_task(self._homes.run(), name="slack homes")
             try:
                 async with self._listen(app, settings, session) as listening:
-                    yield Pages([*routes, *listening])
+                    yield WebPages([*routes, *listening])
             finally:
                 await cancel_and_wait(watching, drawing)
             directory.close()

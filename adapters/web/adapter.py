@@ -18,7 +18,7 @@ from adapters.web.push import PushHandlers
 from adapters.web.queries import QueueHandlers, ReadHandlers, Reports, SearchHandlers
 from adapters.web.security import Guard, Handler, VisitRefused
 from adapters.web.sign_in import DeviceHandlers, PasskeyHandlers, ProviderHandlers, SignInHandlers
-from gateway.ports import Adapter, Desk, Pages
+from gateway.ports import Adapter, Desk, WebPages
 
 # Answers made small for a phone's line. Files are compressed once, when they are read.
 #
@@ -213,7 +213,7 @@ class WebAdapter(Adapter):
     posts = False
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[Pages]:
+    async def run(self, desk: Desk) -> AsyncIterator[WebPages]:
         """Yield the inbox's pages: the web server serves them."""
         inbox = Inbox(desk)
-        yield Pages(inbox.routes(), inbox.end_streams)
+        yield WebPages(inbox.routes(), inbox.end_streams)

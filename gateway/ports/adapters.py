@@ -41,7 +41,7 @@ def report_failure(says: str, remedy: str) -> Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class WebPages:
     """What an adapter serves beside the HTTP API: `routes` are aiohttp route definitions. `end`
     is called when the web server stops, and ends the answers that are kept open: the server waits
     for them."""
@@ -78,7 +78,7 @@ class Adapter:
         ready."""
         return ()
 
-    def run(self, desk: Desk) -> AbstractAsyncContextManager[Pages | None]:
+    def run(self, desk: Desk) -> AbstractAsyncContextManager[WebPages | None]:
         """Serve until left. Entering means connected and healthy, and yields the pages to serve;
         leaving lets running work finish."""
         raise NotImplementedError

@@ -27,7 +27,7 @@ from gateway.errors import Conflict, GatewayError
 from gateway.integrations.coding_agents.claude_code import HTTP_HOOKS
 from gateway.policy.calls.signs import load_tables
 from gateway.policy.hooks import HookHost, host_hooks
-from gateway.ports import Adapter, Desk, Feed, Pages
+from gateway.ports import Adapter, Desk, Feed, WebPages
 from gateway.ports.outgoing import OutboxFigures
 from gateway.server.approval_protocol import notices_of, receivers_of, serve_protocol
 from gateway.server.background import (
@@ -160,7 +160,7 @@ def _desk(name: str, settings: Settings, core: Core, backend: Backend, push: Pus
 @asynccontextmanager
 async def _running_adapters(
     adapters: Mapping[str, Adapter], desks: Mapping[str, Desk], core: Core
-) -> AsyncIterator[list[Pages]]:
+) -> AsyncIterator[list[WebPages]]:
     async with AsyncExitStack() as stack:
         yield [
             await stack.enter_async_context(serve_adapters(adapter, desks[name], core))
@@ -343,7 +343,7 @@ def _webhooks(settings: Settings, feed: Feed, store: RedisStore, tally: Tally) -
     )
 
 
-def _site_of(settings: Settings, pages: Sequence[Pages]) -> Site:
+def _site_of(settings: Settings, pages: Sequence[WebPages]) -> Site:
     """Return the host names and TLS of the site, and what adapters serve on it."""
     host = urlsplit(settings.public_url).hostname if settings.public_url else None
     return Site(

@@ -20,7 +20,7 @@ from gateway.domain.records import REVIEWS
 from gateway.domain.store import REROUTING
 from gateway.domain.time_and_tasks import SystemClock, cancel_and_wait
 from gateway.errors import Unreachable
-from gateway.ports import Adapter, Desk, Feed, Pages
+from gateway.ports import Adapter, Desk, Feed, WebPages
 from gateway.ports.devices import DeviceCalls
 from gateway.sign_in.ways import ChatLinks, Ways
 from gateway.stores.connect import AWAY
@@ -69,14 +69,14 @@ def desk_of(
 @asynccontextmanager
 async def serve_adapters(
     adapter: Adapter, desk: Desk, core: Core, *, timings: Timings = TIMINGS
-) -> AsyncIterator[Pages]:
+) -> AsyncIterator[WebPages]:
     """Run an adapter, and yield its pages; when it posts cards, keep them true."""
     async with AsyncExitStack() as stack:
         pages = await stack.enter_async_context(adapter.run(desk))
         if adapter.posts:
             look = CardKeeper(adapter, desk, core, SystemClock(), timings).look
             await stack.enter_async_context(run_worker(adapter.name, look, core, timings))
-        yield pages or Pages()
+        yield pages or WebPages()
 
 
 @asynccontextmanager

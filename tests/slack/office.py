@@ -17,7 +17,7 @@ from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, Record
 from gateway.models import Risk, RiskLevel
-from gateway.ports import Desk, Pages
+from gateway.ports import Desk, WebPages
 from gateway.server.background import desk_of, run_reminders, serve_adapters
 from tests.slack.counterpart.person import Human, NotShown
 from tests.slack.counterpart.slack import Slack
@@ -238,7 +238,7 @@ async def at_work(
 
 
 @asynccontextmanager
-async def _site(slack: Slack, pages: Pages) -> AsyncIterator[None]:
+async def _site(slack: Slack, pages: WebPages) -> AsyncIterator[None]:
     app = web.Application()
     app.add_routes(pages.routes)
     runner = web.AppRunner(app, access_log=None)
