@@ -58,7 +58,7 @@ _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>a card</t
 <main><h1 class="unseen">A card</h1><div id="list"></div></main>
 <script type="module">
 import { card } from "/static/card.js";
-import { setClock } from "/static/dom.js";
+import { setClock } from "/static/time_left.js";
 const { item, view, draft } = await (await fetch("/item")).json();
 setClock(item.created + 90_000);
 const acts = new Proxy({}, { get: (_, name) => () => (name === "reach" ? view.reach : "") });
@@ -72,7 +72,7 @@ document.title = "drawn";
 
 def panels() -> tuple[str, ...]:
     """Return the name of each panel that the script knows."""
-    text = (STATIC / "panels.js").read_text(encoding="utf-8")
+    text = (STATIC / "decision_panels.js").read_text(encoding="utf-8")
     (found,) = re.findall(r"^const PANELS = \{(.*?)^\};", text, re.MULTILINE | re.DOTALL)
     return tuple(re.findall(r"(\w+): \[", found))
 

@@ -61,7 +61,7 @@ async def test_every_state_is_sound(browser: Browser, dark: bool) -> None:
 
 def test_every_panel_and_state_is_among_them() -> None:
     """Every panel that the script knows, by each step-up, and every status, ended ones opened."""
-    text = (STATIC / "panels.js").read_text(encoding="utf-8")
+    text = (STATIC / "decision_panels.js").read_text(encoding="utf-8")
     made = scenes()
     assert len(panels()) >= 7
     for name in panels():

@@ -1,9 +1,10 @@
 // Several requests of one agent side by side: every one whole, one tick each, one answer for all ticked.
 import { api, nonce, signIn } from "./api.js";
 import { about, body, card, listen } from "./card.js";
-import { copied, line, make, plain, say, setClock, settle, tickAll } from "./dom.js";
-import { button, problem } from "./panels.js";
-import { chosen, connect, follow, gather, recount } from "./live.js";
+import { copied, line, make, plain, say, settle } from "./dom.js";
+import { setClock, tickAll } from "./time_left.js";
+import { button, problem } from "./decision_panels.js";
+import { chosen, connect, follow, gather, recount } from "./live_updates.js";
 
 const agent = new URLSearchParams(location.search).get("agent") ?? "";
 const byId = (id) => document.getElementById(id);

@@ -1,6 +1,7 @@
 // One request as a card, and the letters that act on it. The gateway decides what it says; this lays it out.
-import { clock, countdown, diff, line, lines, make, plain, told } from "./dom.js";
-import { button, controls, icon, idle, leadsToReveal, next, problem, questions, reveal, whole } from "./panels.js";
+import { diff, line, lines, make, plain, told } from "./dom.js";
+import { clock, countdown } from "./time_left.js";
+import { button, controls, icon, idle, leadsToReveal, next, problem, questions, reveal, whole } from "./decision_panels.js";
 
 // `view` is what the page knows of the card: its draft, whether it may be decided, what buttons do.
 export function card(item, view) {

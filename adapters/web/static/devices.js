@@ -1,6 +1,7 @@
 // Where somebody is signed in: what is listed can be ended, one by one or all others.
 import { api, signIn } from "./api.js";
-import { clock, make, setClock } from "./dom.js";
+import { make } from "./dom.js";
+import { clock, setClock } from "./time_left.js";
 import { create } from "./passkeys.js";
 
 const says = document.getElementById("says");

@@ -1,8 +1,9 @@
 // The page: shows what the address names, and keeps it true to the gateway.
 import { api, openedId, signIn } from "./api.js";
-import { say, settle, tickAll } from "./dom.js";
+import { say, settle } from "./dom.js";
+import { tickAll } from "./time_left.js";
 import * as queue from "./queue.js";
-import { chosen, connect, follow, gather, recount, worker } from "./live.js";
+import { chosen, connect, follow, gather, recount, worker } from "./live_updates.js";
 
 const byId = (id) => document.getElementById(id);
 const list = byId("list"), more = byId("more"), looked = byId("looked");
@@ -16,7 +17,7 @@ const FLOOD = 20; // so many changes at once are read as a list
 let parts = null, loading = null;
 function load() {
   loading ??= Promise.all([
-    import("./requests.js"), import("./views.js"), import("./card.js"), import("./news.js"),
+    import("./requests.js"), import("./search_and_lists.js"), import("./card.js"), import("./operator_notices.js"),
   ]).then(([cards, views, keys, news]) => {
     parts = { cards, views, keys, news };
     cards.tellCards({ put: queue.put, drawn: queue.place });

@@ -1,7 +1,8 @@
 // The page of notifications: this device, all of the person's devices, and quiet hours.
 import { api, signIn } from "./api.js";
-import { clock, make } from "./dom.js";
-import { sure } from "./sure.js";
+import { make } from "./dom.js";
+import { clock } from "./time_left.js";
+import { sure } from "./confirm.js";
 import { current, lacking, turnOff, turnOn } from "./subscription.js";
 
 const byId = (id) => document.getElementById(id);

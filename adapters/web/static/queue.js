@@ -1,7 +1,8 @@
 // The queue: what waits, the soonest deadline first, on the side that was chosen.
 import { api } from "./api.js";
-import { countdown, line, make, setClock, settle, tickAll } from "./dom.js";
-import { show } from "./live.js";
+import { line, make, settle } from "./dom.js";
+import { countdown, setClock, tickAll } from "./time_left.js";
+import { show } from "./live_updates.js";
 
 const element = document.getElementById("rows"), older = document.getElementById("older");
 const sides = [...document.querySelectorAll("[data-side]")], group = document.getElementById("together");

@@ -1,7 +1,7 @@
 // Who looks and who only taps, and how agents' requests end: figures from the audit, for admins.
 import { api } from "./api.js";
 import { make, told } from "./dom.js";
-import { follow, gather, recount } from "./live.js";
+import { follow, gather, recount } from "./live_updates.js";
 
 const list = document.getElementById("list"), period = document.getElementById("period");
 

@@ -2,7 +2,8 @@
 import { api, nonce } from "./api.js";
 import { card } from "./card.js";
 import { sign } from "./passkeys.js";
-import { copied, make, say, setClock, settle } from "./dom.js";
+import { copied, make, say, settle } from "./dom.js";
+import { setClock } from "./time_left.js";
 
 const list = document.getElementById("list");
 const items = new Map(), drafts = new Map();

@@ -1,6 +1,6 @@
 // This browser's subscription to pushes, and the gateway's knowledge of it.
 import { api } from "./api.js";
-import { worker } from "./live.js";
+import { worker } from "./live_updates.js";
 
 // Why this browser cannot be pushed to, "" where it can.
 export function lacking() {

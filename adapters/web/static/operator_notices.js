@@ -2,7 +2,7 @@
 import { api } from "./api.js";
 import { line, make, plain } from "./dom.js";
 import { tellStopped } from "./queue.js";
-import { sure } from "./sure.js";
+import { sure } from "./confirm.js";
 
 const stop = document.getElementById("stop"), wrong = document.getElementById("wrong"), switching = document.getElementById("switch"), told = document.getElementById("told");
 const TOLD = ["grant_made", "grant_ending", "grant_ended", "grant_suspended"];

@@ -1,7 +1,8 @@
 // The views beside what waits: looking for something, the agents' sessions, the audit, and what is remembered.
 import { api, nonce } from "./api.js";
-import { clock, line, make, plain, told } from "./dom.js";
-import { sure } from "./sure.js";
+import { line, make, plain, told } from "./dom.js";
+import { clock } from "./time_left.js";
+import { sure } from "./confirm.js";
 
 // ------------------------------------------------------------------ looking for something
 
