@@ -19,7 +19,6 @@ from gateway.api.call import (
     Enrolment,
     Intercept,
     Limits,
-    Reads,
     Services,
     answer_call,
 )
@@ -37,6 +36,7 @@ from gateway.api.problems import problem_of
 from gateway.api.routes import ApiRoute, routes
 from gateway.approvals.core import Core
 from gateway.domain.health_and_metrics import Readiness
+from gateway.domain.store import Store
 from gateway.domain.web_limits import FailureLimit
 from gateway.errors import GatewayError
 from gateway.ports import Credentials
@@ -86,7 +86,7 @@ class Site:
 def build_api(
     *,
     core: Core,
-    reads: Reads,
+    reads: Store,
     credentials: Credentials,
     ready: Callable[[], Awaitable[Readiness]],
     store_errors: tuple[type[Exception], ...],

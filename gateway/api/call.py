@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from aiohttp import web
 from pydantic import ValidationError
@@ -21,9 +21,9 @@ from gateway.approvals.core import Core
 from gateway.cards.blocks import draw
 from gateway.domain.health_and_metrics import Readiness
 from gateway.domain.parsing import adapter_of, parse_message, parse_off_loop, sentence
-from gateway.domain.records import AuditEvent, Identity, Page, Query
+from gateway.domain.records import Identity
 from gateway.domain.redaction import hide_in
-from gateway.domain.store import MessageContext
+from gateway.domain.store import MessageContext, Store
 from gateway.domain.web_limits import SECONDS, BodyTooLarge, BodyTooSlow, read_whole
 from gateway.errors import InvalidRequest, NotFound
 from gateway.ports import Credential
@@ -61,25 +61,6 @@ class Enrolment:
     enroll: Callable[[str], Awaitable[JsonObject]]
 
 
-class Reads(Protocol):
-    """What is read as it is stored."""
-
-    async def page(self, query: Query) -> Page:
-        """Return one page of requests, newest first."""
-
-    async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
-        """Return up to `limit` events after a stream id."""
-
-    async def count_pending(self) -> int:
-        """Return how many requests wait."""
-
-    async def oldest_pending(self) -> int | None:
-        """Return when the oldest request that waits was asked, in ms; None when none waits."""
-
-    async def event_counts(self) -> dict[str, int]:
-        """Return how often each thing happened, see `gateway.domain.audit`."""
-
-
 # Passes a method's parameters through the hooks; returns action, reason, and what they changed.
 Intercept = Callable[[str, JsonObject], Awaitable[tuple[str, str, JsonObject | None]]]
 
@@ -94,7 +75,7 @@ class Services:
     """
 
     core: Core
-    reads: Reads
+    reads: Store
     access: TokenAccess
     metrics: Metrics
     ready: Callable[[], Awaitable[Readiness]]

@@ -6,7 +6,6 @@ import asyncio
 import platform
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -27,6 +26,7 @@ from prometheus_client.registry import Collector
 from gateway import __version__
 from gateway.domain.audit import CARD, DEAD_LETTER, ENDED, REFUSED, SUBMITTED
 from gateway.domain.health_and_metrics import SHORT_SECONDS, Health, StoreFigures, Tally, Waits
+from gateway.domain.store import Store
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Unreachable
 from gateway.models import ENDINGS
@@ -142,19 +142,6 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_1_0_0
 _ASK_SECONDS = 2.0
 
 
-class WaitingRequests(Protocol):
-    """What is known of the requests that wait."""
-
-    async def count_pending(self) -> int:
-        """Return how many requests wait."""
-
-    async def oldest_pending(self) -> int | None:
-        """Return when the oldest of them was asked, in ms; None when none waits."""
-
-    async def event_counts(self) -> dict[str, int]:
-        """Return how often each thing happened, see `gateway.domain.audit`."""
-
-
 _OF_CARDS = {
     "stale_cards": "Posted cards with buttons whose request has ended.",
     "stale_card_age_seconds": "How long ago the request of the oldest stale card ended.",
@@ -185,7 +172,7 @@ class Metrics:
 
     def __init__(
         self,
-        waits: WaitingRequests,
+        waits: Store,
         measure: Measure | None,
         outboxes: Outboxes,
         adapters: AdapterProblems,

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from gateway.domain.records import place_of
 from gateway.errors import Conflict, GatewayError, NotFound
-from gateway.stores.archive import read_mark
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.record_codec import dumps
 from gateway.stores.requests import RedisStore
@@ -132,7 +131,7 @@ _KEPT_SECONDS = 9 * 24 * 3600
 async def last_event(store: RedisStore) -> str:
     """Return the id of the last event there is, also where all are archived."""
     rows = await store.redis.xrevrange(store.keys.events, count=1)
-    return rows[0][0] if rows else (await read_mark(store)).last
+    return rows[0][0] if rows else (await store.audit.mark()).last
 
 
 class RedisNotices:

@@ -11,7 +11,6 @@ import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -22,6 +21,7 @@ from gateway.approval_protocol.instances import (
     Instance,
     ReceiverAddress,
     ReceiverUnverified,
+    RedisInstances,
     TooManyRegistrations,
     UnsafeAddress,
 )
@@ -130,34 +130,6 @@ class Provision(Wire):
     delivery: JsonObject | None = field(default=None, repr=False)
 
 
-class Instances(Protocol):
-    """What is kept of the instances, and their agents."""
-
-    async def load(self, instance_id: str) -> JsonObject | None:
-        """Return what is kept of an instance, also of one that was deleted."""
-
-    async def save(self, instance_id: str, row: JsonObject, before: JsonObject | None) -> bool:
-        """Keep an instance if what is kept of it is `before`; return whether it was."""
-
-    async def last_event(self) -> str:
-        """Return the id of the last event there is."""
-
-    async def claim(self, instance_id: str) -> bool:
-        """Be the one that verifies a receiver of an instance; False while another is."""
-
-    async def release(self, instance_id: str) -> None:
-        """Let others verify a receiver of an instance."""
-
-    async def spend(self, account: str) -> float:
-        """Spend one registration of an account or a host; return the seconds to wait first."""
-
-    async def add_agent(self, instance_id: str, agent: str) -> str:
-        """Make the agent of an instance unless it is there; return its token."""
-
-    async def remove_agent(self, agent: str) -> None:
-        """Revoke the agent of an instance, if it is there."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverRegistration:
     """How the address of a receiver is checked, and how a receiver is."""
@@ -171,7 +143,7 @@ class Provisioning:
 
     def __init__(
         self,
-        instances: Instances,
+        instances: RedisInstances,
         clock: Clock,
         registration: ReceiverRegistration,
         *,

@@ -10,13 +10,13 @@ import json
 import re
 import time
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 from uuid import UUID
 
 from aiohttp import web
 
 from gateway.api.call import ApiCall, long_poll, reply
-from gateway.approval_protocol.instances import format_time
+from gateway.approval_protocol.instances import RedisProtocolNotes, format_time
 from gateway.domain.records import Record
 from gateway.domain.time_and_tasks import Clock, check_wanted
 from gateway.errors import Conflict, GatewayError, InvalidRequest, NotFound, Used
@@ -185,24 +185,10 @@ _OWN = frozenset({"call_id", "resume"})
 """Members of a context that say nothing about the call: the client's own marks."""
 
 
-class ProtocolNotes(Protocol):
-    """What is kept beside a request: its submission, when it was consumed, its outcome."""
-
-    async def keep(self, request_id: str, name: str, value: str) -> str:
-        """Note something once, for an hour unless it is held; return what is noted, which may be of
-        an earlier call."""
-
-    async def hold(self, request_id: str) -> None:
-        """Hold what is noted of a request for as long as anybody may ask about it."""
-
-    async def load(self, request_id: str) -> dict[str, str]:
-        """Return all that is noted, nothing for a request of another way in."""
-
-
 class ProtocolRequests:
     """Answers the calls about requests."""
 
-    def __init__(self, notes: ProtocolNotes, clock: Clock) -> None:
+    def __init__(self, notes: RedisProtocolNotes, clock: Clock) -> None:
         self._notes = notes
         self._clock = clock
 

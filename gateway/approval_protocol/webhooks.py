@@ -18,15 +18,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import SystemRandom
-from typing import Protocol
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 from gateway.approval_protocol.instances import (
-    Instance,
     ProtocolNotice,
     ReceiverAddress,
     ReceiverUnverified,
+    RedisNotices,
     UnsafeAddress,
     format_time,
     hears_of,
@@ -45,11 +44,12 @@ from gateway.delivery.egress_guard import (
 )
 from gateway.delivery.webhooks import signature
 from gateway.domain.health_and_metrics import Tally
-from gateway.domain.records import AuditEvent, Record
+from gateway.domain.records import AuditEvent
 from gateway.domain.time_and_tasks import Clock, cancel_and_wait, check_wanted
 from gateway.errors import Unreachable
 from gateway.models import ENDINGS
 from gateway.ports import Feed
+from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import canonical
 
 # Posts signed messages to the receivers of the Agent Approval Protocol, and has them prove first
@@ -172,59 +172,6 @@ _CLAIM_MS = int(SECONDS * 1000) + 5000
 _LATER = (429, 503)
 
 
-class Notices(Protocol):
-    """What is to be told, and how far the events were looked through."""
-
-    async def wanted(self) -> bool:
-        """Tell whether an instance ever had a receiver."""
-
-    async def load_cursor(self) -> str:
-        """Return the last event that was looked at, or behind which to begin."""
-
-    async def save_cursor(self, event_id: str) -> None:
-        """Remember that all up to this event were looked at."""
-
-    async def instance_of(self, agent: str) -> Instance | None:
-        """Return the instance that an agent is, None where it never had a receiver."""
-
-    async def instance(self, instance_id: str) -> Instance | None:
-        """Return what is kept of an instance."""
-
-    async def is_ours(self, request_id: str) -> bool:
-        """Tell whether a request was asked in the protocol's way."""
-
-    async def add(self, notice: ProtocolNotice, due: int) -> None:
-        """Keep a notice, and when it is to be sent; one that was kept before stays as it was."""
-
-    async def load(self, notice_id: str) -> ProtocolNotice | None:
-        """Return a notice."""
-
-    async def find_due(self, now: int, limit: int) -> list[str]:
-        """Return the notices that are due, the longest due first."""
-
-    async def put_off(self, notice: ProtocolNotice, due: int) -> None:
-        """Keep what became of an attempt, and when the next one is due."""
-
-    async def end(self, notice: ProtocolNotice) -> None:
-        """Keep that a notice is sent no more."""
-
-    async def forget(self, notice_id: str) -> None:
-        """Send no notice of which nothing is kept."""
-
-    async def claim(self, notice_id: str, ms: int) -> bool:
-        """Be the one that sends a notice, for so many ms; False while another is."""
-
-
-class EventHistory(Protocol):
-    """What happened, and how requests stand."""
-
-    async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
-        """Return up to `limit` events after an id."""
-
-    async def load(self, request_id: str) -> Record | None:
-        """Return a request."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollInterval:
     """How long is rested between two looks at what is due, and by how much pauses differ."""
@@ -239,8 +186,8 @@ class ProtocolNotices:
 
     def __init__(
         self,
-        notices: Notices,
-        past: EventHistory,
+        notices: RedisNotices,
+        past: RedisStore,
         feed: Feed,
         receivers: ProtocolReceivers,
         clock: Clock,

@@ -22,7 +22,6 @@ from gateway.domain.risk import draw_number
 from gateway.domain.store import (
     ChangeKind,
     MessageContext,
-    RequestWriter,
     Store,
     Transition,
     WritableStore,
@@ -122,7 +121,7 @@ class Writer:
         tries: int = 20,
     ) -> None:
         self._store: Store = store
-        self._requests: RequestWriter = store
+        self._requests = store
         self._clock = clock
         self._signer = signer
         self._tries = tries

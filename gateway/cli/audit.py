@@ -26,7 +26,7 @@ from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import InvalidRequest
 from gateway.models import ENDINGS, DeciderKind, Decision, Execution, Status
 from gateway.ports import list_facts
-from gateway.stores.archive import archive_of, name_numbers, read_mark
+from gateway.stores.archive import name_numbers
 from gateway.stores.audit import check_folder, export
 from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import canonical, sha256_hex
@@ -419,7 +419,7 @@ async def give_up(options: argparse.Namespace) -> int:
     """Print which segments are lost; with --yes, go on without them. Returns 1 without it."""
     async with connect_backend(acting=options.yes) as found:
         store = found.store
-        archive, mark = archive_of(store), await read_mark(store)
+        archive, mark = store.audit.need_archive(), await store.audit.mark()
         lost = await asyncio.to_thread(archive.find_lost, mark.segments)
         if not lost:
             await asyncio.to_thread(check_folder, archive, mark)

@@ -56,13 +56,6 @@ class WebhookCursor(Protocol):
         """Remember that this event was dealt with. A lost write repeats events, no more."""
 
 
-class History(Protocol):
-    """What happened."""
-
-    async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
-        """Return up to `limit` events after an id."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
     """One receiver. `secret` is `whsec_` and base64 of at least 24 bytes; `hosts` may be called.
@@ -95,7 +88,8 @@ _REAL = WebhookEnvironment()
 
 
 class Webhooks:
-    """Sends events to one receiver. `store_errors` are raised by a store that does not answer.
+    """Sends events to one receiver. `history` returns up to so many events after an id;
+    `store_errors` are raised by a store that does not answer.
 
     Raises Forbidden or ValueError when the webhook's own settings are bad.
     """
@@ -104,7 +98,7 @@ class Webhooks:
         self,
         hook: Webhook,
         feed: Feed,
-        past: History,
+        history: Callable[[str | None, int], Awaitable[list[AuditEvent]]],
         cursor: WebhookCursor,
         clock: Clock,
         *,
@@ -116,7 +110,7 @@ class Webhooks:
         self._key = _key(hook.secret)
         self._target = target_of(hook.url, allowed=hook.hosts, production=hook.production)
         self._feed = feed
-        self._past = past
+        self._history = history
         self._cursor = cursor
         self._clock = clock
         self._tally = tally
@@ -152,7 +146,7 @@ class Webhooks:
         last = await self._cursor.load_cursor()
         if last is None:
             return first
-        return next(iter(await self._past.history(last, 1)), None)
+        return next(iter(await self._history(last, 1)), None)
 
     async def _send(self, event: AuditEvent) -> bool:
         """Send an event, or give it up; False when another replica is at it."""

@@ -15,7 +15,7 @@ from gateway.ports.adapters import Finding, report_doubt, report_failure, report
 from gateway.server.connections import Backend
 from gateway.server.settings import Settings
 from gateway.server.start_up import OPEN_DEFAULT
-from gateway.stores.archive import Archive, ArchiveCursor, ArchiveProblem, name_numbers, read_mark
+from gateway.stores.archive import Archive, ArchiveCursor, ArchiveProblem, name_numbers
 from gateway.stores.audit import check_folder, find_strays, seals_of
 from gateway.stores.connect import PACKED_BYTES, Facts, facts, packs_records, writes_alone
 from gateway.stores.credentials import AGENT, user_name
@@ -199,7 +199,7 @@ _FORGOT = "keep the archive as it is: `gateway audit export` holds both; see doc
 
 async def check_archive(backend: Backend) -> Finding:
     """Look at the archive of a namespace."""
-    store, mark = backend.store, await read_mark(backend.store)
+    store, mark = backend.store, await backend.store.audit.mark()
     if store.archive is None and mark.segments:
         says = f"{len(mark.segments)} segments are in a folder that is not named here"
         return report_failure(says, "set GATEWAY_ARCHIVE as the gateways have it")

@@ -137,7 +137,7 @@ class Due:
 class Store(Protocol):
     """Durable state. Every write is one atomic script that validates before it writes.
 
-    None of these methods sets the status of a request: see `RequestWriter`.
+    None of these methods sets the status of a request: see `WritableStore`.
     """
 
     async def load(self, request_id: str) -> Record | None:
@@ -195,6 +195,13 @@ class Store(Protocol):
     async def count_pending(self) -> int:
         """Return how many requests wait."""
 
+    async def oldest_pending(self) -> int | None:
+        """Return when the oldest request that waits was asked, in ms; None when none waits."""
+
+    async def event_counts(self) -> dict[str, int]:
+        """Return how often each thing happened, as far as events are sealed; see
+        `gateway.domain.audit`."""
+
     async def sessions(self, agent: str | None) -> list[Session]:
         """Return the sessions that have not ended, the most recent first."""
 
@@ -246,8 +253,9 @@ class Store(Protocol):
         """Return the last events, the newest last."""
 
 
-class RequestWriter(Protocol):
-    """The three calls that set what a request is: made by `gateway.approvals.writer` alone."""
+class WritableStore(Store, Protocol):
+    """Durable state with the three calls that set what a request is: made by
+    `gateway.approvals.writer` alone."""
 
     async def create(
         self,
@@ -283,7 +291,3 @@ class RequestWriter(Protocol):
     async def change_all(self, transitions: Sequence[Transition]) -> tuple[WriteResult, str]:
         """Apply all these transitions in one step, or none; return `change`'s outcome, and the id
         of the request for which they were refused."""
-
-
-class WritableStore(Store, RequestWriter, Protocol):
-    """Durable state with the calls that change requests."""

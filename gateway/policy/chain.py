@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from gateway.domain.parsing import check_schema
 from gateway.domain.policy_document import Mode, Route, Ruling
@@ -67,22 +67,6 @@ class Shadow(Wire):
     why: str = ""
 
 
-@runtime_checkable
-class HasShadows(Protocol):
-    """A decider of which a part only watches."""
-
-    async def shadows(self, record: Record) -> list[Shadow]:
-        """Return what that part would have done."""
-
-
-@runtime_checkable
-class HasReasons(Protocol):
-    """A decider that can tell what kept it from allowing a request."""
-
-    async def asks_because(self, record: Record) -> str:
-        """Return that in a sentence, "" where there is nothing to say."""
-
-
 class Chain:
     """Asks deciders from the highest priority down. One that takes longer than `seconds`, or
     than the `seconds` of its own, has failed."""
@@ -90,9 +74,8 @@ class Chain:
     def __init__(self, deciders: Iterable[Decider], *, seconds: float = 5.0) -> None:
         self._seconds = seconds
         self._deciders = sorted(deciders, key=lambda decider: -decider.priority)
-        # Asked once: whether a class fits a protocol takes longer than most deciders.
-        self._shadowing = [one for one in self._deciders if isinstance(one, HasShadows)]
-        self._reasoning = [one for one in self._deciders if isinstance(one, HasReasons)]
+        self._shadowing: list[Any] = [one for one in self._deciders if hasattr(one, "shadows")]
+        self._reasoning: list[Any] = [one for one in self._deciders if hasattr(one, "asks_because")]
 
     async def decide(self, record: Record, route: Route, *, stored: bool = True) -> ChainResult:
         """Return the first answer, and the record with its risk as high as deciders raised it.
@@ -149,7 +132,8 @@ class Chain:
         """Return why people are asked though something like it was remembered; "" without."""
         for decider in self._reasoning:
             try:
-                if said := await decider.asks_because(record):
+                said: str = await decider.asks_because(record)
+                if said:
                     return said
             except Exception:
                 # It is a help for whoever decides: without it people are asked all the same.
@@ -188,7 +172,7 @@ class Chain:
 
 async def _in_shadow(decider: Decider, record: Record) -> str:
     """Say what a decider without an opinion would have done, were it not in shadow."""
-    found = await decider.shadows(record) if isinstance(decider, HasShadows) else []
+    found: list[Shadow] = await decider.shadows(record) if hasattr(decider, "shadows") else []
     said = dict.fromkeys(f"{one.effect}: {one.why or one.rule}" for one in found)
     return f"in shadow, would {'; '.join(said)}" if said else ""
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from gateway.approvals.core import Core
 from gateway.cards.blocks import draw, weight_of
@@ -126,22 +125,16 @@ _TEST, _TEST_TEXT = "Approvals", "This is a test: notifications reach this devic
 _SESSION_ENDED = "its session ended"
 
 
-class SessionHolders(Protocol):
-    """Tells whose a browser session is, by its hash."""
-
-    async def holder(self, reference: str) -> Identity | None:
-        """Return whom the session belongs to; None when it ended."""
-
-
 class Notifications:
-    """Looks at one request at a time, for all devices."""
+    """Looks at one request at a time, for all devices. `holder` returns whom a browser session
+    belongs to, by its hash; None when it ended."""
 
     def __init__(
         self,
         core: Core,
         store: Store,
         devices: RedisDevices,
-        sessions: SessionHolders,
+        holder: Callable[[str], Awaitable[Identity | None]],
         sender: PushSender,
         notes: AdapterStorage,
         clock: Clock,
@@ -153,7 +146,7 @@ class Notifications:
         self._proofs = core.proofs
         self._store = store
         self._devices = devices
-        self._sessions = sessions
+        self._holder = holder
         self._sender = sender
         self._notes = notes
         self._clock = clock
@@ -181,7 +174,7 @@ class Notifications:
     async def tidy(self) -> None:
         """Forget the devices whose session ended, or whose person is gone."""
         for device in await self._devices.everybody():
-            if await self._sessions.holder(device.session) is None:
+            if await self._holder(device.session) is None:
                 await self._forget(device, _SESSION_ENDED)
 
     async def test(self, device: PushDevice) -> None:
@@ -225,7 +218,7 @@ class Notifications:
     async def _may_answer(self, record: Record, device: PushDevice) -> bool:
         """Whether the device's person is signed in on it, and may decide. Who is not signed in any
         more is forgotten with it."""
-        identity = await self._sessions.holder(device.session)
+        identity = await self._holder(device.session)
         if identity is None:
             await self._forget(device, _SESSION_ENDED)
             return False
@@ -281,7 +274,7 @@ class Notifications:
             return None
         if (pause := self._find_pause(known)) > 0:
             return pause
-        if await self._sessions.holder(device.session) is None:
+        if await self._holder(device.session) is None:
             await self._forget(device, _SESSION_ENDED)
             return None
         route = (await self._writer.policy()).route_for(record.request.agent, record.request.tool)

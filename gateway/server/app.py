@@ -34,7 +34,6 @@ from gateway.server.background import (
     NOT_FOLLOWING,
     NOT_TAKING_IN,
     HealthWatch,
-    Reader,
     desk_of,
     follow_policy,
     follow_targets,
@@ -224,7 +223,7 @@ async def _watch_health(
     feed: RedisFeed,
     adapters: Sequence[Adapter],
 ) -> AsyncIterator[HealthWatch]:
-    readers: dict[str, Reader] = {NOT_FOLLOWING: feed, NOT_TAKING_IN: ingress}
+    readers: dict[str, RedisFeed | Ingress] = {NOT_FOLLOWING: feed, NOT_TAKING_IN: ingress}
     own = settings.redis_url is None
     watch = HealthWatch(
         core.health,
@@ -335,7 +334,7 @@ def _webhooks(settings: Settings, feed: Feed, store: RedisStore, tally: Tally) -
     return Webhooks(
         hook,
         feed,
-        store,
+        store.history,
         RedisCursor(store),
         SystemClock(),
         tally=tally,

@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from typing import Protocol
 
 from gateway.approvals.core import Core
 from gateway.approvals.policy_changes import recount
@@ -25,7 +24,8 @@ from gateway.ports.devices import DeviceCalls
 from gateway.sign_in.ways import ChatLinks, Ways
 from gateway.stores.connect import AWAY
 from gateway.stores.credentials import REDIS_ERRORS
-from gateway.stores.ingress import Duty
+from gateway.stores.event_feed import RedisFeed
+from gateway.stores.ingress import Duty, Ingress
 from gateway.stores.outbox import RedisAdapterStorage
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import SWITCH_LOST, NoRoom, NotRecorded
@@ -218,14 +218,6 @@ async def follow_targets(feed: Feed, store: RedisStore) -> None:
                         await store.note_target(target, None)
 
 
-class Reader(Protocol):
-    """Follows streams of Redis."""
-
-    @property
-    def healthy(self) -> bool:
-        """Whether it reads."""
-
-
 class HealthWatch:
     """Looks at Redis, at who reads its streams, and at the adapters. See ADR 35.
 
@@ -239,7 +231,7 @@ class HealthWatch:
         health: Health,
         store: RedisStore,
         adapters: Sequence[Adapter],
-        readers: Mapping[str, Reader],
+        readers: Mapping[str, RedisFeed | Ingress],
         *,
         serves_api: bool,
         is_disk_full: Callable[[], bool] = lambda: False,

@@ -61,7 +61,7 @@ class PushParts:
             core,
             backend.store,
             self._devices,
-            backend.logins,
+            backend.logins.holder,
             self._sender,
             RedisAdapterStorage(backend.store, PUSH),
             self._clock,

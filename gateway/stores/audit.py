@@ -31,9 +31,7 @@ from gateway.stores.archive import (
     ArchiveCursor,
     ArchiveProblem,
     Sealed,
-    archive_of,
     place_in,
-    read_mark,
 )
 from gateway.stores.record_codec import dumps, event_from
 from gateway.stores.requests import RedisStore
@@ -142,7 +140,7 @@ class _SealedPart:
         pages = True
         while pages:
             page = await self._page()
-            mark = await read_mark(self._store)
+            mark = await self._store.audit.mark()
             if mark.number > self._done:  # some of it may have left Redis before it was read
                 async for line in self._since(mark):
                     yield line
@@ -172,7 +170,7 @@ class _SealedPart:
     async def _segment(self, number: int) -> Sequence[JsonObject | str]:
         """Return the lines of a segment, or one that says why it cannot be read."""
         self.archived = True
-        archive = archive_of(self._store)
+        archive = self._store.audit.need_archive()
         try:
             lines = await asyncio.to_thread(archive.read, number)
             await asyncio.to_thread(archive.check_order, number)
@@ -196,7 +194,7 @@ async def find_strays(store: RedisStore, mark: ArchiveCursor) -> list[int]:
     numbers = await asyncio.to_thread(store.archive.numbers)
     beyond = [number for number in numbers if number > mark.number]
     known = {seal.head async for _, seal in seals_of(store)} if beyond else set()
-    now = await read_mark(store)  # one may have left Redis meanwhile, as it should
+    now = await store.audit.mark()  # one may have left Redis meanwhile, as it should
     strays = []
     for number in (one for one in beyond if one > now.number):
         try:
@@ -309,7 +307,7 @@ class Archiver:
     ) -> None:
         self._tell = tell
         self._store, self._trimming, self._pace = store, trimming, pace or PACE
-        self._archive = archive_of(store)
+        self._archive = store.audit.need_archive()
         self._said = ""
 
     async def run(self) -> None:
@@ -342,7 +340,7 @@ class Archiver:
 
     async def _archive_next(self) -> bool:
         """Archive one segment, or trim one that a gateway died over; return whether one was due."""
-        mark = await read_mark(self._store)
+        mark = await self._store.audit.mark()
         numbers = await asyncio.to_thread(self._look, mark)
         strays = [number for number in numbers if number > mark.number]
         if strays:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
@@ -26,7 +26,7 @@ from gateway.domain.redaction import mask
 from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import MAX_LIFE_SECONDS, RiskLevel
-from gateway.stores.archive import Archive, find_event, read_history, read_latest
+from gateway.stores.archive import Archive, AuditHistory
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import NUMBER_FIELD, Recent, dumps, policy_of
 from gateway.stores.scripts import (
@@ -49,22 +49,7 @@ _SCAN_PAGES = 20
 _AT_ONCE = 500
 
 
-class ListSource(Protocol):
-    """What a listing needs of the store."""
-
-    @property
-    def redis(self) -> Any:
-        """The client."""
-
-    @property
-    def keys(self) -> Keys:
-        """The names of its keys."""
-
-    async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
-        """Return records."""
-
-
-async def page_of(store: ListSource, query: Query) -> Page:
+async def page_of(store: RedisStore, query: Query) -> Page:
     """Return one page of requests, newest first. Scans a bounded stretch of the index."""
     index, newest_first = _index_of(store, query)
     found: list[Record] = []
@@ -85,7 +70,7 @@ async def page_of(store: ListSource, query: Query) -> Page:
     return Page(items=tuple(found), next=_cursor(*rows[-1]))
 
 
-async def voted_of(store: ListSource) -> list[str]:
+async def voted_of(store: RedisStore) -> list[str]:
     """Return the ids of the waiting requests that have votes."""
     ids: list[str] = await store.redis.zrange(store.keys.pending, 0, -1)
     found: list[str] = []
@@ -98,7 +83,7 @@ async def voted_of(store: ListSource) -> list[str]:
     return found
 
 
-def _index_of(store: ListSource, query: Query) -> tuple[str, bool]:
+def _index_of(store: RedisStore, query: Query) -> tuple[str, bool]:
     """Return the index that a listing reads, and whether it reads it from its end."""
     keys = store.keys
     if query.final:
@@ -109,7 +94,7 @@ def _index_of(store: ListSource, query: Query) -> tuple[str, bool]:
 
 
 async def _rank_after(
-    store: ListSource, index: str, cursor: str | None, *, newest_first: bool
+    store: RedisStore, index: str, cursor: str | None, *, newest_first: bool
 ) -> int:
     if cursor is None:
         return 0
@@ -174,6 +159,7 @@ class RedisStore:
     ) -> None:
         self.archive = archive
         self.redis, self.keys, self.at = redis, keys or Keys(), at
+        self.audit = AuditHistory(redis, self.keys, archive)
         self.line, self._at_once, self._recent = line or redis, at_once, Recent()
         self._submit, self._change = Script("submit", at), Script("change", at)
         self._attach, self._answer = Script("attach", at), Script("answer", at)
@@ -524,17 +510,17 @@ class RedisStore:
         schema, event = await self.redis.hmget(self.keys.meta, ["schema", "stopped"])
         if event is None:
             return None if schema is not None else ("", 0)
-        found = await find_event(self, event)
+        found = await self.audit.find(event)
         by = str(found.data.get("by", "")) if found else ""
         return by, int(event.partition("-")[0])
 
     async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
-        """Return up to `limit` events after an id. See `archive_reading.read_history`."""
-        return await read_history(self, after, limit)
+        """Return up to `limit` events after an id. See `AuditHistory.read`."""
+        return await self.audit.read(after, limit)
 
     async def latest(self, count: int) -> list[AuditEvent]:
-        """Return the last events, the newest last. See `archive_reading.read_latest`."""
-        return await read_latest(self, count)
+        """Return the last events, the newest last."""
+        return await self.audit.latest(count)
 
     async def now(self) -> int:
         """Return the server's time, in ms since the epoch."""

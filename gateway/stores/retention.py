@@ -10,7 +10,7 @@ from gateway.domain.records import place_of
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import GatewayError
 from gateway.ports.outgoing import GRANT
-from gateway.stores.archive import NOTHING, Archive, ArchiveCursor, SegmentHead, read_mark
+from gateway.stores.archive import NOTHING, Archive, ArchiveCursor, SegmentHead
 from gateway.stores.audit import Trimming, next_id, seals_of
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.requests import RedisStore
@@ -58,7 +58,7 @@ class Retention:
             return await self._trim() if ours else 0
 
     async def _trim(self) -> int:
-        store, mark = self._store, await read_mark(self._store)
+        store, mark = self._store, await self._store.audit.mark()
         edge = await self._edge(mark)
         forgotten = 0
         if edge is not None:

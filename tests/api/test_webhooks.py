@@ -116,7 +116,7 @@ def webhooks_of(
     return Webhooks(
         hook,
         gate.core.feed,
-        gate.store,
+        gate.store.history,
         cursor or RedisCursor(gate.store),
         SystemClock(),
         tally=gate.core.tally,

@@ -14,7 +14,7 @@ from gateway.cli import main as command
 from gateway.domain.audit import GENESIS, verify
 from gateway.domain.records import AuditEvent
 from gateway.models import Action
-from gateway.stores.archive import Archive, ArchiveCursor, ArchiveProblem, read_latest, read_mark
+from gateway.stores.archive import Archive, ArchiveCursor, ArchiveProblem
 from gateway.stores.audit import ArchivePace, Archiver, Sealer, Trimming, export, sealed_after
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.metrics import measure_store
@@ -93,12 +93,12 @@ async def test_what_is_sealed_leaves_redis_and_nothing_else_changes(
     await sealed(world)
     await sealed(world)
     await world.store.note("unsealed", data={})
-    before = await lines_of(store), await store.history(None, 999), await read_latest(store, 4)
+    before = await lines_of(store), await store.history(None, 999), await store.audit.latest(4)
     assert await archived(store) == 1
     assert await archived(store) == 0
     assert await store.redis.xlen(store.keys.events) == 1
     assert await store.redis.xlen(store.keys.seals) == 0
-    after = await lines_of(store), await store.history(None, 999), await read_latest(store, 4)
+    after = await lines_of(store), await store.history(None, 999), await store.audit.latest(4)
     assert after == before
     found = verify([line async for line in export(store)])
     assert (found.problems, found.seals, found.starts_at) == ([], 2, GENESIS)
@@ -223,10 +223,10 @@ async def test_a_gateway_that_was_overtaken_writes_and_trims_nothing(
     assert Archive(tmp_path).path(1).read_bytes() == there
     assert len([*tmp_path.iterdir()]) == 1
     await sealed(world)
-    mark = await read_mark(store)
+    mark = await store.audit.mark()
     ahead = ArchiveCursor(number=2, last="99999999999999-0")
     assert not await Trimming(store).trim(ArchiveCursor(), ahead, "99999999999999-0")
-    assert await read_mark(store) == mark
+    assert await store.audit.mark() == mark
     assert await store.redis.xlen(store.keys.events) > 0
 
 
@@ -412,7 +412,7 @@ async def test_who_was_away_while_events_were_archived_looks_anew(
     told: list[AuditEvent] = []
     await feed._all._read(told.append, lambda: missed.append(True), quiet=False)
     assert (missed, len(told)) == ([True], int(more))
-    assert await feed.find_ends() == ((await read_mark(world.store)).last, feed._all._cursor)
+    assert await feed.find_ends() == ((await world.store.audit.mark()).last, feed._all._cursor)
 
 
 async def test_an_export_with_a_hole_says_so_and_fails(

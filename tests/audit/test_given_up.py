@@ -12,7 +12,7 @@ import pytest
 
 from gateway.cli import main as command
 from gateway.domain.audit import Verification, verify
-from gateway.stores.archive import Archive, ArchiveProblem, name_numbers, read_latest, read_mark
+from gateway.stores.archive import Archive, ArchiveProblem, name_numbers
 from gateway.stores.audit import Archiver, Trimming, export
 from gateway.stores.requests import RedisStore
 from tests.audit.test_archive import AT_ONCE, archived, forgotten, reopened, sealed
@@ -88,7 +88,7 @@ async def test_what_is_lost_is_given_up_and_all_else_is_read(told: Told, lost: l
     assert [(one.type, one.data) for one in events[len(kept) :]] == [
         ("archive_given_up", {"by": "root", "segments": name_numbers(lost)})
     ]
-    assert (await read_latest(told.store(), 99))[-1] == events[-1]
+    assert (await told.store().audit.latest(99))[-1] == events[-1]
     await told.fill(2)
     assert Archive(told.folder).numbers() == [1, 2, 3, 4, 5, 6]
     found = await told.verified()
@@ -120,16 +120,16 @@ async def test_a_running_gateway_archives_nothing_into_a_folder_that_was_lost(
     await told.world.store.redis.delete(store.keys.of("archive", "claim"))
     running = Archiver(store, Trimming(store), AT_ONCE)
     await running.archive_all()
-    mark = await read_mark(store)
+    mark = await store.audit.mark()
     shutil.rmtree(told.folder)
     await sealed(told.world)
     with pytest.raises(ArchiveProblem, match="missing"):
         await running.archive_all()
-    assert await read_mark(store) == mark
+    assert await store.audit.mark() == mark
     assert await store.redis.xlen(store.keys.events) > 0
     assert (await told.run("--yes"))[0] == 0
     assert await running.archive_all() == 1
-    assert (await read_mark(store)).segments == range(1, 6)
+    assert (await store.audit.mark()).segments == range(1, 6)
     assert (await told.verified()).events == await store.redis.xlen(store.keys.events) + len(
         [line for line in Archive(told.folder).read(5) if "event" in line]
     )

@@ -36,11 +36,9 @@ pytestmark = pytest.mark.redis
 KEY = base64.b64encode(b"k" * 32).decode()
 
 
-class Signed:
-    """Every session is ann's."""
-
-    async def holder(self, reference: str) -> Identity | None:
-        return identity("ann") if reference else None
+async def is_ann(reference: str) -> Identity | None:
+    """Return ann for every session."""
+    return identity("ann") if reference else None
 
 
 def device_of(phone: Phone, key: PushKey, **changes: Any) -> PushDevice:
@@ -73,7 +71,7 @@ def telling(world: World, sender: PushSender) -> Notifications:
     """Return what looks at requests, as one replica has it."""
     devices = RedisDevices(world.store)
     notes = RedisAdapterStorage(world.store, PUSH)
-    return Notifications(world.core, world.store, devices, Signed(), sender, notes, SystemClock())
+    return Notifications(world.core, world.store, devices, is_ann, sender, notes, SystemClock())
 
 
 async def test_two_replicas_send_once(world: World) -> None:

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.store import RequestWriter, Store
+from gateway.domain.store import Store, WritableStore
 from tests.frame.tree import ROOT
 
 CALLS = ("create", "change", "change_all")
 WRITER = Path("gateway/approvals/writer.py")
 PROTOCOLS = {
-    "RequestWriter": {WRITER, Path("gateway/domain/store.py")},
     # It is handed on to the writer, and to nothing else.
     "WritableStore": {
         WRITER,
@@ -72,7 +71,7 @@ def test_only_the_writer_calls_what_changes_a_request() -> None:
 def test_only_the_writer_is_handed_the_writing_protocol() -> None:
     """So that a type checker sees what this test cannot: a store under another name."""
     assert not [name for name in CALLS if hasattr(Store, name)]
-    assert [name for name in CALLS if not hasattr(RequestWriter, name)] == []
+    assert [name for name in CALLS if not hasattr(WritableStore, name)] == []
     for protocol, allowed in PROTOCOLS.items():
         assert {path for path, text in sources() if mentions(text, protocol)} == allowed
 
@@ -94,7 +93,7 @@ def test_a_planted_write_is_seen(planted: str) -> None:
 
 def test_a_planted_protocol_is_seen() -> None:
     """Imported under its own name or another, or taken from its module."""
-    assert mentions("from gateway.domain.store import RequestWriter as W", "RequestWriter")
+    assert mentions("from gateway.domain.store import WritableStore as W", "WritableStore")
     assert mentions("def f(x: store.WritableStore) -> None: ...", "WritableStore")
 
 

@@ -20,7 +20,13 @@ from urllib.parse import quote
 
 from gateway.client import AsyncClient, Outcome, OutcomeKind, session_name
 from gateway.errors import GatewayError
-from gateway.integrations.bridges.host_http import HostApi, HostTasks, run_follower
+from gateway.integrations.bridges.host_http import (
+    MOST_REMEMBERED,
+    HostApi,
+    HostBridge,
+    HostTasks,
+    run_follower,
+)
 from gateway.integrations.coding_agents.gptme import arguments_of, details_of, text_of
 from gateway.models import ApprovalRequest, Context, Execution, Origin, Reason
 from gateway.wire.codec import JsonObject
@@ -30,13 +36,10 @@ log = logging.getLogger("gateway.integrations")
 LOOK_SECONDS = 2.0
 SILENCE_SECONDS = 45.0
 """gptme sends a sign of life every 15 seconds."""
-TRIES = 6
-"""How often an answer is posted while gptme does not take it. Busy is not counted."""
 
-_MOST_REMEMBERED = 10_000
 _TOOL_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FAILED = "Error during execution:"
-_OK, _NOT_FOUND, _BUSY = 200, 404, 409
+_OK, _NOT_FOUND = 200, 404
 
 Pause = Callable[[float], Awaitable[None]]
 
@@ -108,26 +111,17 @@ class GptmeApi(HostApi):
             following.cancel()
 
 
-class GptmeBridge:
-    """Asks the gateway what gptme asks, and tells gptme the answer. Lives in one event loop."""
+class GptmeBridge(HostBridge):
+    """Asks the gateway what gptme asks, and tells gptme the answer."""
 
     def __init__(self, client: AsyncClient, api: GptmeApi, *, pause: Pause = asyncio.sleep) -> None:
-        self._client = client
+        super().__init__("gptme", client, api, pause)
         self._api = api
-        self._pause = pause
         self._followed: set[tuple[str, str]] = set()
-        self._waiting: dict[str, tuple[PendingTool, ApprovalRequest]] = {}
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._places: dict[str, str] = {}  # the conversation of each that waits
         self._running: OrderedDict[str, ApprovalRequest] = OrderedDict()
         self._failed: set[str] = set()
-        self._tasks = HostTasks("gptme")
         self._streams = HostTasks("gptme")
-        self._closing = False
-
-    @property
-    def waits(self) -> bool:
-        """Whether anything waits for an answer."""
-        return bool(self._waiting)
 
     async def follow(self) -> None:
         """Follow every conversation that has a session, for ever."""
@@ -140,12 +134,12 @@ class GptmeBridge:
 
     async def look(self) -> None:
         """Follow new sessions, and withdraw what sessions waited for that are gone."""
-        before = list(self._waiting.values())
+        before = list(self._places.items())
         sessions = await self._api.sessions()
         there = {conversation for conversation, _ in sessions}
-        for call, request in before:
-            if call.conversation not in there:
-                await self._withdraw(call.id, request)
+        for tool_id, conversation in before:
+            if conversation not in there:
+                await self._withdraw(tool_id)
         for one in sessions - self._followed:
             self._followed.add(one)
             self._streams.start(self._stream(*one))
@@ -158,12 +152,10 @@ class GptmeBridge:
             log.warning("an event of gptme cannot be read: %s", error)
 
     async def close(self) -> None:
-        """Withdraw what waits, and tell gptme: it must not wait for a bridge that is gone."""
+        """Withdraw what waits, and tell gptme; follow no events meanwhile."""
         self._closing = True
         self._streams.cancel()
-        for _, request in list(self._waiting.values()):
-            await self._client.cancel(request, reason=Reason.ABANDONED)
-        await self._tasks.finish()
+        await super().close()
 
     # ------------------------------------------------------------ events
 
@@ -187,12 +179,9 @@ class GptmeBridge:
         tool_id = event.get("tool_id")
         if not isinstance(tool_id, str) or not _TOOL_ID.fullmatch(tool_id):
             raise BadEvent("the tool has no id")
-        if tool_id in self._seen or event.get("auto_confirm") is True or self._closing:
-            return  # another session of the conversation told of it, or gptme runs it by itself
-        self._seen[tool_id] = None
-        if len(self._seen) > _MOST_REMEMBERED:
-            self._seen.popitem(last=False)
-        self._tasks.start(self._deal_with(conversation, session, tool_id, event))
+        # Another session of the conversation may have told of it, or gptme runs it by itself.
+        if event.get("auto_confirm") is not True and self._is_new(tool_id):
+            self._tasks.start(self._deal_with(conversation, session, tool_id, event))
 
     def _take_end(self, tool_id: str, event: JsonObject) -> None:
         request = self._running.pop(tool_id, None)
@@ -214,22 +203,22 @@ class GptmeBridge:
             request = await self._make_request(call)
         except (BadEvent, OSError, GatewayError) as error:
             log.warning("a tool that cannot be asked about is skipped: %s", error)
-            await self._tell(f"{where}/tool/confirm", skip)
+            await self._post(f"{where}/tool/confirm", skip)
             return
-        self._waiting[tool_id] = call, request
+        self._waiting[tool_id], self._places[tool_id] = request, conversation
         try:
             outcome = await self._client.outcome(request)
         except GatewayError as error:
             log.error("the gateway refused a request: %s", error)
             outcome = Outcome(kind=OutcomeKind.UNREACHABLE, message=str(error))
         finally:
-            del self._waiting[tool_id]
+            del self._waiting[tool_id], self._places[tool_id]
         if outcome.arguments is not None:
             await self._tell_approved(call, request, outcome)
         elif outcome.abort:
-            await self._tell(f"{where}/interrupt", {"session_id": session})
+            await self._post(f"{where}/interrupt", {"session_id": session})
         else:
-            await self._tell(f"{where}/tool/confirm", skip)
+            await self._post(f"{where}/tool/confirm", skip)
 
     async def _make_request(self, call: PendingTool) -> ApprovalRequest:
         arguments = arguments_of(call)
@@ -257,9 +246,9 @@ class GptmeBridge:
             content = outcome.arguments[text_of(call.tool)]
             body = {**body, "action": "edit", "content": content}
         self._running[call.id] = request  # before it is told: the result may be there at once
-        if len(self._running) > _MOST_REMEMBERED:
+        if len(self._running) > MOST_REMEMBERED:
             self._running.popitem(last=False)
-        status = await self._tell(f"{at(call.conversation)}/tool/confirm", body)
+        status = await self._post(f"{at(call.conversation)}/tool/confirm", body)
         if status == _OK:
             if call.id in self._running:
                 await self._client.report(request, Execution.STARTED)
@@ -270,23 +259,6 @@ class GptmeBridge:
         else:
             ran, why = Execution.SKIPPED, f"gptme did not take the answer: status {status}"
         await self._client.report(request, ran, detail=why)
-
-    async def _tell(self, path: str, body: JsonObject) -> int:
-        """Post an answer until gptme has it; return the last status, 0 where it never answered."""
-        status = failures = 0
-        while True:
-            try:
-                status, _ = await self._api.call("POST", path, body)
-            except OSError as error:
-                log.warning("gptme does not answer: %s", error)
-                status = 0
-            if status in (_OK, _NOT_FOUND):
-                return status
-            failures += status != _BUSY
-            if failures >= TRIES or self._closing:
-                log.error("gptme did not take an answer: status %s", status)
-                return status
-            await self._pause(1.0)
 
     # ------------------------------------------------------------ answered elsewhere
 
@@ -305,7 +277,7 @@ class GptmeBridge:
 
     async def _compare(self, conversation: str) -> None:
         """Withdraw what gptme does not wait for any more: it was answered there."""
-        before = [pair for pair in self._waiting.values() if pair[0].conversation == conversation]
+        before = [tool_id for tool_id, place in self._places.items() if place == conversation]
         if not before:
             return
         try:
@@ -313,12 +285,12 @@ class GptmeBridge:
         except OSError as error:
             log.warning("gptme does not say what it waits for: %s", error)
             return
-        for call, request in before:
-            if call.id not in pending:
-                await self._withdraw(call.id, request)
+        for tool_id in before:
+            if tool_id not in pending:
+                await self._withdraw(tool_id)
 
-    async def _withdraw(self, tool_id: str, request: ApprovalRequest) -> None:
-        if tool_id in self._waiting:
+    async def _withdraw(self, tool_id: str) -> None:
+        if request := self._waiting.get(tool_id):
             words = "gptme's server waits for it no more"
             await self._client.cancel(request, reason=Reason.RESOLVED_ELSEWHERE, message=words)
 

@@ -10,14 +10,16 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.client import AsyncClient
 from gateway.errors import GatewayError, InvalidRequest, Misconfigured, NotFound, Unreachable
-from gateway.models import new_id
+from gateway.models import ApprovalRequest, Reason, new_id
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
 
@@ -25,20 +27,11 @@ log = logging.getLogger(__name__)
 
 _MOST_BODY = 4 * 1024 * 1024
 _CALL_SECONDS = 10.0
-_OK = 200
+_OK, _NOT_FOUND, _BUSY = 200, 404, 409
 
-
-class Follower(Protocol):
-    """A bridge that learns from a host's events what it waits for."""
-
-    async def look(self) -> None:
-        """Take what waits already. Raises OSError."""
-
-    async def follow(self) -> None:
-        """Follow the events, for ever."""
-
-    async def close(self) -> None:
-        """Withdraw what waits."""
+TRIES = 6
+"""How often an answer is posted while the host does not take it. Busy is not counted."""
+MOST_REMEMBERED = 10_000
 
 
 class HostTasks:
@@ -70,6 +63,73 @@ class HostTasks:
             log.error("a message of %s was not dealt with: %r", self._host, error)
 
 
+class HostBridge(ABC):
+    """Asks the gateway what a host's server asks, and tells the host. Lives in one event loop."""
+
+    def __init__(
+        self,
+        host: str,
+        client: AsyncClient,
+        api: HostApi,
+        pause: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._host = host
+        self._client = client
+        self._server = api
+        self._pause = pause
+        self._waiting: dict[str, ApprovalRequest] = {}
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._tasks = HostTasks(host)
+        self._closing = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits for an answer."""
+        return bool(self._waiting)
+
+    @abstractmethod
+    async def look(self) -> None:
+        """Take what waits already. Raises OSError."""
+
+    @abstractmethod
+    async def follow(self) -> None:
+        """Follow the events, for ever."""
+
+    async def close(self) -> None:
+        """Withdraw what waits, and tell the host: it must not wait for a bridge that is gone."""
+        self._closing = True
+        for request in list(self._waiting.values()):
+            await self._client.cancel(request, reason=Reason.ABANDONED)
+        await self._tasks.finish()
+
+    def _is_new(self, name: str) -> bool:
+        """Tell whether to ask about what has this name, which is true once."""
+        if name in self._seen or self._closing:
+            return False
+        self._seen[name] = None
+        if len(self._seen) > MOST_REMEMBERED:
+            self._seen.popitem(last=False)
+        return True
+
+    async def _post(self, path: str, body: JsonObject) -> int:
+        """Post an answer until the host has it, or knows no such question any more; return the last
+        status, 0 where it never answered."""
+        status = failures = 0
+        while failures < TRIES:
+            if failures or status:
+                await self._pause(1.0)
+            try:
+                status, _ = await self._server.call("POST", path, body)
+            except OSError as error:
+                log.warning("%s does not answer: %s", self._host, error)
+                status = 0
+            if status in (_OK, _NOT_FOUND):
+                return status
+            failures += status != _BUSY or self._closing
+        log.error("%s did not take an answer: status %s", self._host, status)
+        return status
+
+
 def run_until_told(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
     """Run a bridge, which ends once the event is set by a signal; return the exit code."""
     logging.basicConfig(format="gateway: %(message)s")
@@ -88,7 +148,7 @@ async def _run(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> Non
     await run(stop)
 
 
-def run_follower(make: Callable[[AsyncClient], Follower], url: str) -> int:
+def run_follower(make: Callable[[AsyncClient], HostBridge], url: str) -> int:
     """Run a bridge that follows the events of the host at `url`; return the exit code."""
 
     async def run(stop: asyncio.Event) -> None:

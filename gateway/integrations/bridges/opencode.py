@@ -13,14 +13,13 @@ import base64
 import logging
 import os
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from gateway.client import AsyncClient, Outcome, OutcomeKind, session_name
 from gateway.errors import GatewayError
-from gateway.integrations.bridges.host_http import HostApi, HostTasks, run_follower
+from gateway.integrations.bridges.host_http import HostApi, HostBridge, run_follower
 from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, Reason
 from gateway.wire.codec import JsonObject
 
@@ -28,12 +27,10 @@ log = logging.getLogger("gateway.integrations")
 
 SILENCE_SECONDS = 60.0
 """OpenCode sends a sign of life every 10 seconds."""
-TRIES = 6
 _AGAIN_SECONDS = 1.0
-_MOST_REMEMBERED = 10_000
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _KINDS = {"bash": Kind.COMMAND, "edit": Kind.FILE_CHANGE}
-_OK, _NOT_FOUND = 200, 404
+_OK = 200
 
 Pause = Callable[[float], Awaitable[None]]
 
@@ -61,24 +58,14 @@ class OpenCodeApi(HostApi):
         return told if isinstance(told, str) else None
 
 
-class OpenCodeBridge:
-    """Asks the gateway what OpenCode asks, and tells OpenCode. Lives in one event loop."""
+class OpenCodeBridge(HostBridge):
+    """Asks the gateway what OpenCode asks, and tells OpenCode."""
 
     def __init__(
         self, client: AsyncClient, api: OpenCodeApi, *, pause: Pause = asyncio.sleep
     ) -> None:
-        self._client = client
+        super().__init__("OpenCode", client, api, pause)
         self._api = api
-        self._pause = pause
-        self._waiting: dict[str, ApprovalRequest] = {}
-        self._seen: OrderedDict[str, None] = OrderedDict()
-        self._tasks = HostTasks("OpenCode")
-        self._closing = False
-
-    @property
-    def waits(self) -> bool:
-        """Whether anything waits for an answer."""
-        return bool(self._waiting)
 
     async def follow(self) -> None:
         """Follow the events, for ever."""
@@ -111,13 +98,6 @@ class OpenCodeBridge:
             if isinstance(name, str):
                 self._tasks.start(self._withdraw(name))
 
-    async def close(self) -> None:
-        """Withdraw what waits, and tell OpenCode: it must not wait for a bridge that is gone."""
-        self._closing = True
-        for request in list(self._waiting.values()):
-            await self._client.cancel(request, reason=Reason.ABANDONED)
-        await self._tasks.finish()
-
     async def _look_again(self) -> None:
         try:
             await self.look()
@@ -128,13 +108,8 @@ class OpenCodeBridge:
         name = asked.get("id")
         if not isinstance(name, str) or not _ID.fullmatch(name):
             log.warning("a permission without an id cannot be answered")
-            return
-        if name in self._seen or self._closing:
-            return
-        self._seen[name] = None
-        if len(self._seen) > _MOST_REMEMBERED:
-            self._seen.popitem(last=False)
-        self._tasks.start(self._deal_with(name, asked))
+        elif self._is_new(name):
+            self._tasks.start(self._deal_with(name, asked))
 
     async def _deal_with(self, name: str, asked: JsonObject) -> None:
         """Ask about one permission, and tell how that ended: everything but an approval rejects."""
@@ -189,19 +164,6 @@ class OpenCodeBridge:
 
     async def _reply(self, name: str, body: JsonObject) -> None:
         await self._post(f"/permission/{name}/reply", body)
-
-    async def _post(self, path: str, body: JsonObject) -> None:
-        """Post until OpenCode has it; one that it does not know any more was answered elsewhere."""
-        for _ in range(TRIES):
-            try:
-                status, _ = await self._api.call("POST", path, body)
-            except OSError as error:
-                log.warning("OpenCode does not answer: %s", error)
-                status = 0
-            if status in (_OK, _NOT_FOUND):
-                return
-            await self._pause(_AGAIN_SECONDS)
-        log.error("OpenCode did not take an answer: status %s", status)
 
 
 def main(argv: Sequence[str]) -> int:

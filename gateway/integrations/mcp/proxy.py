@@ -18,7 +18,7 @@ from contextlib import (
 )
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -27,7 +27,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp.shared.dispatcher import CallOptions, DispatchContext, ProgressFnT
+from mcp.shared.dispatcher import CallOptions, DispatchContext, Outbound, ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
@@ -105,7 +105,7 @@ def _shorten(record: logging.LogRecord) -> bool:
 
 @asynccontextmanager
 async def link(
-    open_server: Open, peer: Callable[[], Peer], gate: CallGate
+    open_server: Open, peer: Callable[[], Outbound], gate: CallGate
 ) -> AsyncIterator[tuple[Relay, anyio.Event]]:
     """Yield a relay to a server that was opened for it, and what is set when the server is gone.
 
@@ -147,9 +147,9 @@ async def link(
 async def serve(streams: Streams, open_server: Open, gate: CallGate) -> bool:
     """Serve one client until it is gone; return whether the server went first. Raises OSError."""
     up: JSONRPCDispatcher[Any] = JSONRPCDispatcher(*streams)
-    waiting: dict[object, Peer] = {}
+    waiting: dict[object, Outbound] = {}
 
-    def peer() -> Peer:
+    def peer() -> Outbound:
         """Return the newest request that waits: over HTTP, it has a stream of its own."""
         return next(reversed(waiting.values()), up)
 
@@ -182,22 +182,10 @@ async def serve(streams: Streams, open_server: Open, gate: CallGate) -> bool:
         return gone.is_set()
 
 
-class Peer(Protocol):
-    """The other end of a connection."""
-
-    async def send_raw_request(
-        self, method: str, params: Params, opts: CallOptions | None = None
-    ) -> JsonObject:
-        """Send a request, and return its result. Raises MCPError."""
-
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
-        """Send a notification; what nobody reads any more is dropped."""
-
-
 class Relay:
     """One client's connection, joined with a server's."""
 
-    def __init__(self, gate: CallGate, server: Peer) -> None:
+    def __init__(self, gate: CallGate, server: Outbound) -> None:
         self._gate = gate
         self._server = server
         self._tools: dict[str, Tool] = {}
