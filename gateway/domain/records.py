@@ -42,8 +42,8 @@ from gateway.wire.codec import JsonObject, Wire, plain
 from gateway.wire.outcome_text import join_names, sentence
 
 _MOST_NAME = 256
-SCHEMA_VERSION = 3
-"""Of the data in Redis. 2 leaves out of a record what it says already; 1 cannot read that."""
+SCHEMA_VERSION = 4
+"""Of the data in Redis, as `gateway.stores.record_codec` writes it. No other one is read."""
 
 
 _MOST_PLACE = 60

@@ -1,7 +1,7 @@
-"""How a record lies in its Redis hash: short field names, JSON for what is nested.
+"""How a record lies in its Redis hash: each member is a field, which is absent at its default.
 
-`Recent` keeps what this process last saw of the requests that wait, so that a click need not read
-them first.
+The defaults of `Record` are part of what is stored: never change one. `Recent` keeps what this
+process last saw of the requests that wait, so that a click need not read them first.
 """
 
 from __future__ import annotations
@@ -9,58 +9,46 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from operator import attrgetter
-from typing import Any, TypeVar
+from dataclasses import fields as members_of
+from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import AuditEvent, Claim, Edit, Record, ScopeQuorum, Vote, summary
+from gateway.domain.records import AuditEvent, Record, summary
 from gateway.domain.redaction import bug
-from gateway.domain.risk import RaisedRisk, StepUpDone
-from gateway.models import (
-    Action,
-    ApprovalRequest,
-    DeciderKind,
-    Decision,
-    Reason,
-    Report,
-    Risk,
-    RiskLevel,
-    Status,
-)
-from gateway.wire.codec import JsonObject, build, plain
+from gateway.models import Action, ApprovalRequest, DeciderKind, Decision, Reason
+from gateway.wire.codec import JsonObject, build, default_of, fitters_of, plain
 
 log = logging.getLogger("gateway.store")
-
-# Members of the request that the hash holds as fields of their own, so that scripts can check them.
-_OWN_FIELDS = ("id", "agent", "digest")
-
-
-# Stands among the consumers for the process that asked; attach.lua knows it too.
-_ASKER = "="
-
-_COMMON = Risk(level=RiskLevel.MEDIUM)
-
-# What most requests are, which is not written. Never change a value: it would be read of all that
-# are stored.
-_USUAL: JsonObject = {
-    "route": "default",
-    "quorum": 1,
-    "risk": plain(_COMMON),
-    "owner": None,
-    "scopes": {},
-    "harmless": False,
-    "declared": {},
-    "trusted": False,
-    "asks_because": "",
-    "raised": [],
-}
 
 NUMBER_FIELD = "number"
 """The number that is shown where the agent waits. It is read by itself, and never into a record."""
 
-T = TypeVar("T")
+# Members of the request that the hash holds as fields of their own, so that scripts can check them.
+_APART = ("id", "agent", "digest")
+_NAMES = {"request": "body", "revision": "rev"}
+_BESIDE = ("approvers", "numbered", "decision")
+_TEXTS = frozenset({"digest", "route", "owner", "asks_because", "process", "note", "behind"})
+# Scripts look for a word in these.
+_WORDS = frozenset({"attached", "consumers", "nonces", "queues"})
+
+OF_SCRIPTS = frozenset({"status", "created", "deadline", "behind", "alike"})
+"""Fields that scripts write themselves."""
+
+
+class _Member(NamedTuple):
+    """A member of a record: its field in the hash, its default, and how both are converted."""
+
+    name: str
+    field: str
+    default: Any
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+
+    def text(self, value: Any) -> str:
+        """Return what is stored of a value, "" where that is nothing."""
+        return "" if value == self.default else self.write(value)
 
 
 def dumps(value: Any) -> str:
@@ -68,156 +56,67 @@ def dumps(value: Any) -> str:
     return to_json(value).decode()
 
 
-def body_of(request: ApprovalRequest) -> str:
-    """Return the part of a request that never changes, as JSON."""
-    values = plain(request)
-    return dumps({key: value for key, value in values.items() if key not in _OWN_FIELDS})
+def _write_request(request: ApprovalRequest) -> str:
+    return dumps({name: one for name, one in plain(request).items() if name not in _APART})
 
 
-def _json_or_absent(value: Any) -> str:
-    return "" if value is None or value == () else dumps(plain(value))
+def _write_json(value: Any) -> str:
+    return dumps(plain(value))
 
 
-def _text(value: str | None) -> str:
-    return value or ""
+def _read_json(fit: Callable[[Any], Any] | None) -> Callable[[str], Any]:
+    return json.loads if fit is None else lambda text: fit(json.loads(text))
 
 
-def _flag(value: bool) -> str:
-    return "1" if value else ""
+def _members() -> tuple[_Member, ...]:
+    fitters, found = fitters_of(Record), []
+    for member in members_of(Record):
+        name, fit = member.name, fitters[member.name]
+        write: Callable[[Any], str] = _write_json
+        read = _read_json(fit)
+        if name == "request":
+            write, read = _write_request, json.loads
+        elif name == "status":
+            write, read = str, fit or str
+        elif name in _TEXTS:
+            write = read = str
+        elif name in _WORDS:
+            write, read = " ".join, lambda text: tuple(text.split())
+        if name not in _BESIDE:
+            found.append(_Member(name, _NAMES.get(name, name), default_of(member), write, read))
+    return tuple(found)
 
 
-def _count(number: int) -> str:
-    return str(number or "")
-
-
-Raised = tuple[RaisedRisk, ...]
-
-
-def _later(revision: int) -> str:
-    return "" if revision == 1 else str(revision)
-
-
-def _write_gone(waiting: bool) -> str:
-    return "" if waiting else "1"
-
-
-def _write_consumers(values: tuple[str | None, tuple[str, ...]]) -> str:
-    process, consumers = values
-    return " ".join(_ASKER if one == process else one for one in consumers)
-
-
-def _consumers_of(fields: dict[str, str]) -> tuple[str, ...]:
-    written = fields.get("consumer", "").split()
-    return tuple(fields["process"] if one == _ASKER else one for one in written)
-
-
-def _write_asked(digests: tuple[str, str]) -> str:
-    now, asked = digests
-    return "" if now == asked else asked
-
-
-def _about(
-    values: tuple[str, int, Risk, str | None, ScopeQuorum, bool, JsonObject, bool, str, Raised],
-) -> str:
-    route, quorum, risk, owner, scopes, harmless, declared, trusted, asks_because, raised = values
-    about: JsonObject = {
-        "route": route,
-        "quorum": quorum,
-        "risk": plain(risk),
-        "owner": owner,
-        "scopes": plain(scopes),
-        "harmless": harmless,
-        "declared": declared,
-        "trusted": trusted,
-        "asks_because": asks_because,
-        "raised": plain(raised),
-    }
-    return dumps({name: value for name, value in about.items() if value != _USUAL[name]})
-
-
-# The fields that may change over a record's life, apart from its decision and from who waits behind
-# whom, which is the scripts' own: the members of the record that each comes from, and how it is
-# written. What is written as "" is absent from the hash.
-_WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
-    ("rev", ("revision",), str),
-    ("since", ("shown_since",), _later),
-    ("status", ("status",), str),
-    ("digest", ("digest",), str),
-    ("asked", ("digest", "request.digest"), _write_asked),
-    (
-        "about",
-        (
-            "route",
-            "quorum",
-            "risk",
-            "owner",
-            "scope_quorum",
-            "harmless",
-            "declared",
-            "trusted",
-            "asks_because",
-            "raised",
-        ),
-        _about,
-    ),
-    ("process", ("process",), _text),
-    ("attached", ("attached",), " ".join),
-    ("consumer", ("process", "consumers"), _write_consumers),
-    ("gone", ("waiting",), _write_gone),
-    ("found", ("findings",), _json_or_absent),
-    ("found_at", ("finding_places",), _json_or_absent),
-    ("edited", ("edited",), _json_or_absent),
-    ("edits", ("edits",), _json_or_absent),
-    ("votes", ("votes",), _json_or_absent),
-    ("note", ("note",), str),
-    ("report", ("report",), _json_or_absent),
-    ("nonces", ("nonces",), " ".join),
-    ("erased", ("erased",), _flag),
-    ("queues", ("queues",), " ".join),
-    ("tier", ("tier",), _count),
-    ("tier_at", ("tier_at",), _count),
-    ("reminders", ("reminders",), _count),
-    ("claim", ("claim",), _json_or_absent),
-    ("guesses", ("guesses",), _count),
-    ("stepped", ("stepped",), _json_or_absent),
-)
-
-_Field = tuple[str, Callable[[Record], Any], Callable[[Any], str]]
-_FIELDS: tuple[_Field, ...] = tuple(
-    (name, attrgetter(*sources), write) for name, sources, write in _WRITTEN
-)
-
-
-def _by_member() -> dict[str, list[_Field]]:
-    """Return the fields that come from each member of a record."""
-    found: dict[str, list[_Field]] = {}
-    for field, (_, sources, _) in zip(_FIELDS, _WRITTEN, strict=True):
-        for source in sources:
-            found.setdefault(source.partition(".")[0], []).append(field)
-    return found
-
-
-_FROM = _by_member()
+_MEMBERS = _members()
 
 
 def fields_of(record: Record) -> dict[str, str]:
-    """Return these fields of a record, absent ones left out."""
-    written = ((name, write(read(record))) for name, read, write in _FIELDS)
-    return {name: text for name, text in written if text}
+    """Return the fields of a record but its decision, absent ones left out."""
+    values = vars(record)
+    written = [(one.field, one.text(values[one.name])) for one in _MEMBERS]
+    return {field: text for field, text in (*written, ("asked", _asked(record))) if text}
 
 
 def changed_fields(before: Record, after: Record) -> dict[str, str]:
-    """Return those in which two records differ, as `after` has them: "" for one to delete."""
+    """Return the fields in which two records differ, as `after` has them: "" for one to delete.
+    What the scripts write themselves is none of them."""
     was, now = vars(before), vars(after)
-    changed: dict[str, str] = {}
-    for member, written in _FROM.items():
-        if now[member] is was[member]:
-            continue  # most are the very same
-        for name, read, write in written:
-            found = read(after)
-            if found != read(before):
-                changed[name] = write(found)
+    changed = {
+        one.field: one.text(now[one.name])
+        for one in _MEMBERS
+        if now[one.name] is not was[one.name]  # most are the very same
+        and now[one.name] != was[one.name]
+        and one.field not in OF_SCRIPTS | {"rev"}
+    }
+    if "digest" in changed:
+        changed["asked"] = _asked(after)
     return changed
+
+
+def _asked(record: Record) -> str:
+    """Return the digest of what was asked, "" where that would run: an edit changes it."""
+    asked = record.request.digest
+    return "" if asked == record.digest else asked
 
 
 def ending_of(record: Record) -> tuple[str, str]:
@@ -261,67 +160,18 @@ def _whole(
 
 def record_from(request_id: str, fields: dict[str, str]) -> Record:
     """Return the record that `fields` hold. Fields of newer versions are ignored, and kept."""
-    about: JsonObject = _USUAL | json.loads(fields["about"])
-    request = build(
-        ApprovalRequest,
-        {
-            **json.loads(fields["body"]),
-            "id": request_id,
-            "agent": fields["agent"],
-            # An edit changes what would run, and not what was asked.
-            "digest": fields.get("asked", fields["digest"]),
-        },
-    )
-    return Record(
-        request=request,
-        status=Status(fields["status"]),
-        revision=int(fields["rev"]),
-        shown_since=int(fields.get("since", 1)),
-        digest=fields["digest"],
-        created=int(fields["created"]),
-        deadline=int(fields["deadline"]),
-        route=about["route"],
-        quorum=about["quorum"],
-        risk=_COMMON if about["risk"] is _USUAL["risk"] else build(Risk, about["risk"]),
-        owner=about["owner"],
-        scope_quorum=build(ScopeQuorum, about["scopes"]),
-        harmless=about["harmless"],
-        declared=about["declared"],
-        trusted=about["trusted"],
-        asks_because=about["asks_because"],
-        raised=tuple(build(RaisedRisk, one) for one in about["raised"]),
-        process=fields.get("process"),
-        attached=tuple(fields.get("attached", "").split()),
-        consumers=_consumers_of(fields),
-        waiting="gone" not in fields,
-        findings=tuple(_load(fields, "found") or ()),
-        finding_places=tuple(_load(fields, "found_at") or ()),
-        edited=_load(fields, "edited"),
-        edits=tuple(build(Edit, one) for one in _load(fields, "edits") or ()),
-        votes=tuple(build(Vote, vote) for vote in _load(fields, "votes") or ()),
-        decision=_decision_of(request_id, fields),
-        note=fields.get("note", ""),
-        report=_build(Report, fields, "report"),
-        nonces=tuple(fields.get("nonces", "").split()),
-        erased="erased" in fields,
-        queues=tuple(fields.get("queues", "").split()),
-        tier=int(fields.get("tier", 0)),
-        tier_at=int(fields.get("tier_at", 0)),
-        reminders=int(fields.get("reminders", 0)),
-        claim=_build(Claim, fields, "claim"),
-        numbered=NUMBER_FIELD in fields,
-        guesses=int(fields.get("guesses", 0)),
-        stepped=tuple(build(StepUpDone, one) for one in _load(fields, "stepped") or ()),
-        behind=fields.get("behind", ""),
-        alike=int(fields.get("alike", 0)),
-    )
+    values = {one.name: one.read(fields[one.field]) for one in _MEMBERS if fields.get(one.field)}
+    own = {"id": request_id, "agent": fields["agent"]}
+    own["digest"] = fields.get("asked", fields["digest"])
+    values["request"] = build(ApprovalRequest, values["request"] | own)
+    if fields.get("decision"):
+        values["decision"] = _decision_from(request_id, fields)
+    return Record(**values, numbered=NUMBER_FIELD in fields)
 
 
-def _decision_of(request_id: str, fields: dict[str, str]) -> Decision | None:
+def _decision_from(request_id: str, fields: dict[str, str]) -> Decision:
     """Return the decision, whichever way it is stored."""
-    kept: JsonObject | list[Any] | None = _load(fields, "decision")
-    if kept is None:
-        return None
+    kept: JsonObject | list[Any] = json.loads(fields["decision"])
     if isinstance(kept, list):
         deadline = int(fields["deadline"])
         kept = _whole(kept, request_id, fields["status"], fields["digest"], deadline)
@@ -339,15 +189,6 @@ def event_from(event_id: str, fields: dict[str, str]) -> AuditEvent:
         revision=int(fields["rev"]),
         data=json.loads(fields["d"]),
     )
-
-
-def _load(fields: dict[str, str], name: str) -> Any:
-    return json.loads(fields[name]) if name in fields else None
-
-
-def _build(cls: type[T], fields: dict[str, str], name: str) -> T | None:
-    values: JsonObject | None = _load(fields, name)
-    return None if values is None else build(cls, values)
 
 
 _MOST_RECENT_BYTES = 64 * 1024 * 1024

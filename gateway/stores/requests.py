@@ -299,12 +299,12 @@ class RedisStore:
         ids = await self.pending_of(origin.agent)
         pipeline = self.redis.pipeline(transaction=False)
         for request_id in ids:
-            pipeline.hmget(self.keys.record(request_id), "process", "gone")
+            pipeline.hmget(self.keys.record(request_id), "process", "waiting")
         found = await pipeline.execute() if ids else []
         return [
             request_id
-            for request_id, (process, gone) in zip(ids, found, strict=True)
-            if gone and process == origin.process
+            for request_id, (process, waiting) in zip(ids, found, strict=True)
+            if waiting == "false" and process == origin.process
         ]
 
     async def answer(

@@ -21,7 +21,7 @@ from gateway.models import DeciderKind, RiskLevel, Status
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import (
     NUMBER_FIELD,
-    body_of,
+    OF_SCRIPTS,
     changed_fields,
     dumps,
     ending_of,
@@ -108,23 +108,6 @@ class Script:
 LEASE_MS = 30_000
 HTTP_LEASE_MS = 90_000
 
-# What a record is born with; the script itself sets its status, its times and whose it is.
-_AT_BIRTH = (
-    "rev",
-    "asked",
-    "since",
-    "about",
-    "process",
-    "attached",
-    "consumer",
-    "queues",
-    "found",
-    "found_at",
-    "edited",
-    "edits",
-)
-
-
 Values = dict[str, str | int | Sequence[str] | None]
 """By name what a script is told of one record. None is left out; the name of a list ends in `+`."""
 
@@ -183,7 +166,7 @@ def submission(
         "status": record.status.value,
         "data": dumps(data),
         "timeout": timeout_ms,
-        "body": body_of(request),
+        "body": fields["body"],
         "process": record.process or None,
         "lease": lease_of(origin),
         "arrived": origin.arrived_ms,
@@ -204,7 +187,8 @@ def submission(
         "message_nonce": origin.nonce,
         "entry": origin.entry or None,
     }
-    values |= {f"set.{name}": fields[name] for name in _AT_BIRTH if name in fields}
+    told_by_name = OF_SCRIPTS | {"body", "digest"}
+    values |= {f"set.{name}": text for name, text in fields.items() if name not in told_by_name}
     if decision:
         values["set.decision"] = decision
     call = ScriptCall([], [])
@@ -252,9 +236,7 @@ def _fields_of_change(transition: Transition, decision: str) -> Values:
     if before.final and after.decision != before.decision:
         changed["decision"] = decision
     if after.erased and not before.erased:
-        changed |= {"body": body_of(after.request), "size": ""}
-    for own in ("rev", "status"):  # the script writes these itself
-        changed.pop(own, None)
+        changed["size"] = ""
     values: Values = {f"set.{name}": text for name, text in changed.items() if text}
     values["delete+"] = [name for name, text in changed.items() if not text]
     return values

@@ -69,7 +69,7 @@ def build(cls: type[_T], values: JsonObject) -> _T:
     """
     try:
         kind: Any = cls
-        fitters = _fitters(kind)
+        fitters = fitters_of(kind)
         known = {}
         for name, value in values.items():
             if name in fitters:
@@ -84,8 +84,9 @@ _Fitter = Callable[[Any], Any]
 
 
 @lru_cache(maxsize=64)
-def _fitters(cls: Any) -> dict[str, _Fitter | None]:
-    """Return the members of a class, each with the function that builds it from JSON."""
+def fitters_of(cls: Any) -> dict[str, _Fitter | None]:
+    """Return the members of a class, each with the function that builds it from JSON, None where
+    the value needs none."""
     hints = get_type_hints(cls)
     return {member.name: _fitter(hints[member.name]) for member in dataclasses.fields(cls)}
 
@@ -122,7 +123,7 @@ def _readers(cls: Any) -> _Readers:
     """Return the names and defaults of a class's members, and a function that reads them all."""
     members = dataclasses.fields(cls)
     names = tuple(member.name for member in members)
-    return names, tuple(map(_default, members)), _reader(names)
+    return names, tuple(map(default_of, members)), _reader(names)
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
@@ -131,6 +132,7 @@ def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda value: tuple(getattr(value, name) for name in names)
 
 
-def _default(member: dataclasses.Field[Any]) -> Any:
+def default_of(member: dataclasses.Field[Any]) -> Any:
+    """Return the default of a member, MISSING where it has none."""
     make = member.default_factory
     return member.default if make is MISSING else make()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -244,9 +243,8 @@ async def test_one_that_comes_while_the_line_moves_gathers_the_others(office: Of
 async def test_a_denial_is_no_more_for_those_whose_requester_differs(office: Office) -> None:
     """Whoever may not be ruled by the decision is asked for, not denied."""
     first, second = [await office.world.submit() for _ in range(2)]
-    redis, key = office.world.store.redis, office.world.store.keys.record(second.id)
-    about = json.loads(await redis.hget(key, "about")) | {"owner": "eve"}
-    await redis.hset(key, "about", json.dumps(about))
+    key = office.world.store.keys.record(second.id)
+    await office.world.store.redis.hset(key, "owner", "eve")
     await office.desk.requests.decide(click(first, Action.DENY))
     await settled(office)
     assert (await now(office, second)).status is Status.PENDING

@@ -178,7 +178,7 @@ async def test_erasing_takes_the_findings_too(world: World) -> None:
     """Paths of the agent's stand in them."""
     await in_force(world, Mode.ASK)
     record = await world.submit(**HOSTILE)
-    assert ".ssh" in (await stored(world, record))["found"]
+    assert ".ssh" in (await stored(world, record))["findings"]
     await world.core.requests.decide(click(record, Action.DENY))
     await world.approvals.erase(record.id, by="ann")
     assert (await world.core.requests.get(record.id)).findings == ()

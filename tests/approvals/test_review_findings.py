@@ -259,7 +259,7 @@ async def test_what_is_corrupt_does_not_stop_the_clock_for_others(world: World) 
 
 
 @pytest.mark.parametrize(
-    "spoilt", [{"body": "{"}, {"status": "odd"}, {"about": "5"}, {"rev": ""}, {"votes": "[7]"}]
+    "spoilt", [{"body": "{"}, {"status": "odd"}, {"risk": "5"}, {"rev": ""}, {"votes": "[7]"}]
 )
 async def test_what_is_corrupt_hides_no_other_request(
     world: World, spoilt: dict[str, str], caplog: pytest.LogCaptureFixture

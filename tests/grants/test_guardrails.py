@@ -260,8 +260,8 @@ def test_places_are_stored_beside_the_findings() -> None:
     record = assess(asked, PolicyDocument().ruling_on(asked.request))
     assert record.finding_places == ("command",) * len(record.findings)
     changed = changed_fields(command("rm -rf x"), record)
-    assert json.loads(changed["found"]) == list(record.findings)
-    assert json.loads(changed["found_at"]) == ["command"]
+    assert json.loads(changed["findings"]) == list(record.findings)
+    assert json.loads(changed["finding_places"]) == ["command"]
 
 
 OUTSIDE = "changes what is outside its working folder"

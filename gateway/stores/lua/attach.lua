@@ -28,8 +28,8 @@ local function attach(key, id, found)
     if select(2, string.gsub(attached, '%S+', '')) >= MOST_ATTACHED then return '', found[3] end
     change = {'attached', attached == '' and ARGV[2] or attached .. ' ' .. ARGV[2]}
   end
-  if found[6] and found[7] == ARGV[2] then
-    redis.call('HDEL', key, 'gone')
+  if found[6] == 'false' and found[7] == ARGV[2] then
+    redis.call('HDEL', key, 'waiting')
     -- Every posted copy says that nobody waits.
     for queue in string.gmatch(found[11] or '', '%S+') do
       redis.call('ZADD', KEYS[6] .. queue, now, id)
@@ -47,8 +47,8 @@ local meta = redis.call('HMGET', KEYS[7], 'schema', 'stopped')
 local stopped = not meta[1] or meta[2]
 for i = 1, (#KEYS - 7) / 2 do
   local id, key = ARGV[9 + i], KEYS[6 + 2 * i]
-  local found = redis.call('HMGET', key, 'agent', 'status', 'rev', 'digest', 'attached', 'gone',
-    'process', 'deadline', 'decision', 'consumer', 'queues', 'created', 'number')
+  local found = redis.call('HMGET', key, 'agent', 'status', 'rev', 'digest', 'attached', 'waiting',
+    'process', 'deadline', 'decision', 'consumers', 'queues', 'created', 'number')
   local answer, revision = '', found[3]
   if found[1] == ARGV[1] and tonumber(found[12]) >= tonumber(ARGV[8]) then
     if found[2] == 'pending' then
@@ -61,7 +61,6 @@ for i = 1, (#KEYS - 7) / 2 do
       reply(KEYS[4], ARGV[3], ARGV[4], id, 'error', '{"code":"conflict","detail":"too many processes wait for it"}')
     elseif over_redis then
       local consumer = found[10] and string.match(found[10], '%S+$')
-      if consumer == '=' then consumer = found[7] end
       local acts = found[2] ~= 'approved' or (consumer == ARGV[2] and not stopped)
       local warn = acts and consumer and string.find(found[10], ' ', 1, true)
       reply(KEYS[4], ARGV[3], ARGV[4], id, 'state', state(id, found[2], revision, found[4], found[8],

@@ -12,10 +12,10 @@ if lease and tonumber(lease) > now then return {0} end
 local told = {}
 for i = 3, #ARGV do
   local key, id = KEYS[2 + i], ARGV[i]
-  local found = redis.call('HMGET', key, 'agent', 'status', 'process', 'gone', 'rev', 'queues')
+  local found = redis.call('HMGET', key, 'agent', 'status', 'process', 'waiting', 'rev', 'queues')
   if found[1] == ARGV[1] and found[2] == 'pending' and found[3] == ARGV[2] and not found[4] then
     local revision = digits(tonumber(found[5]) + 1)
-    redis.call('HSET', key, 'gone', '1', 'rev', revision)
+    redis.call('HSET', key, 'waiting', 'false', 'rev', revision)
     event(KEYS[3], 'waiter_lost', now, ARGV[1], id, revision, '{}')
     for queue in string.gmatch(found[6] or '', '%S+') do
       redis.call('ZADD', KEYS[4] .. queue, now, id)
