@@ -11,11 +11,11 @@ from pathlib import Path
 from aiohttp import hdrs, web
 from rjsmin import jsmin
 
-from adapters.web.decisions import BatchHandlers, DecisionHandlers, DeclareHandlers
+from adapters.web.decisions import BatchHandlers, DecisionHandlers
 from adapters.web.grants import GrantAndStopHandlers, HandHandlers
 from adapters.web.live_updates import Streams
 from adapters.web.push import PushHandlers
-from adapters.web.queries import QueueHandlers, ReadHandlers, Reports, SearchHandlers
+from adapters.web.queries import QueueHandlers, ReadHandlers, SearchHandlers
 from adapters.web.security import Guard, Handler, VisitRefused
 from adapters.web.sign_in import DeviceHandlers, PasskeyHandlers, ProviderHandlers, SignInHandlers
 from gateway.ports import Adapter, Desk, WebPages
@@ -99,21 +99,23 @@ class Inbox:
     def __init__(self, desk: Desk) -> None:
         logins = desk.logins
         self._guard = Guard(logins, secure=desk.secure)
-        self._reading = ReadHandlers(desk, self._guard)
-        self._queue = QueueHandlers(desk, self._guard)
-        self._searches = SearchHandlers(desk, self._guard, self._reading)
-        self._decisions = DecisionHandlers(desk, self._guard, self._reading, logins.passkeys)
-        self._batches = BatchHandlers(desk, self._guard, self._reading)
-        self._declaring = DeclareHandlers(desk, self._guard, self._reading)
-        self._reports = Reports(desk, self._guard)
-        self._operating = GrantAndStopHandlers(desk, self._guard)
-        self._by_hand = HandHandlers(desk, self._guard)
-        self._push = PushHandlers(desk, self._guard)
         self._streams = Streams(desk, self._guard)
-        self._signing_in = SignInHandlers(logins, self._guard, self._streams)
-        self._devices = DeviceHandlers(logins, self._guard)
-        self._provider = ProviderHandlers(logins, self._guard, self._signing_in)
-        self._passkeys = PasskeyHandlers(logins, self._guard, self._signing_in)
+        signing_in = SignInHandlers(logins, self._guard, self._streams)
+        reading = ReadHandlers(desk, self._guard)
+        self._handlers = (
+            signing_in,
+            DeviceHandlers(logins, self._guard),
+            PasskeyHandlers(logins, self._guard, signing_in),
+            ProviderHandlers(logins, self._guard, signing_in),
+            reading,
+            QueueHandlers(desk, self._guard),
+            SearchHandlers(desk, self._guard, reading),
+            DecisionHandlers(desk, self._guard, reading, logins.passkeys),
+            BatchHandlers(desk, self._guard, reading),
+            GrantAndStopHandlers(desk, self._guard),
+            HandHandlers(desk, self._guard),
+            PushHandlers(desk, self._guard),
+        )
         self._pages = read_assets("templates")
         self._files = read_assets("static")
 
@@ -132,20 +134,7 @@ class Inbox:
             ("GET", "/inbox/static/{name}", self._file),
             ("GET", "/inbox/sw.js", self._worker),
             ("GET", "/inbox/api/changes", self._streams.serve),
-            *self._signing_in.table(),
-            *self._devices.table(),
-            *self._passkeys.table(),
-            *self._provider.table(),
-            *self._reading.table(),
-            *self._queue.table(),
-            *self._searches.table(),
-            *self._decisions.table(),
-            *self._batches.table(),
-            *self._declaring.table(),
-            *self._reports.table(),
-            *self._operating.table(),
-            *self._by_hand.table(),
-            *self._push.table(),
+            *(row for one in self._handlers for row in one.table()),
         ]
         return [
             web.route(method, path, self._wrap(method, path, call)) for method, path, call in table

@@ -15,13 +15,14 @@ from adapters.web.cards import build_changes, explain_exclusion
 from adapters.web.queries import ReadHandlers
 from adapters.web.security import (
     Guard,
-    Handler,
+    Handlers,
     Visitor,
     VisitRefused,
     build_problem,
-    build_write_handler,
     check_members,
+    read,
     refuse_unseen,
+    write,
 )
 from gateway.cards.blocks import changes, draw
 from gateway.cards.forms import put_together
@@ -59,50 +60,21 @@ _DECISION: dict[str, type] = {
     "proof": dict,
 }
 _REMEMBER: dict[str, type] = {"offer": str, "everywhere": bool, "lifetime": str}
+_WORD: dict[str, type] = {"address": str, "role": str, "harmless": bool, "confirmed": bool}
 _DIFF: dict[str, type] = {"arguments": dict, "fields": dict, "revealed": bool}
 _NEEDED = ("revision", "action", "nonce")
 _UNSEEN = (Action.DENY, Action.ABORT)  # allowed without having seen the whole request
 
 
-class DecisionHandlers:
+class DecisionHandlers(Handlers):
     """HTTP handlers of decisions, claims and sessions."""
 
     def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers, passkeys: Passkeys) -> None:
-        self._desk = desk
+        super().__init__(desk, guard)
         self._passkeys = passkeys
-        self._guard = guard
         self._reading = reading
 
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        guard, one = self._guard, "/inbox/api/requests/{id}"
-        session: dict[str, type] = {"agent": str, "session": str}
-        return [
-            ("POST", f"{one}/decide", build_write_handler(guard, self._decide, _DECISION, _NEEDED)),
-            ("POST", f"{one}/proof", build_write_handler(guard, self._offer, _DECISION, _NEEDED)),
-            (
-                "POST",
-                f"{one}/diff",
-                build_write_handler(guard, self._diff, _DIFF),
-            ),
-            (
-                "POST",
-                f"{one}/claim",
-                build_write_handler(guard, self._claim, {"on": bool}, ("on",)),
-            ),
-            ("POST", f"{one}/reveal", build_write_handler(guard, self._reveal, {})),
-            (
-                "POST",
-                "/inbox/api/sessions/end",
-                build_write_handler(guard, self._end, session, tuple(session)),
-            ),
-            (
-                "POST",
-                "/inbox/api/agents/lift",
-                build_write_handler(guard, self._lift, {"agent": str}, ("agent",)),
-            ),
-        ]
-
+    @write("/inbox/api/requests/{id}/decide", _DECISION, needed=_NEEDED)
     async def _decide(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
@@ -136,6 +108,7 @@ class DecisionHandlers:
         typed = _read_fields(body["fields"]) if current else {}
         return replace(click, arguments=put_together(record, typed, reveal=click.revealed))
 
+    @write("/inbox/api/requests/{id}/proof", _DECISION, needed=_NEEDED)
     async def _offer(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
@@ -145,6 +118,7 @@ class DecisionHandlers:
         offered = await self._passkeys.begin_proof(visitor.session, subject_of(record, click))
         return web.json_response(offered)
 
+    @write("/inbox/api/requests/{id}/diff", _DIFF, needed=())
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Return the differences between an edit and what was asked."""
         record = await self._desk.requests.get(request.match_info["id"])
@@ -155,6 +129,7 @@ class DecisionHandlers:
         rows = await draw(lambda: build_changes(changes(before, after)), before, after)
         return web.json_response({"changed": rows})
 
+    @write("/inbox/api/requests/{id}/claim", {"on": bool})
     async def _claim(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
@@ -162,6 +137,7 @@ class DecisionHandlers:
         record = await self._desk.requests.claim(request_id, visitor.identity, on=body["on"])
         return web.json_response(await self._reading.build_row(record, visitor))
 
+    @write("/inbox/api/requests/{id}/reveal", {})
     async def _reveal(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
@@ -169,15 +145,41 @@ class DecisionHandlers:
         record = await self._desk.requests.reveal(request.match_info["id"], visitor.identity)
         return web.json_response(await self._reading.build_whole(record, visitor, reveal=True))
 
+    @write("/inbox/api/sessions/end", {"agent": str, "session": str})
     async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         ids = await self._desk.operator.end_session(
             visitor.identity, body["agent"], body["session"]
         )
         return web.json_response({"cancelled": len(ids)})
 
+    @write("/inbox/api/agents/lift", {"agent": str})
     async def _lift(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         await self._desk.operator.lift(body["agent"], visitor.identity)
         return web.json_response({"ok": True})
+
+    @write("/inbox/api/requests/{id}/declare", _WORD, needed=())
+    async def _declare(
+        self, request: web.Request, visitor: Visitor, body: JsonObject
+    ) -> web.Response:
+        """Declare one value of a waiting request's tool, or the tool, for the agent that asks."""
+        record = await self._desk.requests.get(request.match_info["id"])
+        address, role = body.get("address", ""), body.get("role", "")
+        if address and address not in {one.address for one in undeclared_of(record)}:
+            raise VisitRefused(409, "conflict", "this value is declared already, or waits no more")
+        word = ToolWord(
+            tool=record.request.tool,
+            arguments={address: role} if address else {},
+            harmless=True if body.get("harmless") else None,
+            agents=(record.request.agent,),
+        )
+        try:
+            await self._desk.operator.declare(
+                visitor.identity, word, confirmed=body.get("confirmed", False), about=record
+            )
+        except Unconfirmed as danger:
+            return build_problem(danger.status, "unconfirmed", str(danger))
+        what = f"{role} from now on" if address else "harmless from now on"
+        return web.json_response({"said": f"Declared: {what}, for {record.request.agent}."})
 
 
 def _read_fields(given: JsonObject) -> dict[str, str]:
@@ -236,28 +238,16 @@ _HIDDEN = "what is masked could do something: reveal it, and approve it alone"
 _ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
 
 
-class BatchHandlers:
+class BatchHandlers(Handlers):
     """HTTP handlers of the batch view."""
 
     def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
-        self._desk = desk
-        self._guard = guard
+        super().__init__(desk, guard)
         self._reading = reading
 
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        return [
-            ("GET", "/inbox/api/batch", self._read),
-            (
-                "POST",
-                "/inbox/api/batch/decide",
-                build_write_handler(self._guard, self._decide, _MEMBERS, _NEEDED_IN_BATCH),
-            ),
-        ]
-
-    async def _read(self, request: web.Request) -> web.StreamResponse:
+    @read("/inbox/api/batch")
+    async def _read(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return an agent's pending requests, and those that must be decided alone."""
-        visitor = await self._guard.check_reader(request)
         found, more = await self._list_waiting(request.query.get("agent", ""))
         items: list[JsonObject] = []
         apart: list[JsonObject] = []
@@ -293,6 +283,7 @@ class BatchHandlers:
         page = await self._desk.requests.page(Query(soonest=True, agent=agent, limit=MOST))
         return list(page.items), page.next is not None
 
+    @write("/inbox/api/batch/decide", _MEMBERS, needed=_NEEDED_IN_BATCH)
     async def _decide(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Apply one decision to all selected requests, or to none of them."""
         clicks = [_build_batch_click(visitor, body, item) for item in body["items"]]
@@ -335,45 +326,3 @@ def _build_batch_click(visitor: Visitor, body: JsonObject, item: Any) -> Click:
         note=body.get("note", ""),
         feedback=body.get("feedback", False),
     )
-
-
-# Inbox calls by which an admin says what a value of a tool's call is.
-
-_WORD: dict[str, type] = {"address": str, "role": str, "harmless": bool, "confirmed": bool}
-
-
-class DeclareHandlers:
-    """HTTP handler of declarations; the core checks who may write."""
-
-    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
-        self._desk = desk
-        self._guard = guard
-        self._reading = reading
-
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler."""
-        work = build_write_handler(self._guard, self._declare, _WORD)
-        return [("POST", "/inbox/api/requests/{id}/declare", work)]
-
-    async def _declare(
-        self, request: web.Request, visitor: Visitor, body: JsonObject
-    ) -> web.Response:
-        """Declare one value of a waiting request's tool, or the tool, for the agent that asks."""
-        record = await self._desk.requests.get(request.match_info["id"])
-        address, role = body.get("address", ""), body.get("role", "")
-        if address and address not in {one.address for one in undeclared_of(record)}:
-            raise VisitRefused(409, "conflict", "this value is declared already, or waits no more")
-        word = ToolWord(
-            tool=record.request.tool,
-            arguments={address: role} if address else {},
-            harmless=True if body.get("harmless") else None,
-            agents=(record.request.agent,),
-        )
-        try:
-            await self._desk.operator.declare(
-                visitor.identity, word, confirmed=body.get("confirmed", False), about=record
-            )
-        except Unconfirmed as danger:
-            return build_problem(danger.status, "unconfirmed", str(danger))
-        what = f"{role} from now on" if address else "harmless from now on"
-        return web.json_response({"said": f"Declared: {what}, for {record.request.agent}."})

@@ -5,12 +5,11 @@ from __future__ import annotations
 from aiohttp import web
 
 from adapters.web.cards import build_line
-from adapters.web.security import Guard, Handler, Visitor, VisitRefused, build_write_handler
+from adapters.web.security import Handlers, Visitor, VisitRefused, read, write
 from gateway.cards.grant_cards import GrantCard
 from gateway.cards.remember_options import remember_as
 from gateway.models import ApprovalRequest, Context, Kind
 from gateway.ports import (
-    Desk,
     Effect,
     Grant,
     JsonObject,
@@ -20,47 +19,27 @@ from gateway.ports import (
 )
 
 
-class GrantAndStopHandlers:
+class GrantAndStopHandlers(Handlers):
     """HTTP handlers; the core checks who may write."""
 
-    def __init__(self, desk: Desk, guard: Guard) -> None:
-        self._desk = desk
-        self._guard = guard
-
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        guard, grants = self._guard, "/inbox/api/grants"
-        whose: dict[str, type] = {"agent": str, "session": str}
-        return [
-            ("GET", f"{grants}/{{id}}", self._grant),
-            (
-                "POST",
-                f"{grants}/revoke",
-                build_write_handler(guard, self._revoke, {"id": str}, ("id",)),
-            ),
-            ("POST", f"{grants}/revoke-all", build_write_handler(guard, self._revoke_all, whose)),
-            (
-                "POST",
-                "/inbox/api/stop",
-                build_write_handler(guard, self._stop, {"on": bool}, ("on",)),
-            ),
-        ]
-
-    async def _grant(self, request: web.Request) -> web.StreamResponse:
+    @read("/inbox/api/grants/{id}")
+    async def _grant(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return one grant with its origin and its reach."""
-        await self._guard.check_reader(request)
         return web.json_response(
             _build_card(await self._desk.grants.card(request.match_info["id"]))
         )
 
+    @write("/inbox/api/grants/revoke", {"id": str})
     async def _revoke(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         await self._desk.grants.revoke(body["id"], visitor.identity)
         return web.json_response({"ok": True})
 
+    @write("/inbox/api/grants/revoke-all", {"agent": str, "session": str}, needed=())
     async def _revoke_all(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         gone = await self._desk.grants.revoke_all(visitor.identity, **body)
         return web.json_response({"revoked": len(gone)})
 
+    @write("/inbox/api/stop", {"on": bool})
     async def _stop(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         await self._desk.operator.stop_all(visitor.identity, on=body["on"])
         return web.json_response({"ok": True})
@@ -111,27 +90,15 @@ _EXAMPLE: dict[str, type] = {
     "host": str,
 }
 _NEEDED = ("agent", "effect", "tool", "kind", "arguments")
+_NEEDED_TO_CREATE = (*_NEEDED, "offer", "lifetime", "nonce")
 _CHOICE: dict[str, type] = {"offer": str, "lifetime": str, "session": str, "nonce": str}
 _FEWEST_NONCE, _MOST_NONCE = 8, 64
 
 
-class HandHandlers:
+class HandHandlers(Handlers):
     """HTTP handlers of grants by hand; the core checks who may make one."""
 
-    def __init__(self, desk: Desk, guard: Guard) -> None:
-        self._desk = desk
-        self._guard = guard
-
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        listed = build_write_handler(self._guard, self._offers, _EXAMPLE, _NEEDED)
-        needed = (*_NEEDED, "offer", "lifetime", "nonce")
-        made = build_write_handler(self._guard, self._create, {**_EXAMPLE, **_CHOICE}, needed)
-        return [
-            ("POST", "/inbox/api/grants/offers", listed),
-            ("POST", "/inbox/api/grants/by-hand", made),
-        ]
-
+    @write("/inbox/api/grants/offers", _EXAMPLE, needed=_NEEDED)
     async def _offers(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Return what may be remembered of an example, in the gateway's words, narrow first."""
         effect, example = _read_example(body)
@@ -141,6 +108,7 @@ class HandHandlers:
         ]
         return web.json_response({"offers": rows})
 
+    @write("/inbox/api/grants/by-hand", _EXAMPLE | _CHOICE, needed=_NEEDED_TO_CREATE)
     async def _create(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Make a grant of one offer of an example."""
         effect, example = _read_example(body)

@@ -6,19 +6,18 @@ from __future__ import annotations
 from aiohttp import web
 
 from adapters.web.security import (
-    Guard,
-    Handler,
+    Handlers,
     Visitor,
     VisitRefused,
     build_problem,
-    build_write_handler,
     check_members,
+    read,
+    write,
 )
 from gateway.errors import Unconfirmed
 from gateway.models import Action
 from gateway.ports import (
     Click,
-    Desk,
     DeviceCalls,
     JsonObject,
     PushDevice,
@@ -41,42 +40,8 @@ _KEYS: dict[str, type] = {"p256dh": str, "auth": str}
 _OFFERED = (Action.APPROVE, Action.DENY)
 
 
-class PushHandlers:
+class PushHandlers(Handlers):
     """HTTP handlers of devices and their answers."""
-
-    def __init__(self, desk: Desk, guard: Guard) -> None:
-        self._desk = desk
-        self._guard = guard
-
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        guard, one = self._guard, "/inbox/api/push/devices/{device}"
-        wish: dict[str, type] = {"subscription": dict}
-        return [
-            ("GET", "/inbox/api/push", self._list),
-            (
-                "POST",
-                "/inbox/api/push/subscribe",
-                build_write_handler(guard, self._subscribe, wish, tuple(wish)),
-            ),
-            (
-                "POST",
-                f"{one}/discreet",
-                build_write_handler(guard, self._set_discreet, {"on": bool}, ("on",)),
-            ),
-            ("POST", f"{one}/remove", build_write_handler(guard, self._remove, {})),
-            ("POST", f"{one}/test", build_write_handler(guard, self._test, {})),
-            (
-                "POST",
-                "/inbox/api/push/quiet",
-                build_write_handler(guard, self._set_quiet, {"hours": object}, ("hours",)),
-            ),
-            (
-                "POST",
-                "/inbox/api/push/decide",
-                build_write_handler(guard, self._decide, _DECISION, tuple(_DECISION)),
-            ),
-        ]
 
     @property
     def _calls(self) -> DeviceCalls:
@@ -84,9 +49,9 @@ class PushHandlers:
             raise VisitRefused(404, "not_found", "nothing is pushed here")
         return self._desk.devices
 
-    async def _list(self, request: web.Request) -> web.StreamResponse:
+    @read("/inbox/api/push")
+    async def _list(self, _: web.Request, visitor: Visitor) -> web.Response:
         """Return the person's devices and quiet hours, and what a browser needs to subscribe."""
-        visitor = await self._guard.check_reader(request)
         calls = self._calls
         hours = await calls.quiet(visitor.identity)
         devices = await calls.devices(visitor.identity)
@@ -110,6 +75,7 @@ class PushHandlers:
             "here": self._calls.is_of(device, visitor.session),
         }
 
+    @write("/inbox/api/push/subscribe", {"subscription": dict})
     async def _subscribe(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
@@ -124,6 +90,7 @@ class PushHandlers:
         device = await self._calls.subscribe(visitor.identity, visitor.session, wish)
         return web.json_response(self._build_row(device, visitor))
 
+    @write("/inbox/api/push/devices/{device}/discreet", {"on": bool})
     async def _set_discreet(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
@@ -131,16 +98,19 @@ class PushHandlers:
         await self._calls.set_discreet(visitor.identity, device, on=body["on"])
         return web.json_response({"ok": True})
 
+    @write("/inbox/api/push/devices/{device}/remove", {})
     async def _remove(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         await self._calls.remove(visitor.identity, request.match_info["device"])
         return web.json_response({"ok": True})
 
+    @write("/inbox/api/push/devices/{device}/test", {})
     async def _test(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         await self._calls.test(visitor.identity, request.match_info["device"])
         return web.json_response({"ok": True})
 
+    @write("/inbox/api/push/quiet", {"hours": object})
     async def _set_quiet(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         hours = body["hours"]
         if hours is not None:
@@ -148,6 +118,7 @@ class PushHandlers:
         await self._calls.set_quiet(visitor.identity, hours)
         return web.json_response({"ok": True})
 
+    @write("/inbox/api/push/decide", _DECISION)
     async def _decide(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Approve or deny what a notification showed: this revision and digest, nothing else."""
         if body["action"] not in _OFFERED:

@@ -20,11 +20,12 @@ from adapters.web.cards import (
 from adapters.web.grants import build_grant_row
 from adapters.web.security import (
     Guard,
-    Handler,
+    Handlers,
     Visitor,
     VisitRefused,
     build_csrf_token,
     build_seen_token,
+    read,
 )
 from gateway.cards.blocks import draw, weight_of
 from gateway.cards.grant_cards import GrantCard, grant_card_of
@@ -52,22 +53,12 @@ from gateway.ports import (
 )
 
 
-class ReadHandlers:
+class ReadHandlers(Handlers):
     """HTTP handlers of requests, sessions and the signed-in person."""
 
     def __init__(self, desk: Desk, guard: Guard) -> None:
-        self._desk = desk
-        self._guard = guard
+        super().__init__(desk, guard)
         self._rows = Rows(build_row)
-
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        return [
-            ("GET", "/inbox/api/me", self._me),
-            ("GET", "/inbox/api/requests/{id}", self._one),
-            ("GET", "/inbox/api/requests/{id}/reach", self._reach),
-            ("GET", "/inbox/api/sessions", self._sessions),
-        ]
 
     async def build_row(self, record: Record, visitor: Visitor) -> JsonObject:
         """Return a request as a row of the list."""
@@ -80,8 +71,8 @@ class ReadHandlers:
         view = await draw(lambda: build_whole(record, reveal=reveal), *weight_of(record))
         return await self._for_visitor(view, record, visitor)
 
-    async def _me(self, request: web.Request) -> web.StreamResponse:
-        visitor = await self._guard.check_reader(request)
+    @read("/inbox/api/me")
+    async def _me(self, _: web.Request, visitor: Visitor) -> web.Response:
         person = await self._desk.requests.person(visitor.identity)
         status = await self._desk.operator.status(visitor.identity)
         told = {
@@ -103,8 +94,8 @@ class ReadHandlers:
         }
         return web.json_response(told)
 
-    async def _one(self, request: web.Request) -> web.StreamResponse:
-        visitor = await self._guard.check_reader(request)
+    @read("/inbox/api/requests/{id}")
+    async def _one(self, request: web.Request, visitor: Visitor) -> web.Response:
         record = await self._desk.requests.get(request.match_info["id"])
         if request.query.get("whole") == "1":
             return web.json_response(await self.build_whole(record, visitor))
@@ -115,15 +106,15 @@ class ReadHandlers:
         mine = await is_mine(self._desk, record, visitor.identity)
         return {**_add_seen_token(add_viewer(view, record, look), visitor), "mine": mine}
 
-    async def _reach(self, request: web.Request) -> web.StreamResponse:
+    @read("/inbox/api/requests/{id}/reach")
+    async def _reach(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return how many recent requests an offer to remember would have covered."""
-        await self._guard.check_reader(request)
         offer = request.query.get("offer", "")
         words = await self._desk.requests.reach(request.match_info["id"], offer)
         return web.json_response({"words": words})
 
-    async def _sessions(self, request: web.Request) -> web.StreamResponse:
-        await self._guard.check_reader(request)
+    @read("/inbox/api/sessions")
+    async def _sessions(self, _: web.Request, visitor: Visitor) -> web.Response:
         rows = await self._desk.operator.list_sessions(None)
         items = [
             {
@@ -157,6 +148,11 @@ class ReadHandlers:
         refusal = await requests.may_decide(who, record)
         return Viewer(name=name, refusal=refusal, may_pass=await requests.may_pass(who, record))
 
+    @read("/inbox/api/report")
+    async def _report(self, _: web.Request, visitor: Visitor) -> web.Response:
+        """Return the figures of the last 30 days."""
+        return web.json_response(plain(await self._desk.operator.report(visitor.identity)))
+
 
 async def find_name(desk: Desk, identity: Identity) -> str:
     """Return by which name somebody votes."""
@@ -184,23 +180,6 @@ def _add_seen_token(view: JsonObject, visitor: Visitor) -> JsonObject:
     return {**view, "seen": seen}
 
 
-class Reports:
-    """HTTP handler of the report page."""
-
-    def __init__(self, desk: Desk, guard: Guard) -> None:
-        self._desk = desk
-        self._guard = guard
-
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        return [("GET", "/inbox/api/report", self._read)]
-
-    async def _read(self, request: web.Request) -> web.StreamResponse:
-        """Return the figures of the last 30 days."""
-        visitor = await self._guard.check_reader(request)
-        return web.json_response(plain(await self._desk.operator.report(visitor.identity)))
-
-
 # The queue as the page lists it: short rows, the soonest deadline first, and whose they are.
 
 _CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
@@ -208,25 +187,16 @@ _MOMENT = re.compile(r"[0-9]{1,20}")
 _PAGE = 50
 
 
-class QueueHandlers:
+class QueueHandlers(Handlers):
     """HTTP handlers of the queue."""
 
     def __init__(self, desk: Desk, guard: Guard) -> None:
-        self._desk = desk
-        self._guard = guard
+        super().__init__(desk, guard)
         self._rows = Rows(build_short_row)
 
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        return [
-            ("GET", "/inbox/api/queue", self._page),
-            ("GET", "/inbox/api/queue/counts", self._count),
-            ("GET", "/inbox/api/queue/{id}", self._row),
-        ]
-
-    async def _page(self, request: web.Request) -> web.StreamResponse:
+    @read("/inbox/api/queue")
+    async def _page(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return one page of a side. What it is among is counted apart: that looks at far more."""
-        visitor = await self._guard.check_reader(request)
         side, after = request.query.get("side", QueueFilter.MINE), check_cursor(request)
         if side not in list(QueueFilter):
             raise VisitRefused(422, "invalid_request", "side is mine, others or all")
@@ -239,18 +209,18 @@ class QueueHandlers:
             await asyncio.sleep(0)  # let clicks run between rows
         return web.json_response({"items": items, "next": page.next})
 
-    async def _count(self, request: web.Request) -> web.StreamResponse:
+    @read("/inbox/api/queue/counts")
+    async def _count(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return the counts; `since` is what the page knew of already."""
-        visitor = await self._guard.check_reader(request)
         since = request.query.get("since", "0")
         if not _MOMENT.fullmatch(since):
             raise VisitRefused(422, "invalid_request", "since is no moment")
         counts = await self._desk.requests.count_queue(visitor.identity, since=int(since))
         return web.json_response(build_counts(counts))
 
-    async def _row(self, request: web.Request) -> web.StreamResponse:
+    @read("/inbox/api/queue/{id}")
+    async def _row(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return one request as a row, also one that has ended."""
-        visitor = await self._guard.check_reader(request)
         record = await self._desk.requests.get(request.match_info["id"])
         return web.json_response(await self._build(record, visitor))
 
@@ -285,25 +255,16 @@ _SEARCHES_MOMENT = re.compile(r"[0-9]{1,15}")
 _MOST_GRANTS = 500
 
 
-class SearchHandlers:
+class SearchHandlers(Handlers):
     """HTTP handlers of the searches. Who may read the audit, the core checks."""
 
     def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
-        self._desk = desk
-        self._guard = guard
+        super().__init__(desk, guard)
         self._reading = reading
 
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        return [
-            ("GET", "/inbox/api/final", self._history),
-            ("GET", "/inbox/api/audit", self._audit),
-            ("GET", "/inbox/api/grants", self._grants),
-        ]
-
-    async def _history(self, request: web.Request) -> web.StreamResponse:
+    @read("/inbox/api/final")
+    async def _history(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return what ended and fits, the newest first."""
-        visitor = await self._guard.check_reader(request)
         found = await self._desk.requests.search(_read_search(request))
         items = []
         for record in found.items:
@@ -311,16 +272,16 @@ class SearchHandlers:
             await asyncio.sleep(0)  # let clicks run between rows
         return web.json_response({"items": items, "looked": found.looked, "next": found.next})
 
-    async def _audit(self, request: web.Request) -> web.StreamResponse:
+    @read("/inbox/api/audit")
+    async def _audit(self, request: web.Request, visitor: Visitor) -> web.Response:
         """Return which of the newest events fit, for admins."""
-        visitor = await self._guard.check_reader(request)
         found = await self._desk.requests.search_events(visitor.identity, _read_search(request))
         items = [_build_event(event) for event in found.items]
         return web.json_response({"items": items, "looked": found.looked, "more": found.more})
 
-    async def _grants(self, request: web.Request) -> web.StreamResponse:
+    @read("/inbox/api/grants")
+    async def _grants(self, request: web.Request, visitor: Visitor) -> web.Response:
         """List what is remembered, and what lately ended of it, where it fits."""
-        await self._guard.check_reader(request)
         search = _read_search(request)
         live, ended = await self._desk.grants.newest(), await self._desk.grants.newest(ended=True)
         items = []

@@ -13,6 +13,8 @@ import hmac
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
+from types import FunctionType
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -22,6 +24,7 @@ from gateway.ports import (
     LONGEST_SECONDS,
     BodyTooLarge,
     BodyTooSlow,
+    Desk,
     Identity,
     JsonObject,
     Logins,
@@ -153,8 +156,10 @@ class Guard:
         )
 
     def find_try(self, request: web.Request) -> str:
-        """Return that secret; "" where the browser has none."""
-        return request.cookies.get(f"{self.cookie}-try", "")
+        """Return that secret. Raises VisitRefused where the browser has none."""
+        if found := request.cookies.get(f"{self.cookie}-try"):
+            return found
+        raise VisitRefused(403, "unauthorized", "this was begun in another browser, or long ago")
 
     def sign_out(self, response: web.Response) -> None:
         """Delete the session cookie."""
@@ -240,20 +245,66 @@ def build_problem(status: int, code: str, detail: str, **more: object) -> web.Re
     )
 
 
-Work = Callable[[web.Request, Visitor, JsonObject], Coroutine[Any, Any, web.Response]]
+Method = Callable[[Any, web.Request], Awaitable[web.StreamResponse]]
+Reading = Callable[[Any, web.Request, Visitor], Awaitable[web.Response]]
+Writing = Callable[[Any, web.Request, Visitor, JsonObject], Coroutine[Any, Any, web.Response]]
+
+_ROUTES: dict[Method, tuple[str, str]] = {}
 
 
-def build_write_handler(
-    guard: Guard, work: Work, members: dict[str, type], needed: tuple[str, ...] = ()
-) -> Handler:
-    """Return a handler that checks the visitor and the body before it does the work."""
+class Handlers:
+    """HTTP handlers of one subject: the methods that `read`, `write` and `route` mark."""
 
-    async def serve(request: web.Request) -> web.StreamResponse:
-        visitor = await guard.check_writer(request)
-        body = check_members(parse_json(await read_json_body(request)), members, needed)
-        return await run_to_end(work(request, visitor, body))
+    _guard: Guard
 
-    return serve
+    def __init__(self, desk: Desk, guard: Guard) -> None:
+        self._desk = desk
+        self._guard = guard
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        own = [one for one in vars(type(self)).values() if isinstance(one, FunctionType)]
+        return [(*_ROUTES[one], partial(one, self)) for one in own if one in _ROUTES]
+
+
+def route(method: str, path: str) -> Callable[[Method], Method]:
+    """Serve a method of `Handlers` at a path. It checks itself who calls."""
+
+    def mark(work: Method) -> Method:
+        _ROUTES[work] = method, path
+        return work
+
+    return mark
+
+
+def read(path: str) -> Callable[[Reading], Method]:
+    """Serve a method of `Handlers` at a path, to whoever is signed in."""
+
+    def mark(work: Reading) -> Method:
+        async def serve(self: Any, request: web.Request) -> web.StreamResponse:
+            return await work(self, request, await self._guard.check_reader(request))
+
+        return route("GET", path)(serve)
+
+    return mark
+
+
+def write(
+    path: str, members: dict[str, type], *, needed: tuple[str, ...] | None = None
+) -> Callable[[Writing], Method]:
+    """Serve a method of `Handlers` at a path, once the visitor and the body were checked. All
+    members are needed unless it says which."""
+    wanted = tuple(members) if needed is None else needed
+
+    def mark(work: Writing) -> Method:
+        async def serve(self: Any, request: web.Request) -> web.StreamResponse:
+            visitor = await self._guard.check_writer(request)
+            body = check_members(parse_json(await read_json_body(request)), members, wanted)
+            return await run_to_end(work(self, request, visitor, body))
+
+        return route("POST", path)(serve)
+
+    return mark
 
 
 def check_members(body: Any, members: dict[str, type], needed: tuple[str, ...]) -> JsonObject:

@@ -10,17 +10,18 @@ from aiohttp import web
 from adapters.web.live_updates import Streams
 from adapters.web.security import (
     Guard,
-    Handler,
+    Handlers,
     Visitor,
     VisitRefused,
-    build_write_handler,
     check_members,
+    read,
     read_json_body,
+    route,
     run_to_end,
+    write,
 )
 from gateway.ports import (
     MOST_PASSKEYS,
-    Clock,
     JsonObject,
     Logins,
     SystemClock,
@@ -29,7 +30,7 @@ from gateway.ports import (
 )
 
 
-class SignInHandlers:
+class SignInHandlers(Handlers):
     """HTTP handlers of the ways in and out. None needs a session, all need our own page."""
 
     def __init__(self, logins: Logins, guard: Guard, streams: Streams) -> None:
@@ -37,15 +38,7 @@ class SignInHandlers:
         self._guard = guard
         self._streams = streams
 
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        return [
-            ("GET", "/inbox/api/login/ways", self._ways),
-            ("POST", "/inbox/api/login", self._login),
-            ("POST", "/inbox/api/login/whose", self._whose),
-            ("POST", "/inbox/api/logout", self._logout),
-        ]
-
+    @route("GET", "/inbox/api/login/ways")
     async def _ways(self, request: web.Request) -> web.StreamResponse:
         """Say which ways in there are besides links, to whom is not signed in."""
         self._guard.check_site(request)
@@ -54,6 +47,7 @@ class SignInHandlers:
             {"passkeys": not self._logins.passkeys.problem, "provider": provider}
         )
 
+    @route("POST", "/inbox/api/login/whose")
     async def _whose(self, request: web.Request) -> web.StreamResponse:
         """Say whom a link signs in, before anybody presses: a link of somebody else's would have
         a person answer under another name."""
@@ -67,6 +61,7 @@ class SignInHandlers:
         devices = await self._logins.list_devices(session) if session else []
         return next((one.person for one in devices if one.current), None)
 
+    @route("POST", "/inbox/api/login")
     async def _login(self, request: web.Request) -> web.StreamResponse:
         code = await self._read_code(request)
         device = name_device(request.headers.get("User-Agent", ""))
@@ -90,6 +85,7 @@ class SignInHandlers:
             raise VisitRefused(422, "invalid_request", "code is missing")
         return code
 
+    @route("POST", "/inbox/api/logout")
     async def _logout(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.check_writer(request)
         await run_to_end(self._end(visitor.session))
@@ -107,7 +103,7 @@ class SignInHandlers:
 _TRY_SECONDS = 300
 
 
-class PasskeyHandlers:
+class PasskeyHandlers(Handlers):
     """HTTP handlers of passkeys. What begins and ends a sign-in needs our own page alone."""
 
     def __init__(self, logins: Logins, guard: Guard, signing_in: SignInHandlers) -> None:
@@ -115,43 +111,33 @@ class PasskeyHandlers:
         self._guard = guard
         self._signing_in = signing_in
 
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        begin = build_write_handler(self._guard, self._begin_adding, {})
-        add = build_write_handler(self._guard, self._add, {"credential": dict}, ("credential",))
-        remove = build_write_handler(self._guard, self._remove, {"id": str}, ("id",))
-        return [
-            ("GET", "/inbox/api/passkeys", self._list),
-            ("POST", "/inbox/api/passkeys/options", begin),
-            ("POST", "/inbox/api/passkeys", add),
-            ("POST", "/inbox/api/passkeys/remove", remove),
-            ("POST", "/inbox/api/login/passkey/options", self._begin_sign_in),
-            ("POST", "/inbox/api/login/passkey", self._sign_in),
-        ]
-
-    async def _list(self, request: web.Request) -> web.StreamResponse:
-        visitor = await self._guard.check_reader(request)
+    @read("/inbox/api/passkeys")
+    async def _list(self, _: web.Request, visitor: Visitor) -> web.Response:
         found = await self._passkeys.list_passkeys(visitor.session)
         items = [asdict(one) for one in found]
         told = {"items": items, "problem": self._passkeys.problem, "most": MOST_PASSKEYS}
         return web.json_response(told)
 
+    @write("/inbox/api/passkeys/options", {})
     async def _begin_adding(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         return web.json_response(await self._passkeys.begin_adding(visitor.session))
 
+    @write("/inbox/api/passkeys", {"credential": dict})
     async def _add(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         device = name_device(request.headers.get("User-Agent", ""))
         await self._passkeys.add(visitor.session, body["credential"], device=device)
         return web.json_response({"ok": True})
 
+    @write("/inbox/api/passkeys/remove", {"id": str})
     async def _remove(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         removed = await self._passkeys.remove(visitor.session, body["id"])
         return web.json_response({"removed": removed})
 
+    @route("POST", "/inbox/api/login/passkey/options")
     async def _begin_sign_in(self, request: web.Request) -> web.StreamResponse:
         """Hand out a challenge, and the secret by which this browser is known again."""
         self._guard.check_origin(request)
@@ -161,16 +147,13 @@ class PasskeyHandlers:
         self._guard.remember_try(response, browser, seconds=_TRY_SECONDS)
         return response
 
+    @route("POST", "/inbox/api/login/passkey")
     async def _sign_in(self, request: web.Request) -> web.StreamResponse:
         self._guard.check_origin(request)
         body = check_members(
             parse_json(await read_json_body(request)), {"credential": dict}, ("credential",)
         )
         browser = self._guard.find_try(request)
-        if not browser:
-            raise VisitRefused(
-                403, "unauthorized", "this was begun in another browser, or long ago"
-            )
         signing_in = self._passkeys.sign_in(
             browser,
             body["credential"],
@@ -189,7 +172,7 @@ _PROVIDER_TRY_SECONDS = 300
 _ANSWER: dict[str, type] = {"code": str, "state": str, "iss": str, "error": str}
 
 
-class ProviderHandlers:
+class ProviderHandlers(Handlers):
     """HTTP handlers of an identity provider. Both need our own page."""
 
     def __init__(self, logins: Logins, guard: Guard, signing_in: SignInHandlers) -> None:
@@ -197,13 +180,7 @@ class ProviderHandlers:
         self._guard = guard
         self._signing_in = signing_in
 
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        return [
-            ("POST", "/inbox/api/login/provider", self._begin),
-            ("POST", "/inbox/api/login/provider/finish", self._finish),
-        ]
-
+    @route("POST", "/inbox/api/login/provider")
     async def _begin(self, request: web.Request) -> web.StreamResponse:
         self._guard.check_origin(request)
         browser = secrets.token_urlsafe(32)
@@ -212,14 +189,11 @@ class ProviderHandlers:
         self._guard.remember_try(response, browser, seconds=_PROVIDER_TRY_SECONDS)
         return response
 
+    @route("POST", "/inbox/api/login/provider/finish")
     async def _finish(self, request: web.Request) -> web.StreamResponse:
         self._guard.check_origin(request)
         answer = check_members(parse_json(await read_json_body(request)), _ANSWER, ())
         browser = self._guard.find_try(request)
-        if not browser:
-            raise VisitRefused(
-                403, "unauthorized", "this was begun in another browser, or long ago"
-            )
         finishing = self._provider.finish(
             browser,
             answer,
@@ -232,27 +206,19 @@ class ProviderHandlers:
 # Where somebody is signed in: their devices, and the calls that end one or all others.
 
 
-class DeviceHandlers:
+class DeviceHandlers(Handlers):
     """HTTP handlers of the page Devices."""
 
-    def __init__(self, logins: Logins, guard: Guard, clock: Clock | None = None) -> None:
+    def __init__(self, logins: Logins, guard: Guard) -> None:
         self._logins = logins
         self._guard = guard
-        self._clock = clock or SystemClock()
 
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of each."""
-        ending = build_write_handler(self._guard, self._end, {"device": str, "others": bool})
-        return [
-            ("GET", "/inbox/api/devices", self._list),
-            ("POST", "/inbox/api/devices/end", ending),
-        ]
-
-    async def _list(self, request: web.Request) -> web.StreamResponse:
-        visitor = await self._guard.check_reader(request)
+    @read("/inbox/api/devices")
+    async def _list(self, _: web.Request, visitor: Visitor) -> web.Response:
         items = [asdict(one) for one in await self._logins.list_devices(visitor.session)]
-        return web.json_response({"items": items, "now": self._clock.now_ms()})
+        return web.json_response({"items": items, "now": SystemClock().now_ms()})
 
+    @write("/inbox/api/devices/end", {"device": str, "others": bool}, needed=())
     async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """End one device, or all others: never all by a member that was left out."""
         others, device = body.get("others") is True, body.get("device")
