@@ -293,14 +293,14 @@ class Intake:
             await self._approvals.cancel(body.id, origin, reason=body.reason, message=body.message)
 
     async def _consume(self, origin: MessageContext, fields: dict[str, str]) -> None:
-        await self._approvals.consume(parse_message(ConsumeBody, _body(fields)).id, origin)
+        await self._approvals.consume(parse_message(IdBody, _body(fields)).id, origin)
 
     async def _report(self, origin: MessageContext, fields: dict[str, str]) -> None:
         body = parse_message(ReportBody, _body(fields))
         await self._approvals.report(body.id, body.report, origin)
 
     async def _fetch(self, origin: MessageContext, fields: dict[str, str]) -> None:
-        await self._approvals.fetch(parse_message(FetchBody, _body(fields)).id, origin)
+        await self._approvals.fetch(parse_message(IdBody, _body(fields)).id, origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,18 +336,8 @@ class CancelBody(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumeBody(Wire):
-    """What `consume` says."""
-
-    id: str
-
-    def __post_init__(self) -> None:
-        check_id(self.id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchBody(Wire):
-    """What `fetch` says."""
+class IdBody(Wire):
+    """What `consume` and `fetch` say."""
 
     id: str
 

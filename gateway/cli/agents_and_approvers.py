@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from contextlib import suppress
 from dataclasses import asdict
@@ -104,22 +103,22 @@ async def list_agents(options: argparse.Namespace) -> int:
     return print_rows(map(asdict, rows), options, _format_agent, nothing, head=head)
 
 
-async def show_paused(options: argparse.Namespace) -> int:
+def show_paused(options: argparse.Namespace) -> int:
     """List the agents that are paused after many denials."""
     with connect_as_approver() as http:
-        rows = (await asyncio.to_thread(http.call, "GET", "/v1/agents/paused"))["items"]
+        rows = http.call("GET", "/v1/agents/paused")["items"]
     if options.json:
         print(json.dumps(rows))
         return 0
     return print_rows(rows, options, _format_pause, "no agent is paused", head="PAUSED AGENTS")
 
 
-async def lift(options: argparse.Namespace) -> int:
+def lift(options: argparse.Namespace) -> int:
     """End an agent's pause."""
     path = f"/v1/agents/{quote(options.name, safe='')}/lift"
     with connect_as_approver(acting=True) as http:
         try:
-            done = await asyncio.to_thread(http.call, "POST", path, {})
+            done = http.call("POST", path, {})
         except NotFound:
             raise NotFound(f"there is no agent {options.name}") from None
     lifted = f"{options.name} may ask again"

@@ -372,7 +372,7 @@ def _open_for_writing(name: str) -> Iterator[TextIO]:
         part.unlink(missing_ok=True)
 
 
-async def verify_file(options: argparse.Namespace) -> int:
+def verify_file(options: argparse.Namespace) -> int:
     """Check an export."""
     found = _verify(Path(options.file))
     if options.json:

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ _MOST_DIGITS = 6
 _PRINT_NO_DATA = ("completion.print_completion", "serve.adapter", "serve.demo", "serve.up")
 _KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
 
-Command = Callable[[argparse.Namespace], Awaitable[int]]
+Command = Callable[[argparse.Namespace], Coroutine[Any, Any, int] | int]
 Verbs = Any  # argparse names the type of its subparsers as private
 
 _EPILOG = """Begin with:
@@ -46,11 +46,13 @@ def run(words: Sequence[str]) -> int:
     parser, verbs = _parser()
     try:
         if words and not words[0].startswith("-") and words[0] not in verbs.choices:
-            from gateway.cli.adapter_commands import adapter_parser  # noqa: PLC0415 (see `_later`)
+            from gateway.cli.adapter_commands import adapter_parser  # noqa: PLC0415 (see `find_command`)
 
             parser, words = adapter_parser(words) or (parser, words)
         options = parser.parse_args(words)
-        code: int = asyncio.run(options.run(options))
+        command = find_command(options.run) if isinstance(options.run, str) else options.run
+        done = command(options)
+        code: int = done if isinstance(done, int) else asyncio.run(done)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -59,14 +61,14 @@ def run(words: Sequence[str]) -> int:
     except GatewayError as error:
         problems, code = [str(error)], error.exit_code
     except Exception as error:
-        from gateway.cli.redis_access import EXPECTED, explain_error  # noqa: PLC0415 (see `_later`)
+        from gateway.cli.redis_access import EXPECTED, explain_error  # noqa: PLC0415 (see `find_command`)
 
         if not isinstance(error, EXPECTED):
             raise
         problems, code = explain_error(error)
     else:
         return code
-    from gateway.domain.redaction import mask  # noqa: PLC0415 (see `_later`)
+    from gateway.domain.redaction import mask  # noqa: PLC0415 (see `find_command`)
 
     for sentence in problems:
         print(f"gateway: {mask(sentence)}", file=sys.stderr)
@@ -110,7 +112,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
 def _command(verbs: Verbs, name: str, run: str, help: str) -> argparse.ArgumentParser:
     """Add a command, and the function of this package that runs it, as `module.function`."""
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=help, description=help)
-    parser.set_defaults(run=_later(run))
+    parser.set_defaults(run=run)
     if run not in _PRINT_NO_DATA:
         parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -134,18 +136,14 @@ def _span(text: str) -> int:
     return span
 
 
-def _later(run: str) -> Command:
-    """Return a function that imports a command's module when it is called.
+def find_command(run: str) -> Command:
+    """Return the function of this package that is named as `module.function`.
 
     All modules together take a second to import; most commands need a small part of them.
     """
     module, _, name = run.partition(".")
-
-    def load_and_run(options: argparse.Namespace) -> Awaitable[int]:
-        command: Command = getattr(import_module(f"gateway.cli.{module}"), name)
-        return command(options)
-
-    return load_and_run
+    command: Command = getattr(import_module(f"gateway.cli.{module}"), name)
+    return command
 
 
 def _add_server_commands(verbs: Verbs) -> None:

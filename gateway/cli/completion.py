@@ -64,7 +64,7 @@ complete -c gateway -n __gateway_knows -f -a '(__gateway_complete)'
 """
 
 
-async def print_completion(options: argparse.Namespace) -> int:
+def print_completion(options: argparse.Namespace) -> int:
     """Print the script of a shell."""
     form, case = {
         "bash": (_BASH, '    "{path}") echo "{words}" ;;'),

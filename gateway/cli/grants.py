@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 from functools import partial
@@ -22,17 +21,8 @@ from gateway.policy.grants.grant import Shape
 from gateway.wire.canonical_json import parse
 
 
-async def offers(options: argparse.Namespace) -> int:
-    """Print what may be remembered about a request, and what each offer would match."""
-    return await asyncio.to_thread(_offers, options)
-
-
-async def show_all(options: argparse.Namespace) -> int:
+def show_all(options: argparse.Namespace) -> int:
     """List grants."""
-    return await asyncio.to_thread(_show_all, options)
-
-
-def _show_all(options: argparse.Namespace) -> int:
     with connect_as_approver() as http:
         found = [one for one in _read_all(http) if options.agent in (None, one["agent"])]
         nothing = "nothing is remembered"
@@ -43,12 +33,8 @@ def _show_all(options: argparse.Namespace) -> int:
         return print_rows(found, options, line, nothing, head=head)
 
 
-async def show(options: argparse.Namespace) -> int:
+def show(options: argparse.Namespace) -> int:
     """Show one grant."""
-    return await asyncio.to_thread(_show, options)
-
-
-def _show(options: argparse.Namespace) -> int:
     with connect_as_approver() as http:
         grant = _find(http, options.id)
         if not options.json:
@@ -57,17 +43,8 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-async def revoke(options: argparse.Namespace) -> int:
-    """Revoke grants: one, a session's, an agent's, or all."""
-    return await asyncio.to_thread(_revoke, options)
-
-
-async def add_pass(options: argparse.Namespace) -> int:
+def add_pass(options: argparse.Namespace) -> int:
     """Make a pass: approve what a session asks, for a while."""
-    return await asyncio.to_thread(_add_pass, options)
-
-
-def _add_pass(options: argparse.Namespace) -> int:
     body = {"what": options.what, "hours": options.hours}
     if options.next is not None:
         body["max_uses"] = options.next
@@ -81,12 +58,8 @@ def _print_grant(http: HttpPool, grant: dict[str, Any], options: argparse.Namesp
     print(json.dumps(grant) if options.json else _format_line(http, grant))
 
 
-async def add(options: argparse.Namespace) -> int:
+def add(options: argparse.Namespace) -> int:
     """Write a grant of a call like an example; without an offer, print what may be remembered."""
-    return await asyncio.to_thread(_add, options)
-
-
-def _add(options: argparse.Namespace) -> int:
     with connect_as_approver(acting=options.offer is not None) as http:
         effect = "deny" if options.deny else "allow"
         body = {"agent": options.agent, "effect": effect, "example": _read_example(http, options)}
@@ -128,7 +101,8 @@ def _read_example(http: HttpPool, options: argparse.Namespace) -> dict[str, Any]
     return {**example, "context": context} if context else example
 
 
-def _offers(options: argparse.Namespace) -> int:
+def offers(options: argparse.Namespace) -> int:
+    """Print what may be remembered about a request, and what each offer would match."""
     with connect_as_approver() as http:
         request_id = find_request(http, options.id)["request"]["id"]
         found = http.call("GET", f"/v1/requests/{request_id}/offers")
@@ -146,7 +120,8 @@ def _offers(options: argparse.Namespace) -> int:
         return 0
 
 
-def _revoke(options: argparse.Namespace) -> int:
+def revoke(options: argparse.Namespace) -> int:
+    """Revoke grants: one, a session's, an agent's, or all."""
     with connect_as_approver(acting=True) as http:
         if options.id is not None:
             grant = _find(http, options.id)

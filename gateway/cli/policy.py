@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import shlex
@@ -124,7 +123,7 @@ async def show(options: argparse.Namespace) -> int:
 # `gateway explain`: how a call would be decided. Nothing is asked and nothing is stored.
 
 
-async def explain_call(options: argparse.Namespace) -> int:
+def explain_call(options: argparse.Namespace) -> int:
     """Print the opinion of each decider, hooks included, and the result: the gateway's own."""
     request = _build_request(options)
     with connect_as_approver() as http:
@@ -195,17 +194,8 @@ def _print_answer(answer: dict[str, Any]) -> None:
 # `gateway tool …`: what operators declare about tools, over HTTP with an approver's own token.
 
 
-async def declare_tool(options: argparse.Namespace) -> int:
+def declare_tool(options: argparse.Namespace) -> int:
     """Declare what the arguments of a tool are, or that it is harmless."""
-    return await asyncio.to_thread(_declare, options)
-
-
-async def list_tools(options: argparse.Namespace) -> int:
-    """Print what is declared, as a policy file has it."""
-    return await asyncio.to_thread(_show_all, options)
-
-
-def _declare(options: argparse.Namespace) -> int:
     body: dict[str, Any] = {"tool": options.name, "arguments": _read_roles(options.roles)}
     if options.harmless:
         body["harmless"] = True
@@ -221,7 +211,8 @@ def _declare(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show_all(options: argparse.Namespace) -> int:
+def list_tools(options: argparse.Namespace) -> int:
+    """Print what is declared, as a policy file has it."""
     with connect_as_approver() as http:
         rows = http.call("GET", "/v1/tools")["items"]
     if options.json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import shutil
@@ -369,18 +368,18 @@ def _span(ms: int) -> str:
 # `gateway approve` and `gateway deny`: answer requests with an approver's own token.
 
 
-async def approve(options: argparse.Namespace) -> int:
+def approve(options: argparse.Namespace) -> int:
     """Approve one request, or several: all of them or none."""
     body = {"action": Action.APPROVE.value, **_remember(options)}
     if len(options.ids) > 1:
         if options.number:
             raise InvalidRequest("what takes a number is approved alone")
-        return await asyncio.to_thread(_decide_all, options, body)
+        return _decide_all(options, body)
     typed = {"number": options.number} if options.number else {}
-    return await asyncio.to_thread(_decide, options, {**body, **typed, "confirmed": options.yes})
+    return _decide(options, {**body, **typed, "confirmed": options.yes})
 
 
-async def deny(options: argparse.Namespace) -> int:
+def deny(options: argparse.Namespace) -> int:
     """Deny one request, or several: all of them or none."""
     body = {
         "action": Action.DENY.value,
@@ -389,8 +388,8 @@ async def deny(options: argparse.Namespace) -> int:
         **_remember(options),
     }
     if len(options.ids) > 1:
-        return await asyncio.to_thread(_decide_all, options, body)
-    return await asyncio.to_thread(_decide, options, body)
+        return _decide_all(options, body)
+    return _decide(options, body)
 
 
 def _remember(options: argparse.Namespace) -> dict[str, Any]:
@@ -496,14 +495,14 @@ def _decide_all(options: argparse.Namespace, body: dict[str, Any]) -> int:
 _QUERIES = {"pending": "status=pending", "history": "final=true"}
 
 
-async def show_pending(options: argparse.Namespace) -> int:
+def show_pending(options: argparse.Namespace) -> int:
     """List a page of the pending requests."""
-    return await asyncio.to_thread(_print_page, "pending", options, "nothing waits")
+    return _print_page("pending", options, "nothing waits")
 
 
-async def show_history(options: argparse.Namespace) -> int:
+def show_history(options: argparse.Namespace) -> int:
     """List a page of the requests that have ended."""
-    return await asyncio.to_thread(_print_page, "history", options, "nothing has ended yet")
+    return _print_page("history", options, "nothing has ended yet")
 
 
 def _print_page(command: str, options: argparse.Namespace, nothing: str) -> int:
@@ -518,12 +517,11 @@ def _print_page(command: str, options: argparse.Namespace, nothing: str) -> int:
     return code
 
 
-async def show(options: argparse.Namespace) -> int:
+def show(options: argparse.Namespace) -> int:
     """Print one request in full."""
     with connect_as_approver() as http:
-        record = await asyncio.to_thread(find_request, http, split_revision(options.id)[0])
+        record = find_request(http, split_revision(options.id)[0])
         if options.reveal:
-            path = f"/v1/requests/{record['request']['id']}?reveal=true"
-            record = await asyncio.to_thread(http.call, "GET", path)
+            record = http.call("GET", f"/v1/requests/{record['request']['id']}?reveal=true")
         print(json.dumps(record) if options.json else format_request(record))
         return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
@@ -17,12 +16,8 @@ from gateway.ports.sign_in import Device
 from gateway.server.settings import Settings
 
 
-async def list_or_end_sessions(options: argparse.Namespace) -> int:
+def list_or_end_sessions(options: argparse.Namespace) -> int:
     """List sessions, or end one."""
-    return await asyncio.to_thread(_list_or_end_sessions, options)
-
-
-def _list_or_end_sessions(options: argparse.Namespace) -> int:
     agent, name = options.agent, options.end
     if name is not None and agent is None:
         raise InvalidRequest("a session belongs to an agent: name it with --agent")

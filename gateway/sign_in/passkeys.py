@@ -13,7 +13,7 @@ import ipaddress
 import json
 import logging
 import secrets
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -268,7 +268,7 @@ class PersonPasskeys:
             raise
         passkey = KeptPasskey(
             id=_write(made.id),
-            key=made.key,
+            key=b64encode(made.key).decode(),
             words=device,
             made=self._clock.now_ms(),
             holder=holder,
@@ -354,7 +354,7 @@ class PersonPasskeys:
                 self._find_site(),
                 credential,
                 challenge=challenge,
-                key=passkey.key,
+                key=b64decode(passkey.key),
                 count=passkey.count,
             )
         except Unauthorized:

@@ -29,34 +29,22 @@ from gateway.ports.sign_in import (
     MOST_PASSKEYS,
     Device,
 )
-from gateway.stores.record_codec import policy_of
+from gateway.stores.record_codec import dumps, policy_of
 from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import sha256_hex
-from gateway.wire.codec import JsonObject
+from gateway.wire.codec import Wire, build, plain
 
 # Whom a login is for: an identity, as long as the policy knows it as the same person.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class Holder(Wire):
     """An identity with the name that it had, and how often that name had left the policy by then:
     who comes back logs in anew."""
 
     identity: Identity
     name: str
     departures: int
-
-    @property
-    def fields(self) -> JsonObject:
-        """The holder as it is kept."""
-        return {"as": self.identity.written, "name": self.name, "left": self.departures}
-
-
-def holder_from(kept: JsonObject) -> Holder:
-    """Return the holder that `Holder.fields` describes."""
-    platform, _, who = str(kept["as"]).partition(":")
-    identity = Identity(platform=platform, id=who)
-    return Holder(identity=identity, name=str(kept["name"]), departures=int(kept["left"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +62,8 @@ class LoginSubject:
             if not any(written in route.admitted for route in self.policy.routes):
                 return None
         name = self.policy.name_of(identity)
-        return Holder(identity=identity, name=name, departures=self.count_departures(name))
+        bare = replace(identity, groups=())  # they are those of a moment, and a login lasts
+        return Holder(identity=bare, name=name, departures=self.count_departures(name))
 
     def count_departures(self, name: str) -> int:
         """Return how often a name has left the policy."""
@@ -125,7 +114,15 @@ _NO_BOUND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _Code(Wire):
+    """A one-time code as it is kept."""
+
+    holder: Holder
+    way: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept(Wire):
     """A session as it is kept."""
 
     holder: Holder
@@ -157,10 +154,7 @@ class RedisLogins:
         holder = standing.find(Identity(platform="token", id=person))
         if holder is None:
             raise NotFound(f"there is no approver {person}: gateway approver add NAME")
-        code = secrets.token_urlsafe(24)
-        kept = json.dumps({**holder.fields, "way": "link"})
-        await self._redis.set(self._key("login", code), kept, ex=CODE_SECONDS)
-        return code
+        return await self._keep_code(_Code(holder=holder, way="link"), CODE_SECONDS)
 
     async def invite_known(self, identity: Identity, *, way: str) -> tuple[str, str]:
         """Return a code that logs in whoever this verified identity is, once, within five minutes,
@@ -171,12 +165,15 @@ class RedisLogins:
             raise Unauthorized("the inbox is for people whom its policy names, one by one")
         if await self._count_link(holder.name) > LINKS_AT_ONCE:
             raise Busy("you asked for many links just now; use one, or wait some minutes")
-        code = secrets.token_urlsafe(24)
-        kept = json.dumps({**holder.fields, "way": way})
-        await self._redis.set(self._key("login", code), kept, ex=CHAT_LINK_SECONDS)
+        code = await self._keep_code(_Code(holder=holder, way=way), CHAT_LINK_SECONDS)
         told = {"person": holder.name, "as": identity.written, "way": way}
         await self._store.note("login_link_made", data=told)
         return code, holder.name
+
+    async def _keep_code(self, kept: _Code, seconds: int) -> str:
+        code = secrets.token_urlsafe(24)
+        await self._redis.set(self._key("login", code), dumps(plain(kept)), ex=seconds)
+        return code
 
     async def _count_link(self, name: str) -> int:
         """Count a link that is asked for, over all replicas; return how many lately."""
@@ -192,20 +189,19 @@ class RedisLogins:
     async def find_holder(self, code: str, *, address: str) -> str:
         """Return whom a code signs in, and leave it unused. See `gateway.ports.Logins`."""
         standing, (raw,) = await self._holders.read(("GET", self._key("login", code)))
-        holder = holder_from(json.loads(raw)) if raw else None
-        if holder is None or not standing.admits(holder):
+        kept = build(_Code, json.loads(raw)) if raw else None
+        if kept is None or not standing.admits(kept.holder):
             await self._refuse_code(address)
-        return holder.name
+        return kept.holder.name
 
     async def redeem(self, code: str, *, address: str, device: str = "") -> str:
         """Use up a one-time login code; return a session token. Raises Unauthorized, and Busy when
         too many codes were wrong, from this address or in all. A good one works all the same."""
         standing, (raw,) = await self._holders.read(("GETDEL", self._key("login", code)))
-        kept = json.loads(raw) if raw else {}
-        holder = holder_from(kept) if kept else None
-        if holder is None or not standing.admits(holder):
+        kept = build(_Code, json.loads(raw)) if raw else None
+        if kept is None or not standing.admits(kept.holder):
             await self._refuse_code(address)
-        return await self.open(holder, way=kept["way"], device=device)
+        return await self.open(kept.holder, way=kept.way, device=device)
 
     async def _refuse_code(self, address: str) -> NoReturn:
         if not self._wrong.count(address):
@@ -224,11 +220,12 @@ class RedisLogins:
         """Begin a session of somebody who has proven who they are; return its token."""
         session, now = secrets.token_urlsafe(32), self._clock.now_ms()
         name, listing = self._name(session), self._devices(holder.name)
-        kept = {"device": device, "way": way, "made": now, "ends": now + LONGEST_SECONDS * 1000}
+        ends = now + LONGEST_SECONDS * 1000
+        kept = _Kept(holder=holder, device=device, way=way, made=now, ends=ends)
         # Listed first: what is listed and not there is skipped, what is there is always listed.
         await self._redis.zadd(listing, {name: now})
         await self._redis.expire(listing, LONGEST_SECONDS)
-        body = json.dumps({**holder.fields, **kept})
+        body = dumps(plain(kept))
         await self._redis.set(self._keys.of("browser", name), body, ex=IDLE_SECONDS)
         if unused := await self._redis.zrange(listing, 0, -MOST_DEVICES - 1):
             await self._drop(holder.name, unused)
@@ -370,16 +367,7 @@ class RedisLogins:
 
 def _parse(raw: str | None) -> _Kept | None:
     """Return a session; None where there is none."""
-    if not raw:
-        return None
-    kept = json.loads(raw)
-    return _Kept(
-        holder=holder_from(kept),
-        device=str(kept["device"]),
-        way=str(kept["way"]),
-        made=int(kept["made"]),
-        ends=int(kept["ends"]),
-    )
+    return build(_Kept, json.loads(raw)) if raw else None
 
 
 # What a sign-in that was begun must come back with, in Redis: for one browser and one purpose,
@@ -422,12 +410,13 @@ _SLOTS = tuple(str(one) for one in range(MOST_PASSKEYS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptPasskey:
-    """A passkey as it is kept. `id` is base64url without padding, as browsers write it; `used` is
-    when it last was, in ms, 0 for never; `count` is how often its device says it has signed."""
+class KeptPasskey(Wire):
+    """A passkey as it is kept. `id` is base64url without padding, as browsers write it, `key`
+    base64; `used` is when it last was, in ms, 0 for never; `count` is how often its device says it
+    has signed."""
 
     id: str
-    key: bytes
+    key: str
     words: str
     made: int
     holder: Holder
@@ -461,7 +450,15 @@ class RedisPasskeys:
         found = await self._redis.hgetall(kept)
         counted = dict(await self._redis.zrange(counts, 0, -1, withscores=True)) if found else {}
         taken = [slot for slot in _SLOTS if slot in found]
-        passkeys = [_parse_passkey(slot, json.loads(found[slot]), found, counted) for slot in taken]
+        passkeys = [
+            replace(
+                one := build(KeptPasskey, json.loads(found[slot])),
+                used=int(found.get(f"used {one.id}", 0)),
+                count=int(counted.get(one.id, 0)),
+                slot=slot,
+            )
+            for slot in taken
+        ]
         mine = [one for one in passkeys if one.holder.name == name and standing.admits(one.holder)]
         return sorted(mine, key=lambda one: one.made)
 
@@ -470,17 +467,11 @@ class RedisPasskeys:
         there may be."""
         holder = passkey.holder
         kept, counts = self._names(holder.name, holder.departures)
-        body = {
-            **holder.fields,
-            "id": passkey.id,
-            "key": b64encode(passkey.key).decode(),
-            "words": passkey.words,
-            "made": passkey.made,
-        }
+        body = dumps(plain(replace(passkey, used=0, count=0, slot="")))
         # The count first: a passkey without one would let a copied device in.
         await self._redis.zadd(counts, {passkey.id: passkey.count}, nx=True)
         for slot in _SLOTS:
-            if await self._redis.hsetnx(kept, slot, json.dumps(body)):
+            if await self._redis.hsetnx(kept, slot, body):
                 await self._keep_for_long(kept, counts)
                 return replace(passkey, slot=slot)
         await self._redis.zrem(counts, passkey.id)
@@ -526,18 +517,3 @@ class RedisPasskeys:
         say (sorted set)."""
         stay = (str(departures), name)
         return self._keys.of("passkeys", *stay), self._keys.of("passkey-counts", *stay)
-
-
-def _parse_passkey(
-    slot: str, body: JsonObject, found: dict[str, str], counted: dict[str, float]
-) -> KeptPasskey:
-    return KeptPasskey(
-        id=body["id"],
-        key=b64decode(body["key"]),
-        words=body["words"],
-        made=body["made"],
-        holder=holder_from(body),
-        used=int(found.get(f"used {body['id']}", 0)),
-        count=int(counted.get(body["id"], 0)),
-        slot=slot,
-    )
