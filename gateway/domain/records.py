@@ -189,11 +189,11 @@ class Record(Wire):
     request: ApprovalRequest
     status: Status
     revision: int
-    shown_since: int
+    shown_since: int = 1
     digest: str
     created: int
     deadline: int
-    route: str
+    route: str = "default"
     quorum: int = 1
     scope_quorum: ScopeQuorum = field(default_factory=ScopeQuorum)
     owner: str | None = None
