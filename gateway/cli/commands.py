@@ -26,6 +26,7 @@ _PRINT_NO_DATA = ("completion.print_completion", "serve.adapter", "serve.demo", 
 _KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
 
 Command = Callable[[argparse.Namespace], Coroutine[Any, Any, int] | int]
+Parser = argparse.ArgumentParser
 Verbs = Any  # argparse names the type of its subparsers as private
 
 _EPILOG = """Begin with:
@@ -109,13 +110,24 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     return parser, verbs
 
 
-def _command(verbs: Verbs, name: str, run: str, help: str) -> argparse.ArgumentParser:
+def _command(verbs: Verbs, name: str, run: str, help: str) -> Parser:
     """Add a command, and the function of this package that runs it, as `module.function`."""
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=help, description=help)
+    parser: Parser = verbs.add_parser(name, help=help, description=help)
     parser.set_defaults(run=run)
     if run not in _PRINT_NO_DATA:
         parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
+
+
+def _group(verbs: Verbs, name: str, module: str, help: str) -> Callable[..., Parser]:
+    """Add a command with actions; return what adds one of these: its name, and which function of
+    `module` runs it."""
+    actions = verbs.add_parser(name, help=help).add_subparsers(metavar="ACTION", required=True)
+
+    def add(action: str, function: str, help: str) -> Parser:
+        return _command(actions, action, f"{module}.{function}", help)
+
+    return add
 
 
 def _count(text: str) -> int:
@@ -225,21 +237,20 @@ def _add_remember_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_grant_commands(verbs: Verbs) -> None:
-    grant = verbs.add_parser("grant", help="remembered decisions")
-    kinds = grant.add_subparsers(metavar="ACTION", required=True)
-    offers = _command(kinds, "offers", "grants.offers", "print what may be remembered")
+    grant = _group(verbs, "grant", "grants", "remembered decisions")
+    offers = grant("offers", "offers", "print what may be remembered")
     offers.add_argument("id", help="the request's id, or its first characters")
-    listing = _command(kinds, "list", "grants.show_all", "list remembered decisions")
+    listing = grant("list", "show_all", "list remembered decisions")
     listing.add_argument("--suspended", action="store_true", help="only suspended grants")
-    show = _command(kinds, "show", "grants.show", "print one grant in full")
+    show = grant("show", "show", "print one grant in full")
     show.add_argument("id", help="the grant's id, or its first characters")
-    revoke = _command(kinds, "revoke", "grants.revoke", "revoke grants")
+    revoke = grant("revoke", "revoke", "revoke grants")
     revoke.add_argument("id", nargs="?", help="the grant's id, or its first characters")
     revoke.add_argument("--session", help="all of this session")
     revoke.add_argument("--all", action="store_true", help="all grants")
-    add = _command(kinds, "add", "grants.add", "remember a decision without being asked")
+    add = grant("add", "add", "remember a decision without being asked")
     _add_example_options(add)
-    through = _command(kinds, "pass", "grants.add_pass", "approve what a session asks, for a while")
+    through = grant("pass", "add_pass", "approve what a session asks, for a while")
     through.add_argument("agent")
     through.add_argument("session")
     kind = through.add_mutually_exclusive_group()
@@ -254,9 +265,8 @@ def _add_grant_commands(verbs: Verbs) -> None:
 
 
 def _add_tool_commands(verbs: Verbs) -> None:
-    tool = verbs.add_parser("tool", help="what is declared about tools")
-    kinds = tool.add_subparsers(metavar="ACTION", required=True)
-    declare = _command(kinds, "declare", "policy.declare_tool", "say what a tool's arguments are")
+    tool = _group(verbs, "tool", "policy", "what is declared about tools")
+    declare = tool("declare", "declare_tool", "say what a tool's arguments are")
     declare.add_argument("name", help="the whole name of the tool, as it is sent")
     declare.add_argument(
         "roles", nargs="*", metavar="ADDRESS=ROLE", help="an argument and what it is: text=data"
@@ -266,7 +276,7 @@ def _add_tool_commands(verbs: Verbs) -> None:
     )
     declare.add_argument("--agents", metavar="NAMES", help="whose calls, with commas; * fits all")
     declare.add_argument("--yes", action="store_true", help="confirm what it frees")
-    _command(kinds, "list", "policy.list_tools", "print it, as a policy file has it")
+    tool("list", "list_tools", "print it, as a policy file has it")
 
 
 def _add_example_options(add: argparse.ArgumentParser) -> None:
@@ -288,51 +298,28 @@ def _add_example_options(add: argparse.ArgumentParser) -> None:
 
 
 def _add_credential_commands(verbs: Verbs) -> None:
-    agent = verbs.add_parser("agent", help="agents and their credentials")
-    kinds = agent.add_subparsers(metavar="ACTION", required=True)
-    add = _command(
-        kinds, "add", "agents_and_approvers.add_agent", "create an agent; its token is shown once"
-    )
+    agent = _group(verbs, "agent", "agents_and_approvers", "agents and their credentials")
+    add = agent("add", "add_agent", "create an agent; its token is shown once")
     add.add_argument(
         "--owner", metavar="PERSON", help="the person it acts for; may be barred from deciding"
     )
-    rotate = _command(
-        kinds,
-        "rotate",
-        "agents_and_approvers.rotate_agent",
-        "replace an agent's token and password",
-    )
-    revoke = _command(
-        kinds, "revoke", "agents_and_approvers.revoke_agent", "remove an agent, cut its connections"
-    )
-    _command(kinds, "list", "agents_and_approvers.list_agents", "list agents")
-    _command(
-        kinds,
-        "paused",
-        "agents_and_approvers.show_paused",
-        "list agents that are paused after many denials",
-    )
-    lift = _command(kinds, "lift", "agents_and_approvers.lift", "let a paused agent ask again")
+    rotate = agent("rotate", "rotate_agent", "replace an agent's token and password")
+    revoke = agent("revoke", "revoke_agent", "remove an agent, cut its connections")
+    agent("list", "list_agents", "list agents")
+    agent("paused", "show_paused", "list agents that are paused after many denials")
+    lift = agent("lift", "lift", "let a paused agent ask again")
     for one in (add, rotate, revoke, lift):
         one.add_argument("name")
     _add_overlap(rotate)
 
 
 def _add_people_commands(verbs: Verbs) -> None:
-    approver = verbs.add_parser("approver", help="people who may decide")
-    kinds = approver.add_subparsers(metavar="ACTION", required=True)
-    join = _command(
-        kinds,
-        "add",
-        "agents_and_approvers.add_approver",
-        "create an approver; the token is shown once",
-    )
+    approver = _group(verbs, "approver", "agents_and_approvers", "people who may decide")
+    join = approver("add", "add_approver", "create an approver; the token is shown once")
     join.add_argument("--admin", action="store_true", help="may also use the kill switch")
-    renew = _command(
-        kinds, "rotate", "agents_and_approvers.rotate_approver", "replace an approver's token"
-    )
-    leave = _command(kinds, "revoke", "agents_and_approvers.revoke_approver", "remove an approver")
-    _command(kinds, "list", "agents_and_approvers.list_approvers", "list approvers")
+    renew = approver("rotate", "rotate_approver", "replace an approver's token")
+    leave = approver("revoke", "revoke_approver", "remove an approver")
+    approver("list", "list_approvers", "list approvers")
     login = _command(
         verbs, "login", "sessions_and_logins.login", "print a one-time link to the inbox"
     )
@@ -405,11 +392,10 @@ def _add_operator_commands(verbs: Verbs) -> None:
 
 
 def _add_audit_commands(verbs: Verbs) -> None:
-    trail = verbs.add_parser("audit", help="what happened, sealed and in order")
-    kinds = trail.add_subparsers(metavar="ACTION", required=True)
-    tail = _command(kinds, "tail", "audit.tail", "print the latest events")
+    trail = _group(verbs, "audit", "audit", "what happened, sealed and in order")
+    tail = trail("tail", "tail", "print the latest events")
     tail.add_argument("--lines", type=_count, default=20, help="how many")
-    export = _command(kinds, "export", "audit.export_all", "write the audit as JSON lines")
+    export = trail("export", "export_all", "write the audit as JSON lines")
     export.add_argument("file", help="where to, - for standard output")
     export.add_argument(
         "--form",
@@ -417,14 +403,13 @@ def _add_audit_commands(verbs: Verbs) -> None:
         default="sealed",
         help="as it is sealed and verified (the default), or in a form that others read",
     )
-    verify = _command(kinds, "verify", "audit.verify_file", "check an export, without a gateway")
+    verify = trail("verify", "verify_file", "check an export, without a gateway")
     verify.add_argument("file", help="the export")
-    erase = _command(kinds, "erase", "audit.erase", "remove the content of an ended request")
+    erase = trail("erase", "erase", "remove the content of an ended request")
     erase.add_argument("id", help="the request's whole id, as `gateway history` prints it")
     erase.add_argument("--by", default="operator", help="your name, for the audit")
-    archive = verbs.add_parser("archive", help="the folder that old events move to")
-    kinds = archive.add_subparsers(metavar="ACTION", required=True)
-    lost = _command(kinds, "give-up", "audit.give_up", "go on without segments that are lost")
+    archive = _group(verbs, "archive", "audit", "the folder that old events move to")
+    lost = archive("give-up", "give_up", "go on without segments that are lost")
     lost.add_argument("--yes", action="store_true", help="they are gone for good")
     lost.add_argument("--by", default="operator", help="your name, for the audit")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -240,25 +240,19 @@ async def _watch_health(
 @asynccontextmanager
 async def _upkeep(settings: Settings, core: Core, store: RedisStore) -> AsyncIterator[None]:
     """Run on each replica what time and the policy trigger: deadlines, archive, retention."""
-    async with AsyncExitStack() as stack:
-        sweeper = Sweeper(core, store, session_idle_hours=settings.session_idle_hours)
-        await stack.enter_async_context(run_in_background("sweeper", sweeper.run))
-        await stack.enter_async_context(
-            run_in_background("policy", partial(follow_policy, core, store))
-        )
-        await stack.enter_async_context(
-            run_in_background("event loop", partial(watch_loop, core.tally))
-        )
-        trimming = Trimming(store)
-        if store.archive is not None:
-            archiver = Archiver(store, trimming, tell=partial(core.health.note, "archive"))
-            await stack.enter_async_context(run_in_background("archiver", archiver.run))
-        days = settings.retention_days
-        retention = Retention(store, SystemClock(), days=days, trimming=trimming)
-        await stack.enter_async_context(run_in_background("retention", retention.run))
-
-        unused = core.grants.run
-        await stack.enter_async_context(run_in_background("unused grants", unused))
+    trimming = Trimming(store)
+    works: dict[str, Callable[[], Awaitable[None]]] = {
+        "sweeper": Sweeper(core, store, session_idle_hours=settings.session_idle_hours).run,
+        "policy": partial(follow_policy, core, store),
+        "event loop": partial(watch_loop, core.tally),
+        "unused grants": core.grants.run,
+    }
+    if store.archive is not None:
+        tell = partial(core.health.note, "archive")
+        works["archiver"] = Archiver(store, trimming, tell=tell).run
+    days = settings.retention_days
+    works["retention"] = Retention(store, SystemClock(), days=days, trimming=trimming).run
+    async with _run_all(works):
         yield
 
 
@@ -273,21 +267,24 @@ async def _work_for_all(
 ) -> AsyncIterator[None]:
     """Run what one replica does for all of them, see ADR 36: seals, reviews, reminders, targets,
     pushes, webhooks, notices, hook events."""
+    works: dict[str, Callable[[], Awaitable[None]]] = {
+        "sealer": Sealer(store, feed).run,
+        "targets": partial(follow_targets, core.feed, store),
+        "protocol notices": notices_of(core, store, receivers_of(settings)).run,
+    }
+    if settings.webhook_url is not None:
+        works["webhooks"] = _webhooks(settings, core.feed, store, core.tally).run
+    if settings.hooks_file is not None:
+        works["hook events"] = HookEvents(hooks, store, feed).run
+    async with _run_all(works), run_reviews(core), run_reminders(core), push.working():
+        yield
+
+
+@asynccontextmanager
+async def _run_all(works: Mapping[str, Callable[[], Awaitable[None]]]) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(run_in_background("sealer", Sealer(store, feed).run))
-        targets = partial(follow_targets, core.feed, store)
-        await stack.enter_async_context(run_in_background("targets", targets))
-        await stack.enter_async_context(run_reviews(core))
-        await stack.enter_async_context(run_reminders(core))
-        await stack.enter_async_context(push.working())
-        if settings.webhook_url is not None:
-            posting = _webhooks(settings, core.feed, store, core.tally)
-            await stack.enter_async_context(run_in_background("webhooks", posting.run))
-        telling = notices_of(core, store, receivers_of(settings))
-        await stack.enter_async_context(run_in_background("protocol notices", telling.run))
-        if settings.hooks_file is not None:
-            hook_events = HookEvents(hooks, store, feed)
-            await stack.enter_async_context(run_in_background("hook events", hook_events.run))
+        for name, work in works.items():
+            await stack.enter_async_context(run_in_background(name, work))
         yield
 
 
