@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.errors import InvalidRequest
-from gateway.integrations.bridges.rpc import Ending, Remembered, RpcDialect, key_of, run_bridge
+from gateway.integrations.bridges.host_http import Remembered
+from gateway.integrations.bridges.rpc import Ending, RpcDialect, key_of, run_bridge
 from gateway.integrations.coding_agents.hook import HookCall, arguments, name_session, text
 from gateway.wire.codec import JsonObject
 
@@ -31,9 +32,9 @@ class Acp(RpcDialect):
     asks = frozenset({"session/request_permission"})
 
     def __init__(self) -> None:
-        self._opening: Remembered[str] = Remembered()
-        self._folders: Remembered[str] = Remembered()
-        self._calls: Remembered[JsonObject] = Remembered()
+        self._opening = Remembered[str, str]()
+        self._folders = Remembered[str, str]()
+        self._calls = Remembered[str, JsonObject]()
 
     def note_host(self, message: JsonObject) -> str | None:
         """Learn the folder of a session; return the one that is cancelled."""

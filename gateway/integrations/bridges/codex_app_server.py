@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from gateway.errors import InvalidRequest
-from gateway.integrations.bridges.rpc import Ending, Remembered, RpcDialect, key_of, run_bridge
+from gateway.integrations.bridges.host_http import Remembered
+from gateway.integrations.bridges.rpc import Ending, RpcDialect, key_of, run_bridge
 from gateway.integrations.coding_agents.hook import HookCall, arguments, name_session, text
 from gateway.wire.codec import JsonObject
 
@@ -37,7 +38,7 @@ class CodexAppServer(RpcDialect):
     asks = frozenset({_COMMAND, _CHANGE, _PERMISSIONS, _QUESTION, _OLD_COMMAND, _OLD_CHANGE})
 
     def __init__(self) -> None:
-        self._changes: Remembered[object] = Remembered()
+        self._changes = Remembered[str, object]()
 
     def note_host(self, message: JsonObject) -> str | None:
         """Return the thread whose turn is interrupted."""

@@ -18,7 +18,6 @@ import os
 import re
 import secrets
 import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +26,13 @@ from typing import Any
 
 from gateway.client import AsyncClient, Outcome, OutcomeKind, session_name
 from gateway.errors import GatewayError, Misconfigured
-from gateway.integrations.bridges.host_http import HostApi, HostTasks, run_until_told, tell_ready
+from gateway.integrations.bridges.host_http import (
+    HostApi,
+    HostBridge,
+    Remembered,
+    run_until_told,
+    tell_ready,
+)
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -405,26 +410,19 @@ CHECK_SECONDS = 5.0
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds between the tries to tell Dexto, while it does not answer."""
 
-_MOST_REMEMBERED = 10_000
 _OK, _CREATED, _BAD, _NOT_FOUND, _BROKEN = 200, 201, 400, 404, 500
 
 Pause = Callable[[float], Awaitable[None]]
 
 
-class DextoBridge:
-    """Asks the gateway what Dexto asks, and tells Dexto the answer. Lives in one event loop."""
+class DextoBridge(HostBridge):
+    """Asks the gateway what Dexto asks, and tells Dexto the answer."""
 
     def __init__(
         self, client: AsyncClient, dexto: DextoApi, *, pause: Pause = asyncio.sleep
     ) -> None:
-        self._client = client
-        self._dexto = dexto
-        self._pause = pause
-        self._waiting: dict[str, ApprovalRequest] = {}
-        self._seen: OrderedDict[str, None] = OrderedDict()
-        self._running: OrderedDict[tuple[str, str], ApprovalRequest] = OrderedDict()
-        self._tasks = HostTasks("Dexto")
-        self._closing = False
+        super().__init__("Dexto", client, dexto, pause)
+        self._running = Remembered[tuple[str, str], ApprovalRequest]()
 
     def take(self, event: Any, *, attempt: int = 1) -> None:
         """Take an event of a webhook. Raises BadMessage for what does not fit the contract."""
@@ -438,31 +436,12 @@ class DextoBridge:
         elif event["type"] == "llm:tool-result" and isinstance(data, dict):
             self._tasks.start(self._report(data))
 
-    @property
-    def waits(self) -> bool:
-        """Whether anything waits for an answer."""
-        return bool(self._waiting)
-
-    async def abandon(self) -> None:
-        """Withdraw what waits: Dexto does not wait for it any more."""
-        for request in list(self._waiting.values()):
-            await self._client.cancel(request, reason=Reason.ABANDONED)
-
-    async def close(self) -> None:
-        """Withdraw what waits, and tell Dexto: it must not wait for a bridge that is gone."""
-        self._closing = True
-        await self.abandon()
-        await self._tasks.finish()
-
     def _take_request(self, data: Any, attempt: int) -> None:
         approval = data.get("approvalId") if isinstance(data, dict) else None
         if not isinstance(approval, str) or not APPROVAL_ID.fullmatch(approval):
             raise BadMessage("approvalId is no UUID")
-        if approval in self._seen:  # delivered again
+        if not self._is_new(approval):  # delivered again
             return
-        self._seen[approval] = None
-        if len(self._seen) > _MOST_REMEMBERED:
-            self._seen.popitem(last=False)
         try:
             asked = read_request(data, attempt=attempt)
             request = self._client.request(
@@ -497,7 +476,7 @@ class DextoBridge:
         status = 0
         for seconds in (*PAUSES, None):
             try:
-                status, _ = await self._dexto.call("POST", f"/approvals/{approval}", body)
+                status, _ = await self._server.call("POST", f"/approvals/{approval}", body)
             except OSError as error:
                 log.warning("Dexto does not answer: %s", error)
                 status = 0
@@ -518,9 +497,7 @@ class DextoBridge:
     ) -> None:
         """Post an approval, and report what is known of the run: that Dexto took it, or not."""
         call = asked.session, asked.call or ""
-        self._running[call] = request  # before it is told: the result may be there at once
-        if len(self._running) > _MOST_REMEMBERED:
-            self._running.popitem(last=False)
+        self._running.keep(call, request)  # before it is told: the result may be there at once
         status = await self._tell(asked.approval, body)
         if status == _OK:
             await self._client.report(request, Execution.STARTED)

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +20,10 @@ from urllib.parse import quote
 from gateway.client import AsyncClient, Outcome, OutcomeKind, session_name
 from gateway.errors import GatewayError
 from gateway.integrations.bridges.host_http import (
-    MOST_REMEMBERED,
+    FollowingBridge,
     HostApi,
-    HostBridge,
     HostTasks,
+    Remembered,
     run_follower,
 )
 from gateway.integrations.coding_agents.gptme import arguments_of, details_of, text_of
@@ -111,7 +110,7 @@ class GptmeApi(HostApi):
             following.cancel()
 
 
-class GptmeBridge(HostBridge):
+class GptmeBridge(FollowingBridge):
     """Asks the gateway what gptme asks, and tells gptme the answer."""
 
     def __init__(self, client: AsyncClient, api: GptmeApi, *, pause: Pause = asyncio.sleep) -> None:
@@ -119,7 +118,7 @@ class GptmeBridge(HostBridge):
         self._api = api
         self._followed: set[tuple[str, str]] = set()
         self._places: dict[str, str] = {}  # the conversation of each that waits
-        self._running: OrderedDict[str, ApprovalRequest] = OrderedDict()
+        self._running = Remembered[str, ApprovalRequest]()
         self._failed: set[str] = set()
         self._streams = HostTasks("gptme")
 
@@ -245,9 +244,7 @@ class GptmeBridge(HostBridge):
         if outcome.kind is OutcomeKind.EDITED and outcome.arguments is not None:
             content = outcome.arguments[text_of(call.tool)]
             body = {**body, "action": "edit", "content": content}
-        self._running[call.id] = request  # before it is told: the result may be there at once
-        if len(self._running) > MOST_REMEMBERED:
-            self._running.popitem(last=False)
+        self._running.keep(call.id, request)  # before it is told: the result may be there at once
         status = await self._post(f"{at(call.conversation)}/tool/confirm", body)
         if status == _OK:
             if call.id in self._running:

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from gateway.client import AsyncClient
@@ -31,7 +31,10 @@ _OK, _NOT_FOUND, _BUSY = 200, 404, 409
 
 TRIES = 6
 """How often an answer is posted while the host does not take it. Busy is not counted."""
-MOST_REMEMBERED = 10_000
+_MOST_REMEMBERED = 10_000
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class HostTasks:
@@ -63,7 +66,18 @@ class HostTasks:
             log.error("a message of %s was not dealt with: %r", self._host, error)
 
 
-class HostBridge(ABC):
+class Remembered(OrderedDict[K, V]):
+    """What passed by, the latest of it."""
+
+    def keep(self, key: K, value: V) -> None:
+        """Remember a value, and forget the oldest of too many."""
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > _MOST_REMEMBERED:
+            self.popitem(last=False)
+
+
+class HostBridge:
     """Asks the gateway what a host's server asks, and tells the host. Lives in one event loop."""
 
     def __init__(
@@ -78,7 +92,7 @@ class HostBridge(ABC):
         self._server = api
         self._pause = pause
         self._waiting: dict[str, ApprovalRequest] = {}
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen = Remembered[str, None]()
         self._tasks = HostTasks(host)
         self._closing = False
 
@@ -87,28 +101,22 @@ class HostBridge(ABC):
         """Whether anything waits for an answer."""
         return bool(self._waiting)
 
-    @abstractmethod
-    async def look(self) -> None:
-        """Take what waits already. Raises OSError."""
-
-    @abstractmethod
-    async def follow(self) -> None:
-        """Follow the events, for ever."""
+    async def abandon(self) -> None:
+        """Withdraw what waits: the host does not wait for it any more."""
+        for request in list(self._waiting.values()):
+            await self._client.cancel(request, reason=Reason.ABANDONED)
 
     async def close(self) -> None:
         """Withdraw what waits, and tell the host: it must not wait for a bridge that is gone."""
         self._closing = True
-        for request in list(self._waiting.values()):
-            await self._client.cancel(request, reason=Reason.ABANDONED)
+        await self.abandon()
         await self._tasks.finish()
 
     def _is_new(self, name: str) -> bool:
         """Tell whether to ask about what has this name, which is true once."""
         if name in self._seen or self._closing:
             return False
-        self._seen[name] = None
-        if len(self._seen) > MOST_REMEMBERED:
-            self._seen.popitem(last=False)
+        self._seen.keep(name, None)
         return True
 
     async def _post(self, path: str, body: JsonObject) -> int:
@@ -130,6 +138,18 @@ class HostBridge(ABC):
         return status
 
 
+class FollowingBridge(HostBridge, ABC):
+    """A bridge that learns from a host's events what it waits for."""
+
+    @abstractmethod
+    async def look(self) -> None:
+        """Take what waits already. Raises OSError."""
+
+    @abstractmethod
+    async def follow(self) -> None:
+        """Follow the events, for ever."""
+
+
 def run_until_told(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
     """Run a bridge, which ends once the event is set by a signal; return the exit code."""
     logging.basicConfig(format="gateway: %(message)s")
@@ -148,7 +168,7 @@ async def _run(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> Non
     await run(stop)
 
 
-def run_follower(make: Callable[[AsyncClient], HostBridge], url: str) -> int:
+def run_follower(make: Callable[[AsyncClient], FollowingBridge], url: str) -> int:
     """Run a bridge that follows the events of the host at `url`; return the exit code."""
 
     async def run(stop: asyncio.Event) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from gateway.client import AsyncClient, Outcome, OutcomeKind, session_name
 from gateway.errors import GatewayError
-from gateway.integrations.bridges.host_http import HostApi, HostBridge, run_follower
+from gateway.integrations.bridges.host_http import FollowingBridge, HostApi, run_follower
 from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, Reason
 from gateway.wire.codec import JsonObject
 
@@ -58,7 +58,7 @@ class OpenCodeApi(HostApi):
         return told if isinstance(told, str) else None
 
 
-class OpenCodeBridge(HostBridge):
+class OpenCodeBridge(FollowingBridge):
     """Asks the gateway what OpenCode asks, and tells OpenCode."""
 
     def __init__(

@@ -12,11 +12,10 @@ import json
 import logging
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from gateway.client import AsyncClient, Outcome, OutcomeKind
 from gateway.errors import GatewayError, InvalidRequest
@@ -41,20 +40,6 @@ log = logging.getLogger("gateway.integrations")
 
 LONGEST_MESSAGE = 16 * 1024 * 1024
 _END_SECONDS = 5.0
-_MOST_REMEMBERED = 10_000
-
-V = TypeVar("V")
-
-
-class Remembered(OrderedDict[str, V]):
-    """What passed by, the latest of it."""
-
-    def keep(self, key: str, value: V) -> None:
-        """Remember a value, and forget the oldest of too many."""
-        self[key] = value
-        self.move_to_end(key)
-        if len(self) > _MOST_REMEMBERED:
-            self.popitem(last=False)
 
 
 class Ending(NamedTuple):
