@@ -42,72 +42,8 @@ from gateway.wire.codec import JsonObject, plain
 from gateway.wire.redis_connection import Multiplexer
 from gateway.wire.schema import AGENT_NAME, digest_process
 
-# Lists of requests: pages, newest first or by deadline, that neither skip nor repeat while
-# requests end, and those that somebody has voted on.
-
 _SCAN_PAGES = 20
 _AT_ONCE = 500
-
-
-async def page_of(store: RedisStore, query: Query) -> Page:
-    """Return one page of requests, newest first. Scans a bounded stretch of the index."""
-    index, newest_first = _index_of(store, query)
-    found: list[Record] = []
-    rank = await _rank_after(store, index, query.after, newest_first=newest_first)
-    for _ in range(_SCAN_PAGES):
-        rows = await store.redis.zrange(
-            index, rank, rank + query.limit - 1, desc=newest_first, withscores=True
-        )
-        records = await store.load_many([request_id for request_id, _ in rows])
-        for row, record in zip(rows, records, strict=True):
-            if record and _fits(record, query):
-                found.append(record)
-            if len(found) == query.limit:
-                return Page(items=tuple(found), next=_cursor(*row))
-        if len(rows) < query.limit:
-            return Page(items=tuple(found))
-        rank += query.limit
-    return Page(items=tuple(found), next=_cursor(*rows[-1]))
-
-
-async def voted_of(store: RedisStore) -> list[str]:
-    """Return the ids of the waiting requests that have votes."""
-    ids: list[str] = await store.redis.zrange(store.keys.pending, 0, -1)
-    found: list[str] = []
-    for begin in range(0, len(ids), _AT_ONCE):
-        part, pipeline = ids[begin : begin + _AT_ONCE], store.redis.pipeline(transaction=False)
-        for request_id in part:
-            pipeline.hexists(store.keys.record(request_id), "votes")
-        answers = await pipeline.execute()
-        found += [one for one, has in zip(part, answers, strict=True) if has]
-    return found
-
-
-def _index_of(store: RedisStore, query: Query) -> tuple[str, bool]:
-    """Return the index that a listing reads, and whether it reads it from its end."""
-    keys = store.keys
-    if query.final:
-        return keys.done, True
-    if query.soonest:
-        return keys.deadlines, False
-    return (keys.pending_of(query.agent) if query.agent else keys.pending), True
-
-
-async def _rank_after(
-    store: RedisStore, index: str, cursor: str | None, *, newest_first: bool
-) -> int:
-    if cursor is None:
-        return 0
-    redis = store.redis
-    at, _, last = cursor.partition("-")
-    rank = await (redis.zrevrank if newest_first else redis.zrank)(index, last)
-    if rank is not None:
-        return int(rank) + 1
-    # The request has left this index since: go on where it stood, by time and then by id.
-    beyond = (f"({at}", "+inf") if newest_first else ("-inf", f"({at}")
-    passed = int(await redis.zcount(index, *beyond))
-    same = await redis.zrange(index, at, at, byscore=True)
-    return passed + sum(bool(one > last if newest_first else one < last) for one in same)
 
 
 def _cursor(request_id: str, score: float) -> str:
@@ -365,8 +301,48 @@ class RedisStore:
         await self.redis.delete(self.keys.secret(request_id))
 
     async def page(self, query: Query) -> Page:
-        """Return one page of requests, newest first. Scans a bounded stretch of the index."""
-        return await page_of(self, query)
+        """Return one page of requests, newest first or by deadline, which neither skips nor repeats
+        while requests end. Scans a bounded stretch of the index."""
+        index, newest_first = self._index_of(query)
+        found: list[Record] = []
+        rank = await self._rank_after(index, query.after, newest_first=newest_first)
+        for _ in range(_SCAN_PAGES):
+            rows = await self.redis.zrange(
+                index, rank, rank + query.limit - 1, desc=newest_first, withscores=True
+            )
+            records = await self.load_many([request_id for request_id, _ in rows])
+            for row, record in zip(rows, records, strict=True):
+                if record and _fits(record, query):
+                    found.append(record)
+                if len(found) == query.limit:
+                    return Page(items=tuple(found), next=_cursor(*row))
+            if len(rows) < query.limit:
+                return Page(items=tuple(found))
+            rank += query.limit
+        return Page(items=tuple(found), next=_cursor(*rows[-1]))
+
+    def _index_of(self, query: Query) -> tuple[str, bool]:
+        """Return the index that a listing reads, and whether it reads it from its end."""
+        keys = self.keys
+        if query.final:
+            return keys.done, True
+        if query.soonest:
+            return keys.deadlines, False
+        return (keys.pending_of(query.agent) if query.agent else keys.pending), True
+
+    async def _rank_after(self, index: str, cursor: str | None, *, newest_first: bool) -> int:
+        if cursor is None:
+            return 0
+        redis = self.redis
+        at, _, last = cursor.partition("-")
+        rank = await (redis.zrevrank if newest_first else redis.zrank)(index, last)
+        if rank is not None:
+            return int(rank) + 1
+        # The request has left this index since: go on where it stood, by time and then by id.
+        beyond = (f"({at}", "+inf") if newest_first else ("-inf", f"({at}")
+        passed = int(await redis.zcount(index, *beyond))
+        same = await redis.zrange(index, at, at, byscore=True)
+        return passed + sum(bool(one > last if newest_first else one < last) for one in same)
 
     async def sessions(self, agent: str | None) -> list[Session]:
         """Return the sessions that have not ended, the most recent first."""
@@ -393,7 +369,15 @@ class RedisStore:
 
     async def list_voted(self) -> list[str]:
         """Return the ids of the waiting requests that somebody has approved already."""
-        return await voted_of(self)
+        ids: list[str] = await self.redis.zrange(self.keys.pending, 0, -1)
+        found: list[str] = []
+        for begin in range(0, len(ids), _AT_ONCE):
+            part, pipeline = ids[begin : begin + _AT_ONCE], self.redis.pipeline(transaction=False)
+            for request_id in part:
+                pipeline.hexists(self.keys.record(request_id), "votes")
+            answers = await pipeline.execute()
+            found += [one for one, has in zip(part, answers, strict=True) if has]
+        return found
 
     async def due(self, *, idle_ms: int, limit: int) -> Due:
         """Return what has become due by the server's time."""

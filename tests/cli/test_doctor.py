@@ -411,7 +411,7 @@ async def test_doctor_says_whether_gptme_asks(
 
 
 @pytest.mark.parametrize(
-    ("days", "fits"), [(90, "9,600"), (30, "29,000"), (900, "960")], ids=["90", "30", "900"]
+    ("days", "fits"), [(90, "9,400"), (30, "28,000"), (900, "940")], ids=["90", "30", "900"]
 )
 async def test_the_memory_is_told_in_requests_a_day(site: Site, days: float, fits: str) -> None:
     """Of the smallest server, by how long requests are kept."""
