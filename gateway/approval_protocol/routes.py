@@ -59,14 +59,11 @@ def protocol_routes(
         ProtocolRoute("PATCH", instance, provisioning.update, APPROVER, InstanceUpdate),
         ProtocolRoute("DELETE", instance, provisioning.delete, APPROVER),
     )
-    served = [
-        web.route(
-            row.method, BASE + row.path, _serve(row, services, store_errors), allow_head=False
-        )
-        if row.method == "GET"
-        else web.route(row.method, BASE + row.path, _serve(row, services, store_errors))
-        for row in table
-    ]
+    served = []
+    for row in table:
+        own = {"allow_head": False} if row.method == "GET" else {}
+        handler = _serve(row, services, store_errors)
+        served.append(web.route(row.method, BASE + row.path, handler, **own))
     return [*served, web.route("*", f"{BASE}/{{rest:.*}}", _refuse_others(table))]
 
 

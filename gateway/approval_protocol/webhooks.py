@@ -42,7 +42,7 @@ from gateway.delivery.egress_guard import (
     resolve_by_system,
     target_of,
 )
-from gateway.delivery.webhooks import signature
+from gateway.delivery.webhooks import signed_headers
 from gateway.domain.health_and_metrics import Tally
 from gateway.domain.records import AuditEvent
 from gateway.domain.time_and_tasks import Clock, cancel_and_wait, check_wanted
@@ -121,15 +121,8 @@ class ProtocolReceivers:
         seconds: float = SECONDS,
     ) -> PostAnswer:
         """Post a message, signed for this attempt. Raises Forbidden, Unanswered."""
-        now = self._clock.now_ms() // 1000
         key = base64.b64decode(receiver.secret.removeprefix(_PREFIX))
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "approval-gateway",
-            "webhook-id": message_id,
-            "webhook-timestamp": str(now),
-            "webhook-signature": signature(key, message_id, now, body),
-        }
+        headers = signed_headers(key, message_id, self._clock.now_ms(), body)
         try:
             async with asyncio.timeout(min(self._seconds, seconds)):
                 target = self._target(receiver.url)

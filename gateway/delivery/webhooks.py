@@ -167,7 +167,7 @@ class Webhooks:
         body = body_of(event, address_of(self._hook.inbox, event.request_id))
         try:
             async with asyncio.timeout(self._hook.timeout):
-                headers = self._headers(event.id, body)
+                headers = signed_headers(self._key, event.id, self._clock.now_ms(), body)
                 answer = await post(self._target, self._resolve, body=body, headers=headers)
         except (Forbidden, Unanswered) as error:
             why = str(error)
@@ -185,16 +185,6 @@ class Webhooks:
             extra={"event": "webhook_failed", "id": event.id},
         )
         return False
-
-    def _headers(self, event_id: str, body: bytes) -> dict[str, str]:
-        seconds = self._clock.now_ms() // 1000
-        return {
-            "Content-Type": "application/json",
-            "User-Agent": "approval-gateway",
-            "webhook-id": event_id,
-            "webhook-timestamp": str(seconds),
-            "webhook-signature": signature(self._key, event_id, seconds, body),
-        }
 
 
 def body_of(event: AuditEvent, address: str = "") -> bytes:
@@ -214,6 +204,18 @@ def body_of(event: AuditEvent, address: str = "") -> bytes:
     told = {name: value for name, value in data.items() if value is not None}
     message = {"type": f"request.{event.type}", "timestamp": event.at, "data": told}
     return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+
+
+def signed_headers(key: bytes, message_id: str, now_ms: int, body: bytes) -> dict[str, str]:
+    """Return the headers of a message that is sent now, signed by a receiver's key."""
+    seconds = now_ms // 1000
+    return {
+        "Content-Type": "application/json",
+        "User-Agent": "approval-gateway",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(seconds),
+        "webhook-signature": signature(key, message_id, seconds, body),
+    }
 
 
 def signature(key: bytes, event_id: str, seconds: int, body: bytes) -> str:
