@@ -37,7 +37,12 @@ class Verdict:
 
 
 class Decider(Protocol):
-    """One link of the policy chain. Higher priority is asked first; None means: no opinion."""
+    """One link of the policy chain. Higher priority is asked first; None means: no opinion.
+
+    It may have more, which the chain looks for: `seconds`, the longest that it takes, or None;
+    `after_storing`, true where it is asked about stored requests alone; `shadows(record)`, what a
+    part of it that only watches would do; `asks_because(record)`, what kept it from allowing.
+    """
 
     @property
     def name(self) -> str:
