@@ -24,11 +24,13 @@ from gateway.cards.card import (
     FoundAbove,
     Style,
     Tone,
-    choose_found_above,
+    choose_above,
+    list_warnings,
     say_no_link,
+    tell_above,
 )
 from gateway.cards.words import BECAUSE as DENY_BECAUSE
-from gateway.cards.words import DENIALS, NO_LINK, SECRET_ASKED, say_names
+from gateway.cards.words import DENIALS, NO_LINK, count_units, cut_units, say_names
 from gateway.models import Action, RiskLevel
 from gateway.ports import Visible
 
@@ -44,11 +46,6 @@ _MARKUP = re.compile(r"[\\*_~|`>#\-\[\]()<@:+=.!{}^&]")
 _FENCE = re.compile(r"`{3,}")
 _PERSON = re.compile(r"discord\\:(\d{15,20})(?!\d)")
 _ELLIPSIS = "…"
-
-
-def count_units(text: str) -> int:
-    """Return the length of a text in UTF-16 units."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def escape_line(text: str, budget: int) -> str:
@@ -103,16 +100,11 @@ def fence(text: str, kind: str, budget: int) -> tuple[str, bool]:
     room = budget - count_units(opening) - count_units(closing)
     if count_units(safe) <= room:
         return f"{opening}{safe}{closing}", True
-    cut = _cut(safe, max(0, room - 2))
+    cut = cut_units(safe, max(0, room - 2))
     # Never cut within an escape: half of one reads as plain text.
     if cut.rfind("⟨") > cut.rfind("⟩"):
         cut = cut[: cut.rfind("⟨")]
     return f"{opening}{cut}\n{_ELLIPSIS}{closing}", False
-
-
-def clip(text: str, budget: int) -> str:
-    """Return the text, or its start and an ellipsis."""
-    return text if count_units(text) <= budget else f"{_cut(text, budget - 1)}{_ELLIPSIS}"
 
 
 def keep_whole_lines(lines: Sequence[str], budget: int) -> list[str]:
@@ -144,15 +136,6 @@ def _escape(text: str, budget: int) -> str:
         kept.append(piece)
         left -= cost
     return "".join(kept)
-
-
-def _cut(text: str, budget: int) -> str:
-    if count_units(text) <= budget:
-        return text
-    cut = text[:budget]
-    while count_units(cut) > budget:
-        cut = cut[: len(cut) - max(1, (count_units(cut) - budget) // 2)]
-    return cut
 
 
 NOBODY = discord.AllowedMentions.none()
@@ -287,7 +270,7 @@ def _draw(card: Card, called: str = "", *, silent: bool = False) -> _Drawn:
     budget.take(called)
     head = budget.take(render_head(card, silent=silent))
     foot = budget.take(_render_footer(card, stated=silent))
-    notices = budget.take("\n".join(f"⚠️ {notice}" for notice in list_notices(card)))
+    notices = budget.take("\n".join(f"⚠️ {notice}" for notice in list_warnings(card)))
     chosen = choose_above(card)
     above = budget.take(render_above(card, chosen, budget.room(500)))
     risk = budget.take(render_risk(card, chosen, budget.room(350)))
@@ -405,18 +388,9 @@ def render_because(card: Card, room: int) -> str:
     return f"-# {escape_line(card.asks_because.text, room - 3)}"
 
 
-def choose_above(card: Card) -> FoundAbove:
-    """Return what was found that stands between the head of a card and what runs."""
-    return choose_found_above(card, card.blocks[0].label if card.blocks else "")
-
-
 def render_above(card: Card, above: FoundAbove, room: int) -> str:
     """Return what of it was chosen: that the risk is high, why, and findings, each in a line."""
-    reasons = "; ".join(one.text for one in above.reasons)
-    mark = above.mark or (f"{card.risk.value} risk".capitalize() if reasons else "")
-    said = escape_line(": ".join(filter(None, (mark, reasons))), room)
-    told = [f"{'🔴' if card.risk is RiskLevel.HIGH else card.sign} {said}"] if said else []
-    told += [f"{card.sign} {escape_line(one.text, room)}" for one in above.findings]
+    told = (f"{sign} {escape_line(said, room)}" for sign, said in tell_above(card, above))
     return "\n".join(told)
 
 
@@ -471,14 +445,6 @@ def share_room(texts: Sequence[str], room: int, around: int) -> list[int]:
         shares[at] = max(0, min(needs[at], left // (len(order) - done)))
         left -= shares[at]
     return shares
-
-
-def list_notices(card: Card) -> list[str]:
-    """Return the card's warnings, that a secret is answered elsewhere, and how people get to the
-    inbox where no link leads there."""
-    secret = not card.final and any(field.secret for field in card.fields)
-    told = (*card.notices, SECRET_ASKED if secret else "", say_no_link(card))
-    return [one for one in told if one]
 
 
 def render_statement(card: Card, budget: CardBudget) -> str:
@@ -626,13 +592,16 @@ def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[A
     return arrange_in_rows(buttons)
 
 
-def build_more_view(card: Card, button: DiscordButton, *, batch: int = 1) -> MessageContent:
+def build_more_view(
+    card: Card, button: DiscordButton, *, mine: bool = False, batch: int = 1
+) -> MessageContent:
     """Return the private message behind "More…": everything else that may be done. `card` is the
-    one posted, as this person sees it; `batch` counts the requests of its batch."""
+    one posted, as this person sees it; `mine` says that they said they are looking; `batch` counts
+    the requests of its batch."""
     complete = _draw(card).complete
     rest = [one for one in card.controls if one.action not in _ON_CARD]
-    looks = button.with_verb(UNCLAIM if card.claimed else CLAIM)
-    label = "Not looking" if card.claimed else "I'm looking"
+    looks = button.with_verb(UNCLAIM if mine else CLAIM)
+    label = "Not looking" if mine else "I'm looking"
     buttons: list[ui.Button[Any]] = [
         ui.Button(label="Details", custom_id=button.with_verb(READ).custom_id),
         *_build_rest(card, rest, button, complete=complete),

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
 
 import aiohttp
 import discord
@@ -18,6 +17,8 @@ import discord
 from adapters.discord.cards import (
     BATCH,
     BECAUSE,
+    CARD_CHARS,
+    CARD_LINES,
     CLAIM,
     CONFIRMED,
     MORE,
@@ -26,56 +27,64 @@ from adapters.discord.cards import (
     REMEMBER,
     UNCLAIM,
     build_card_view,
+    build_more_view,
     build_outcome_view,
     render_about,
 )
 from adapters.discord.commands import OPEN, DiscordCommands
-from adapters.discord.custom_ids import PLATFORM, DiscordButton, OldButton, read_button
+from adapters.discord.custom_ids import PLATFORM, OldButton, read_button
 from adapters.discord.edits import (
     APPLY,
-    REASON,
+    KEPT,
+    SURE,
     TYPED,
-    EditMessages,
     Unfit,
-    build_changes,
+    build_edit_modal,
+    build_edit_state,
     build_modal,
     build_number_modal,
-    build_refused_edit,
-    is_sure,
     read_content,
+    read_typed,
     read_values,
 )
-from adapters.discord.full_view import ALL, IN_BATCH, NONE, BatchMessages, FullViewPages
+from adapters.discord.full_view import (
+    ALL,
+    BATCH_CHARS,
+    IN_BATCH,
+    NONE,
+    build_batch,
+    keep_drawn,
+    show_page,
+)
 from adapters.discord.grants import (
     KEEP,
     REVOKE,
+    STOP,
     SWITCHES,
-    KillSwitchActions,
     RememberDialog,
     build_grant_view,
-    read_remember,
-    read_way,
+    build_switch_view,
 )
 from adapters.discord.interactions import (
+    DiscordTap,
     InteractionReply,
     build_private_reply,
     build_refusal,
-    read_identity,
     refuse_unfit,
     respond,
 )
-from gateway.cards.card import Card, Control, Field
-from gateway.cards.words import DENIALS
-from gateway.errors import (
-    Conflict,
-    GatewayError,
-    InvalidRequest,
-    StepUpNeeded,
-    Unconfirmed,
-    WrongNumber,
+from gateway.cards.card import Field
+from gateway.chat.answering import (
+    Answering,
+    Edits,
+    find_numbered,
+    find_reason,
+    read_denial,
 )
+from gateway.chat.lists_and_batches import NONE_WAITS, ChatBatches
+from gateway.errors import Conflict, GatewayError, StepUpNeeded, WrongNumber
 from gateway.models import Action
-from gateway.ports import Click, Desk, MessageRef, Record
+from gateway.ports import Desk, Record
 
 log = logging.getLogger("adapters.discord")
 
@@ -84,7 +93,11 @@ _OLD = (
     "This card was made by another version of the gateway. Use `/pending` to see what still waits."
 )
 _NOES = (Action.DENY, Action.ABORT)
-_MODALS = {Action.DENY, Action.ABORT, Action.EDIT, Action.RESPOND, Action.ANSWER}
+_ANSWERS = (*_NOES, Action.RESPOND, Action.ANSWER)
+_MODALS = (*_ANSWERS, Action.EDIT, KEEP, NUMBER)
+_OF_BATCH = {ALL: Action.APPROVE, NONE: Action.DENY}
+
+_Work = Callable[[DiscordTap], Awaitable[InteractionReply]]
 
 
 class InteractionHandler:
@@ -92,12 +105,29 @@ class InteractionHandler:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._reading = FullViewPages(desk)
-        self._edits = EditMessages(desk)
-        self._batches = BatchMessages(desk)
-        self._remembering = RememberDialog(desk, self._reading)
-        self._operating = KillSwitchActions(desk)
-        self._commands = DiscordCommands(desk, self._reading, self._remembering, self._operating)
+        self._answering = Answering(desk, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
+        self._edits = Edits(desk, self._answering)
+        self._batches = ChatBatches(desk, chars=BATCH_CHARS, each=CARD_CHARS)
+        self._remembering = RememberDialog(desk, self._answering)
+        self._commands = DiscordCommands(desk, self._answering, self._remembering)
+        self._pressed: dict[str, _Work] = {
+            MORE: self._show_more,
+            BECAUSE: self._deny_because,
+            APPLY: self._apply_changes,
+            Action.APPROVE.value: self._approve,
+            READ: self._show_page,
+            REMEMBER: self._remembering.show_options,
+            REVOKE: self._revoke,
+            **dict.fromkeys((CLAIM, UNCLAIM), self._claim),
+            **dict.fromkeys((BATCH, ALL, NONE), self._show_batch),
+            **dict.fromkeys(SWITCHES, self._turn_switch),
+        }
+        self._submitted: dict[str, _Work] = {
+            Action.EDIT.value: self._show_changes,
+            NUMBER: self._submit_number,
+            KEEP: self._decide_and_remember,
+            **{one.value: self._submit for one in _ANSWERS},
+        }
 
     async def handle(self, interaction: discord.Interaction) -> None:
         """Handle one interaction. Never raises: the client must go on."""
@@ -108,124 +138,98 @@ class InteractionHandler:
 
     async def _dispatch(self, interaction: discord.Interaction) -> None:
         match interaction.type:
+            case discord.InteractionType.component if interaction.custom_id == OPEN:
+                await respond(interaction, self._commands.open_selected(interaction))
             case discord.InteractionType.component:
-                await self._handle_component(interaction)
+                await self._handle(interaction, self._pressed)
             case discord.InteractionType.modal_submit:
-                await self._handle_modal(interaction)
+                await self._handle(interaction, self._submitted)
             case discord.InteractionType.application_command:
                 await respond(interaction, self._commands.run(interaction))
             case discord.InteractionType.autocomplete:
                 await self._commands.complete(interaction)
 
-    async def _handle_component(self, interaction: discord.Interaction) -> None:
-        if interaction.custom_id == OPEN:
-            await respond(interaction, self._commands.open_selected(interaction))
+    async def _handle(self, interaction: discord.Interaction, doing: dict[str, _Work]) -> None:
+        """Do what a button or a modal is for; reply privately to one of another version."""
+        try:
+            button = read_button(interaction.custom_id or "")
+        except OldButton:
+            await respond(interaction, _reply_privately(_OLD))
             return
-        button = await self._read_button(interaction)
         if button is None:
             return
-        doing = {
-            MORE: self._reading.build_more,
-            BECAUSE: self._deny_because,
-            CLAIM: self._claim,
-            UNCLAIM: self._claim,
-            APPLY: self._apply_changes,
-            BATCH: self._show_batch,
-            ALL: self._decide_batch,
-            NONE: self._decide_batch,
-            Action.APPROVE.value: self._approve,
-        }
-        if button.verb in doing:
-            await self._answer(interaction, button, doing[button.verb](interaction, button))
-        elif button.verb == READ:
-            await respond(interaction, self._reading.build_page(interaction, button))
-        elif button.verb == REMEMBER:
-            await respond(interaction, self._remembering.show_options(interaction, button))
-        elif button.verb in (REVOKE, *SWITCHES):
-            operating = self._revoke if button.verb == REVOKE else self._operating.turn
-            await respond(interaction, operating(interaction, button))
-        elif button.verb in _MODALS or button.verb in (KEEP, NUMBER):
-            await self._open_modal(interaction, button)
+        tap = DiscordTap(interaction, button)
+        if work := doing.get(button.verb):
+            await self._answer(tap, work)
+        elif doing is self._pressed and button.verb in _MODALS:
+            await self._open_modal(tap)
 
-    async def _handle_modal(self, interaction: discord.Interaction) -> None:
-        button = await self._read_button(interaction)
-        if button is None:
-            return
-        if button.verb == Action.EDIT:
-            await self._answer(interaction, button, self._show_changes(interaction, button))
-        elif button.verb in _MODALS:
-            await self._answer(interaction, button, self._submit(interaction, button))
-        elif button.verb == NUMBER:
-            await self._answer(interaction, button, self._submit_number(interaction, button))
-        elif button.verb == KEEP:
-            await respond(interaction, self._decide_and_remember(interaction, button))
-
-    async def _answer(
-        self,
-        interaction: discord.Interaction,
-        button: DiscordButton,
-        work: Coroutine[Any, Any, InteractionReply],
-    ) -> None:
-        """Reply with what the work made; who was too late gets the word and the card as it is."""
+    async def _answer(self, tap: DiscordTap, work: _Work, *, checked: bool = False) -> None:
+        """Reply with what the work made; who was too late gets the word and the card as it is. With
+        `checked`, whether the person is unfit was asked before."""
 
         async def answer() -> InteractionReply:
             try:
-                return await work
+                if not checked:
+                    await refuse_unfit(self._desk, tap.interaction, tap.button.request_id)
+                return await work(tap)
             except WrongNumber:
                 raise
             except StepUpNeeded as needed:
-                who = read_identity(interaction)
-                where = await self._desk.lead_to(button.request_id, who)
+                where = await self._desk.lead_to(tap.button.request_id, tap.identity)
                 return build_private_reply(f"It takes a step-up: {needed}.", where)
             except Conflict as late:
-                return await self._repair(interaction, button, late)
+                return await self._repair(tap, late)
 
-        await respond(interaction, answer())
+        await respond(tap.interaction, answer())
 
-    async def _repair(
-        self, interaction: discord.Interaction, button: DiscordButton, late: Conflict
-    ) -> InteractionReply:
+    async def _repair(self, tap: DiscordTap, late: Conflict) -> InteractionReply:
         """Return the clicked card as it stands, with why the tap was refused as a private word."""
         refusal = build_refusal(late)
-        if not button.copy or _is_private(interaction) or interaction.message is None:
+        if not tap.button.copy or tap.private or tap.interaction.message is None:
             return refusal
         try:
-            record = await self._desk.requests.get(button.request_id)
+            record = await self._desk.requests.get(tap.button.request_id)
         except GatewayError:
             return refusal
-        shown = await self._build_updated_message(interaction, button, record)
-        return replace(shown, word=refusal.shown)
+        return replace(await self._update(tap, record), word=refusal.shown)
 
-    async def _read_button(self, interaction: discord.Interaction) -> DiscordButton | None:
-        """Return the pressed button; reply privately when it is of another version."""
-        try:
-            return read_button(interaction.custom_id or "")
-        except OldButton:
-            await respond(interaction, _reply_privately(_OLD))
-            return None
+    async def _update(self, tap: DiscordTap, record: Record) -> InteractionReply:
+        """Return the clicked message in its new state. The worker updates the other copies."""
+        card = await self._answering.build_posted(record)
+        if tap.private and tap.button.more == IN_BATCH:
+            return await self._build_batch(tap, card.ending.text if card.ending else card.progress)
+        if tap.private:
+            return InteractionReply(build_outcome_view(card), replaces=True)
+        return InteractionReply(build_card_view(card, tap.button.copy), replaces=True)
 
-    # --- deciding -------------------------------------------------------------------------------
+    # --- modals -----------------------------------------------------------------------------------
 
-    async def _open_modal(self, interaction: discord.Interaction, button: DiscordButton) -> None:
+    async def _open_modal(self, tap: DiscordTap) -> None:
         """Open the modal of an action, or reply why the person may not decide.
 
         When the store is slow, the modal of a denial opens anyway: it needs no data, and rights are
         checked on submission.
         """
+        interaction, button = tap.interaction, tap.button
         try:
             async with asyncio.timeout(_MODAL_SECONDS):
-                record = await self._reading.get_permitted(interaction, button.request_id)
-                if record.final:
-                    raise Conflict("this was decided already; the card says how")
-                modal = await self._build_modal(interaction, record, button)
+                await refuse_unfit(self._desk, interaction, button.request_id)
+                record = await self._answering.get_open(tap.press)
+                modal = await self._build_modal(tap, record)
         except Unfit as error:
             where = self._desk.address_of(button.request_id)
             await respond(interaction, _reply_privately(str(error), where))
             return
         except Exception as error:
             # Whatever it was, the person must learn that it failed.
+            failure = error
             if not isinstance(error, TimeoutError) or button.verb not in _NOES:
-                await self._answer(interaction, button, _raise(error))
+
+                async def fail(_: DiscordTap) -> InteractionReply:
+                    raise failure
+
+                await self._answer(tap, fail, checked=True)
                 return
             modal = build_modal(Action(button.verb), None, button)
         try:
@@ -233,209 +237,122 @@ class InteractionHandler:
         except (discord.DiscordException, OSError, aiohttp.ClientError) as error:
             log.info("modal not opened: %s", error, extra={"event": "answer_late"})
 
-    async def _build_modal(
-        self, interaction: discord.Interaction, record: Record, button: DiscordButton
-    ) -> discord.ui.Modal:
+    async def _build_modal(self, tap: DiscordTap, record: Record) -> discord.ui.Modal:
+        button = tap.button
         if button.verb == KEEP:
-            return await self._remembering.build_modal(interaction, record, button)
-        card = await self._reading.build_whole_card(record)
+            return await self._remembering.build_modal(tap, record)
+        card = await self._answering.build_for_form(record)
         if button.verb == Action.EDIT:
-            button = self._reading.name_card(interaction, button)
-            return await self._edits.build_modal(record, card, button)
-        about = render_about(await self._reading.build_brief_card(record))
+            key = button.more.removeprefix(KEPT)
+            typed = await self._edits.read_kept(key) if button.more.startswith(KEPT) else {}
+            return build_edit_modal(record, card, tap.named, typed)
+        about = render_about(card)
         if button.verb == NUMBER:
-            return build_number_modal(_find_numbered(card), button, about=about)
+            return build_number_modal(find_numbered(card), button, record.guesses, about=about)
         return build_modal(Action(button.verb), card, button, about=about)
 
-    async def _approve(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
-        sure = {"confirmed": button.more == CONFIRMED}
-        return await self._decide(interaction, button, Action.APPROVE, sure)
-
-    async def _show_batch(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
-        """Return all that waits with a request, in place of the private message that is open."""
-        await refuse_unfit(self._desk, interaction, button.request_id)
-        private = _is_private(interaction)
-        return InteractionReply(await self._batches.build(interaction, button), replaces=private)
-
-    async def _decide_batch(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
-        await refuse_unfit(self._desk, interaction, button.request_id)
-        told = await self._batches.decide(interaction, button)
-        shown = await self._batches.build(interaction, button, told)
-        return InteractionReply(shown, replaces=True)
-
-    async def _show_changes(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
-        """Return what an edit changes, if the person may decide. Nothing is decided yet."""
-        record = await self._reading.get_permitted(interaction, button.request_id)
-        if record.final:
-            raise Conflict("this was decided already; the card says how")
-        if button.revision < record.shown_since:
-            raise Conflict("the request has changed since you saw it; look at it again")
-        button = self._reading.name_card(interaction, button)
-        return InteractionReply(await self._edits.show_changes(record, button, interaction))
-
-    async def _apply_changes(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
-        """Approve with the changes that were shown. What is refused is kept, to be edited again."""
-        record = await self._desk.requests.get(button.request_id)
-        arguments = await self._edits.read_arguments(record, button)
-        content = {"arguments": arguments, "confirmed": is_sure(button)}
-        try:
-            return await self._decide(interaction, button, Action.EDIT, content)
-        except StepUpNeeded:
-            raise
-        except Unconfirmed:
-            shown = build_changes(record, button, button.more, arguments, high=True)
-        except InvalidRequest as refused:
-            shown = build_refused_edit(button, button.more, str(refused))
-        return InteractionReply(shown, replaces=True)
-
-    async def _deny_because(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
-        """Deny with the reason that was tapped."""
-        if button.more not in map(str, range(len(DENIALS))):
-            raise InvalidRequest("this is no reason that is offered")
-        said = {"message": DENIALS[int(button.more)]}
-        return await self._decide(interaction, button, Action.DENY, said)
-
-    async def _submit(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
-        action = Action(button.verb)
+    async def _submit(self, tap: DiscordTap) -> InteractionReply:
+        action = Action(tap.button.verb)
         fields: tuple[Field, ...] = ()
         if action is Action.ANSWER:
-            record = await self._desk.requests.get(button.request_id)
-            fields = (await self._reading.build_whole_card(record)).fields
-        content = read_content(action, interaction.data, fields)
-        content["confirmed"] = content.get("confirmed", False) or button.more == CONFIRMED
-        return await self._decide(interaction, button, action, content)
+            record = await self._desk.requests.get(tap.button.request_id)
+            fields = (await self._answering.build_whole(record)).fields
+        content = read_content(action, tap.interaction.data, fields)
+        return await self._decide(tap, action, confirmed=tap.button.more == CONFIRMED, **content)
 
-    async def _submit_number(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
+    async def _submit_number(self, tap: DiscordTap) -> InteractionReply:
         """Approve what was read, with the number that was typed."""
-        typed = str(read_values(interaction.data).get(TYPED) or "").strip()
-        content = {"number": typed, "confirmed": True}
-        return await self._decide(interaction, button, Action.APPROVE, content)
+        typed = str(read_values(tap.interaction.data).get(TYPED) or "").strip()
+        return await self._decide(tap, Action.APPROVE, number=typed, confirmed=True)
 
-    async def _decide(
-        self,
-        interaction: discord.Interaction,
-        button: DiscordButton,
-        action: Action,
-        content: dict[str, Any],
-    ) -> InteractionReply:
-        record = await self._apply_decision(interaction, button, action, content)
-        return await self._build_updated_message(interaction, button, record)
+    # --- deciding ---------------------------------------------------------------------------------
 
-    async def _decide_and_remember(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
+    async def _decide(self, tap: DiscordTap, action: Action, **content: object) -> InteractionReply:
+        record = await self._answering.decide(tap.press, action, **content)
+        return await self._update(tap, record)
+
+    async def _approve(self, tap: DiscordTap) -> InteractionReply:
+        sure = tap.button.more == CONFIRMED
+        return await self._decide(tap, Action.APPROVE, confirmed=sure)
+
+    async def _deny_because(self, tap: DiscordTap) -> InteractionReply:
+        """Deny with the reason that was tapped."""
+        said = read_denial(tapped=find_reason(tap.button.more))
+        return await self._decide(tap, Action.DENY, **said)
+
+    async def _claim(self, tap: DiscordTap) -> InteractionReply:
+        record = await self._answering.claim(tap.press, on=tap.button.verb == CLAIM)
+        return await self._update(tap, record)
+
+    async def _decide_and_remember(self, tap: DiscordTap) -> InteractionReply:
         """Decide and remember in one step; both happen or neither."""
-        content = {
-            "message": str(read_values(interaction.data).get(REASON) or ""),
-            "remember": read_remember(interaction.data),
-        }
-        record = await self._apply_decision(interaction, button, read_way(button), content)
+        action, content = self._remembering.read_answer(tap)
+        record = await self._answering.decide(tap.press, action, **content)
         return InteractionReply(await self._remembering.build_outcome(record), replaces=True)
 
-    async def _apply_decision(
-        self,
-        interaction: discord.Interaction,
-        button: DiscordButton,
-        action: Action,
-        content: dict[str, Any],
-    ) -> Record:
-        await refuse_unfit(self._desk, interaction, button.request_id)
-        return await self._desk.requests.decide(
-            Click(
-                request_id=button.request_id,
-                revision=button.revision,
-                identity=read_identity(interaction),
-                action=action,
-                nonce=f"{PLATFORM} {interaction.id}",
-                copy=button.copy or None,
-                ref=read_ref(interaction, button),
-                **content,
-            )
-        )
+    async def _show_changes(self, tap: DiscordTap) -> InteractionReply:
+        """Return what an edit changes, if the person may decide. Nothing is decided yet."""
+        record = await self._answering.get_open(tap.press)
+        typed = read_typed(record, tap.button, tap.interaction.data)
+        state = await self._edits.show(record, typed, tap.key)
+        return InteractionReply(build_edit_state(tap.named, state))
 
-    async def _revoke(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
+    async def _apply_changes(self, tap: DiscordTap) -> InteractionReply:
+        """Approve with the changes that were shown. What is refused is kept, to be edited again."""
+        record = await self._desk.requests.get(tap.button.request_id)
+        key, high = tap.button.more.removesuffix(SURE), tap.button.more.endswith(SURE)
+        done = await self._edits.approve(tap.press, record, key, high=high)
+        if isinstance(done, Record):
+            return await self._update(tap, done)
+        return InteractionReply(build_edit_state(tap.button, done), replaces=True)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    async def _show_more(self, tap: DiscordTap) -> InteractionReply:
+        """Return what else may be done, if the person may decide the request."""
+        record = await self._answering.get_open(tap.press)
+        card, mine = await self._answering.build_own(record, tap.identity)
+        count = await self._batches.count(tap.identity, record.id)
+        return InteractionReply(build_more_view(card, tap.named, mine=mine, batch=count))
+
+    async def _show_page(self, tap: DiscordTap) -> InteractionReply:
+        """Return the requested page, if the person may decide the request."""
+        record = await self._answering.check_approver(tap.press)
+        turning = tap.private and tap.button.more.isdecimal()
+        return await show_page(self._answering, tap, record, replaces=turning)
+
+    async def _show_batch(self, tap: DiscordTap) -> InteractionReply:
+        """Return all that waits with a request, below what came of the answer to all of it."""
+        told, press = "", tap.press
+        if action := _OF_BATCH.get(tap.button.verb):
+            told = await self._batches.decide(press.identity, tap.button.more, action, press.nonce)
+        return await self._build_batch(tap, told)
+
+    async def _build_batch(self, tap: DiscordTap, told: str) -> InteractionReply:
+        """Return the batch, in place of the private message that is open."""
+        request_id = tap.button.request_id
+        batch = await self._batches.open(tap.identity, request_id, tap.key, keep_drawn)
+        if batch is None:
+            return replace(build_private_reply(told or NONE_WAITS), replaces=tap.private)
+        shown = build_batch(batch, tap.button, tap.key, told=told)
+        return InteractionReply(shown, replaces=tap.private)
+
+    # --- operating --------------------------------------------------------------------------------
+
+    async def _revoke(self, tap: DiscordTap) -> InteractionReply:
         """Revoke a grant, and update its card if the button was on it."""
-        if not button.copy:
-            return await self._remembering.revoke(interaction, button.request_id)
-        await refuse_unfit(self._desk, interaction, button.request_id)
-        await self._desk.grants.revoke(
-            button.request_id,
-            read_identity(interaction),
-            copy=button.copy,
-            ref=read_ref(interaction, button),
-        )
-        card = await self._desk.grants.card(button.request_id)
-        return InteractionReply(build_grant_view(card, button.copy), replaces=True)
+        grant_id, copy = tap.button.request_id, tap.button.copy
+        told = await self._remembering.revoke(tap.identity, grant_id, copy=copy, ref=tap.ref)
+        if not copy:
+            return told
+        card = await self._desk.grants.card(grant_id)
+        return InteractionReply(build_grant_view(card, copy), replaces=True)
 
-    async def _claim(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
-        await refuse_unfit(self._desk, interaction, button.request_id)
-        record = await self._desk.requests.claim(
-            button.request_id, read_identity(interaction), on=button.verb == CLAIM
-        )
-        return await self._build_updated_message(interaction, button, record)
-
-    async def _build_updated_message(
-        self, interaction: discord.Interaction, button: DiscordButton, record: Record
-    ) -> InteractionReply:
-        """Return the clicked message in its new state. The worker updates the other copies."""
-        card = await self._reading.build_card(record)
-        if _is_private(interaction) and button.more == IN_BATCH:
-            told = card.ending.text if card.ending else card.progress
-            return InteractionReply(
-                await self._batches.build(interaction, button, told), replaces=True
-            )
-        if _is_private(interaction):
-            return InteractionReply(build_outcome_view(card), replaces=True)
-        return InteractionReply(build_card_view(card, button.copy), replaces=True)
-
-
-def _find_numbered(card: Card) -> Control:
-    for control in card.controls:
-        if control.action is Action.APPROVE and control.number:
-            return control
-    raise InvalidRequest("this takes no number; look at it again")
-
-
-def read_ref(interaction: discord.Interaction, button: DiscordButton) -> MessageRef | None:
-    """Return the posted copy that an interaction belongs to, None where there is none.
-
-    In a private message the button names the card's message. Elsewhere the clicked message itself
-    counts, whatever the button says.
-    """
-    if not button.copy:
-        return None
-    message = interaction.message
-    seen = button.card if _is_private(interaction) else str(message.id if message else "")
-    return MessageRef(adapter=PLATFORM, channel=str(interaction.channel_id or ""), message=seen)
-
-
-def _is_private(interaction: discord.Interaction) -> bool:
-    return interaction.message is not None and interaction.message.flags.ephemeral
+    async def _turn_switch(self, tap: DiscordTap) -> InteractionReply:
+        operator = self._desk.operator
+        await operator.stop_all(tap.identity, on=tap.button.verb == STOP)
+        return InteractionReply(build_switch_view((await operator.status()).switch), replaces=True)
 
 
 async def _reply_privately(text: str, inbox: str | None = None) -> InteractionReply:
     return build_private_reply(text, inbox)
-
-
-async def _raise(error: Exception) -> InteractionReply:
-    raise error

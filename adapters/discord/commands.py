@@ -14,25 +14,25 @@ import discord
 from discord import ui
 
 from adapters.discord import library
-from adapters.discord.cards import READ, MessageContent, build_outcome_view, clip, escape_line
-from adapters.discord.custom_ids import PLATFORM, DiscordButton
-from adapters.discord.edits import check_plan
-from adapters.discord.full_view import FullViewPages
-from adapters.discord.grants import KillSwitchActions, RememberDialog
+from adapters.discord.cards import READ, MessageContent, build_outcome_view, escape_line
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.full_view import show_page
+from adapters.discord.grants import NO_REQUEST, RememberDialog, build_switch_view
 from adapters.discord.interactions import (
+    DiscordTap,
     InteractionReply,
     build_private_reply,
-    find_objection,
     read_identity,
-    refuse_stranger,
     refuse_unfit,
 )
 from gateway.cards.card import card_of
 from gateway.cards.summary import plain_head
-from gateway.cards.words import ANOTHER_PLAN
+from gateway.cards.words import ANOTHER_PLAN, clip
+from gateway.chat.answering import Answering, read_denial
+from gateway.chat.lists_and_batches import NOTHING_WAITS, Worklist, make_login_link, read_switch
 from gateway.errors import Unauthorized
 from gateway.models import Action, RiskLevel
-from gateway.ports import AdapterStorage, Click, Desk, JsonObject, Record, Worklist, bug
+from gateway.ports import AdapterStorage, Desk, Identity, JsonObject, Record, bug
 
 log = logging.getLogger("adapters.discord")
 
@@ -43,7 +43,7 @@ _COMPLETION_SECONDS = 2.0
 _BOOLEAN = 5  # as below
 _TEXT = 3  # Discord's type number of a string option
 _NOTE = "commands"
-_SHORT, _LINE = 8, 100
+_SHORT, _LINE, _SENTENCE = 8, 100, 300
 
 
 def _build_option(name: str, says: str, *, required: bool, completes: bool = False) -> JsonObject:
@@ -103,51 +103,36 @@ async def register_missing(client: discord.Client, notes: AdapterStorage) -> Non
 class DiscordCommands:
     """Runs slash commands and autocompletes their options."""
 
-    def __init__(
-        self,
-        desk: Desk,
-        reading: FullViewPages,
-        remembering: RememberDialog,
-        operating: KillSwitchActions,
-    ) -> None:
+    def __init__(self, desk: Desk, answering: Answering, remembering: RememberDialog) -> None:
         self._desk = desk
         self._worklist = Worklist(desk)
-        self._reading = reading
+        self._answering = answering
         self._remembering = remembering
-        self._operating = operating
 
     async def run(self, interaction: discord.Interaction) -> InteractionReply:
         """Run a command and return a private reply."""
+        await refuse_unfit(self._desk, interaction, NO_REQUEST)
         data: Any = interaction.data
         options = {one["name"]: str(one.get("value", "")) for one in data.get("options", [])}
+        identity = read_identity(interaction)
         match data.get("name"):
             case "pending":
-                return await self._list_pending(interaction)
+                work = self._list_pending(identity)
             case "approve":
-                record = await self._find_request(interaction, options.get("request", ""))
-                return await self._show_for_approval(interaction, record)
+                work = self._show(interaction, options.get("request", ""))
             case "deny":
-                identity, wanted = read_identity(interaction), options.get("request", "")
-                record = await self._worklist.find(identity, wanted)
-                reason, plan = options.get("reason", ""), options.get("plan") == str(True)
-                return await self._deny(interaction, record, reason, replan=plan)
-        return await self._run_admin_command(
-            interaction, str(data.get("name")), options.get("grant", "")
-        )
-
-    async def _run_admin_command(
-        self, interaction: discord.Interaction, name: str, what: str
-    ) -> InteractionReply:
-        match name:
+                work = self._deny(interaction, options)
             case "grants":
-                return await self._remembering.list_grants(interaction)
+                work = self._remembering.list_grants(identity)
             case "inbox":
-                return await self._make_login_link(interaction)
+                work = self._make_login_link(identity)
             case "stop-all":
-                return await self._operating.show_state(interaction)
+                work = self._show_switch(identity)
             case "revoke":
-                return await self._remembering.revoke(interaction, what)
-        return build_private_reply("This command no longer exists.")
+                work = self._remembering.revoke(identity, options.get("grant", ""))
+            case _:
+                return build_private_reply("This command no longer exists.")
+        return await work
 
     async def complete(self, interaction: discord.Interaction) -> None:
         """Offer what the caller may decide, or nothing when that takes too long."""
@@ -169,77 +154,54 @@ class DiscordCommands:
 
     async def open_selected(self, interaction: discord.Interaction) -> InteractionReply:
         """Show the request that was selected under /pending."""
+        await refuse_unfit(self._desk, interaction, NO_REQUEST)
         data: Any = interaction.data
-        record = await self._find_request(interaction, str((data.get("values") or [""])[0]))
-        return await self._show_for_approval(interaction, record)
+        return await self._show(interaction, str((data.get("values") or [""])[0]))
 
-    # --- the commands ---------------------------------------------------------------------------
+    async def _make_login_link(self, identity: Identity) -> InteractionReply:
+        says, url = await make_login_link(self._desk, identity)
+        return build_private_reply(escape_line(says, _SENTENCE), url)
 
-    async def _list_pending(self, interaction: discord.Interaction) -> InteractionReply:
-        records = await self._find_waiting(interaction, _LISTED)
+    async def _show_switch(self, identity: Identity) -> InteractionReply:
+        switch, admin = await read_switch(self._desk, identity)
+        if not admin:
+            raise Unauthorized("only an admin may use the kill switch")
+        return InteractionReply(build_switch_view(switch))
+
+    async def _list_pending(self, identity: Identity) -> InteractionReply:
+        records = await self._worklist.list_mine(identity, _LISTED)
         if not records:
-            return build_private_reply("✅ Nothing waits for you.")
+            return build_private_reply(f"✅ {NOTHING_WAITS}")
         return InteractionReply(build_pending_view(records))
 
-    async def _make_login_link(self, interaction: discord.Interaction) -> InteractionReply:
-        """Return a button that only the caller sees."""
-        if why := find_objection(interaction):
-            raise Unauthorized(why)
-        made = await self._desk.links.make(read_identity(interaction))
-        name = escape_line(made.name, _LINE)
-        says = f"This signs you in to the inbox as {name}: once, in {made.minutes} minutes."
-        return build_private_reply(says, made.url)
-
-    async def _show_for_approval(
-        self, interaction: discord.Interaction, record: Record
-    ) -> InteractionReply:
-        """Show the full view, which has the buttons to decide."""
-        button = DiscordButton(verb=READ, request_id=record.id, revision=record.revision)
-        return await self._reading.build_full_view(record, interaction, button)
+    async def _show(self, interaction: discord.Interaction, written: str) -> InteractionReply:
+        """Show the full view, which has the buttons to decide, to whoever may."""
+        tap = await self._find(interaction, written)
+        record = await self._answering.check_approver(tap.press)
+        return await show_page(self._answering, tap, record)
 
     async def _deny(
-        self, interaction: discord.Interaction, record: Record, reason: str, *, replan: bool
+        self, interaction: discord.Interaction, options: dict[str, str]
     ) -> InteractionReply:
-        await refuse_unfit(self._desk, interaction, record.id)
-        click = Click(
-            request_id=record.id,
-            revision=record.revision,
-            identity=read_identity(interaction),
-            action=Action.DENY,
-            nonce=f"{PLATFORM} {interaction.id}",
-            message=reason,
-            feedback=check_plan(replan, reason),
-        )
-        record = await self._desk.requests.decide(click)
-        return InteractionReply(build_outcome_view(await self._reading.build_card(record)))
+        tap = await self._find(interaction, options.get("request", ""))
+        replan = options.get("plan") == str(True)
+        said = read_denial(reason=options.get("reason", ""), replan=replan)
+        record = await self._answering.decide(tap.press, Action.DENY, **said)
+        return InteractionReply(build_outcome_view(await self._answering.build_posted(record)))
+
+    async def _find(self, interaction: discord.Interaction, written: str) -> DiscordTap:
+        """Return the request of an id or its beginning. Raises NotFound, InvalidRequest."""
+        record = await self._worklist.find(read_identity(interaction), written)
+        button = DiscordButton(verb=READ, request_id=record.id, revision=record.revision)
+        return DiscordTap(interaction, button)
 
     async def _find_choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
         data: Any = interaction.data
+        identity = read_identity(interaction)
         if data.get("name") == "revoke":
-            return await self._remembering.find_choices(interaction)
-        records = await self._find_waiting(interaction, _OFFERED)
+            return await self._remembering.find_choices(identity)
+        records = await self._worklist.list_mine(identity, _OFFERED)
         return [(record.id, _render_line(record)) for record in records]
-
-    # --- look-ups -------------------------------------------------------------------------------
-
-    async def _find_waiting(self, interaction: discord.Interaction, limit: int) -> list[Record]:
-        """Return pending requests that the caller may decide, newest first."""
-        identity, found = read_identity(interaction), list[Record]()
-        async for record in self._worklist.list_waiting(identity):
-            if await self._desk.requests.may_decide(identity, record) is None:
-                found.append(record)
-            if len(found) == limit:
-                break
-        return found
-
-    async def _find_request(self, interaction: discord.Interaction, written: str) -> Record:
-        """Return the request of an id or its beginning, if the caller may decide it.
-
-        Raises NotFound, InvalidRequest, Unauthorized.
-        """
-        record = await self._worklist.find(read_identity(interaction), written)
-        await refuse_stranger(self._desk, interaction, record)
-        return record
 
 
 def build_pending_view(records: Sequence[Record]) -> MessageContent:

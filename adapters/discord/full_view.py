@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import discord
@@ -15,8 +12,6 @@ from discord import ui
 
 from adapters.discord.cards import (
     BECAUSE_UNITS,
-    CARD_CHARS,
-    CARD_LINES,
     CHANGED_BY_UNITS,
     CONFIRMED,
     FILE_NAME,
@@ -29,21 +24,16 @@ from adapters.discord.cards import (
     CardBudget,
     MessageContent,
     arrange_in_rows,
-    build_more_view,
     build_remember_buttons,
-    build_text_view,
     build_view,
-    choose_above,
     choose_batch_colour,
     choose_colour,
-    count_units,
     escape_line,
     escape_with_mentions,
     fence,
     is_offered,
     label_inbox,
     leads_of,
-    list_notices,
     render_above,
     render_because,
     render_blocks,
@@ -56,17 +46,18 @@ from adapters.discord.cards import (
     render_statement,
     share_room,
 )
-from adapters.discord.custom_ids import PLATFORM, DiscordButton
-from adapters.discord.interactions import InteractionReply, read_identity, refuse_stranger
-from gateway.cards.batch_cards import BatchCard, batch_card_of, is_simple, named_facts
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.interactions import DiscordTap, InteractionReply
+from gateway.cards.batch_cards import BatchCard, is_simple, named_facts
 from gateway.cards.blocks import draw, weight_of
-from gateway.cards.card import Card, FullView, card_of, leads_to_inbox, say_no_link
+from gateway.cards.card import Card, FullView, choose_above, list_warnings, say_no_link
 from gateway.cards.card import full_view as pages_of
 from gateway.cards.masks import HIDDEN
-from gateway.cards.words import NO_LINK
-from gateway.errors import BatchRefused, Conflict, InvalidRequest
+from gateway.cards.words import NO_LINK, count_units
+from gateway.chat.answering import Answering
+from gateway.chat.lists_and_batches import NOT_TOGETHER
 from gateway.models import Action, RiskLevel
-from gateway.ports import Click, Desk, Record, Worklist
+from gateway.ports import Record
 
 # The layout of the full view: one page of all that would run, everything that its card says, and
 # the controls. Pure: no I/O.
@@ -174,7 +165,7 @@ def _limit_room(budget: CardBudget, limits: tuple[int, int]) -> int:
 
 def _render_notices(card: Card, room: int) -> str:
     """Return the notices that stand nowhere else in the full view, none of them left out."""
-    texts = [one for one in list_notices(card) if one != HIDDEN]
+    texts = [one for one in list_warnings(card) if one != HIDDEN]
     shares = share_room(texts, room, SIGN_UNITS)
     return "\n".join(
         f"⚠️ {escape_with_mentions(one, share, card.people)}"
@@ -253,109 +244,44 @@ _SPACE = 300  # for the title, and differences in Discord's counting
 _MOST_COMPONENTS = 40
 _PER_ITEM = 6  # a separator, the text, a row, three buttons
 _MOST_ITEMS = (_MOST_COMPONENTS - 8) // _PER_ITEM  # the rest is what stands around them
-_SEEN_SECONDS = 3600.0
 _ITEM_UNITS = 300  # of what is said in one line
 _FACT_UNITS = 160
-_ANSWERS = {ALL: Action.APPROVE, NONE: Action.DENY}
 
 
-class BatchMessages:
-    """Shows the batch of a request, and answers all of it at once."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._worklist = Worklist(desk)
-
-    async def count(self, interaction: discord.Interaction, request_id: str) -> int:
-        """Return how many requests of this batch wait for the person."""
-        record = await self._desk.requests.get(request_id)
-        return len(await self._worklist.list_batch(read_identity(interaction), record))
-
-    async def build(
-        self, interaction: discord.Interaction, button: DiscordButton, told: str = ""
-    ) -> MessageContent:
-        """Return the batch, as it stands now, below what came of the last tap."""
-        identity = read_identity(interaction)
-        record = await self._desk.requests.get(button.request_id)
-        found = await self._worklist.list_batch(identity, record)
-        if not found:
-            return build_text_view(told or "None of them waits any more.")
-        person = await self._desk.requests.person(identity)
-        reader = person.name if person else identity.written
-        batch = batch_card_of(found, chars=BATCH_CHARS, each=CARD_CHARS, reader=reader)
-        shown = list_drawn(batch)
-        together = batch.together and len(shown) == len(batch.items)
-        kept = {"seen": [[card.request_id, card.revision] for card, _ in shown], "all": together}
-        key = base64.urlsafe_b64encode(interaction.id.to_bytes(8, "big")).decode().rstrip("=")
-        await self._desk.notes.put(_note(key), json.dumps(kept), seconds=_SEEN_SECONDS)
-        return build_batch(batch, shown, button, key, told=told, together=together)
-
-    async def decide(self, interaction: discord.Interaction, button: DiscordButton) -> str:
-        """Answer all that the message showed, or none of it; return what came of it."""
-        text = await self._desk.notes.get(_note(button.more))
-        if text is None:
-            raise Conflict("this was left open for too long; open it again")
-        kept: dict[str, Any] = json.loads(text)
-        if not kept["all"] and button.verb == ALL:
-            raise InvalidRequest("not all of them can be read here: answer each")
-        clicks = [
-            Click(
-                request_id=request_id,
-                revision=revision,
-                identity=read_identity(interaction),
-                action=_ANSWERS[button.verb],
-                nonce=f"{PLATFORM} {interaction.id}",
-            )
-            for request_id, revision in kept["seen"]
-        ]
-        try:
-            done = await self._desk.requests.decide_all(clicks)
-        except BatchRefused as refused:
-            return str(refused)
-        return f"All {len(done)} are {done[0].status.value}."
-
-
-def list_drawn(batch: BatchCard) -> list[tuple[Card, str]]:
-    """Return the items with their texts, as far as they find room, each whole or not at all."""
+def keep_drawn(batch: BatchCard) -> BatchCard:
+    """Return the batch with the items that find room, each whole or not at all."""
     left = MOST_TEXT - _SPACE
-    drawn: list[tuple[Card, str]] = []
+    drawn: list[Card] = []
     for card in batch.items[:_MOST_ITEMS]:
         text, whole = _draw_item(card)
         if not whole or count_units(text) + 2 > left:
             continue
         left -= count_units(text) + 2
-        drawn.append((card, text))
-    return drawn
+        drawn.append(card)
+    more = batch.more + len(batch.items) - len(drawn)
+    return replace(batch, items=tuple(drawn), more=more)
 
 
 def build_batch(
-    batch: BatchCard,
-    shown: Sequence[tuple[Card, str]],
-    button: DiscordButton,
-    key: str,
-    *,
-    told: str = "",
-    together: bool,
+    batch: BatchCard, button: DiscordButton, key: str, *, told: str = ""
 ) -> MessageContent:
-    """Return the message of a batch."""
+    """Return the message of a batch, of which all finds room."""
     container: ui.Container[Any] = ui.Container(accent_colour=choose_batch_colour(batch.items))
     title = f"### {escape_line(batch.title.text, _ITEM_UNITS)}"
     said = escape_line(f"{told[:1].upper()}{told[1:]}", _ITEM_UNITS) if told else ""
     container.add_item(ui.TextDisplay("\n".join(filter(None, (title, said)))))
-    for card, text in shown:
+    for card in batch.items:
         container.add_item(ui.Separator())
-        container.add_item(ui.TextDisplay(text))
+        container.add_item(ui.TextDisplay(_draw_item(card)[0]))
         container.add_item(_build_item_row(card))
-    hidden = batch.more + len(batch.items) - len(shown)
-    if hidden:
-        container.add_item(ui.TextDisplay(f"-# {hidden} more do not fit here: open each alone."))
-    if len(shown) > 1:
+    if batch.more:
+        said = f"-# {batch.more} more do not fit here: open each alone."
+        container.add_item(ui.TextDisplay(said))
+    if batch.deniable:
         container.add_item(ui.Separator())
-        every = _build_all_row(len(shown), button, key, approves=together, hidden=bool(hidden))
-        container.add_item(every)
-        if not together:
-            text = "-# Not all may be approved at once: decide each by itself."
-            container.add_item(ui.TextDisplay(text))
+        container.add_item(_build_all_row(batch, button, key))
+        if not batch.together:
+            container.add_item(ui.TextDisplay(f"-# {NOT_TOGETHER}"))
     return MessageContent(build_view(container))
 
 
@@ -374,7 +300,7 @@ def _draw_item(card: Card) -> tuple[str, bool]:
         facts,
         render_risk(card, above, _ITEM_UNITS),
         render_findings(card, _ITEM_UNITS, above),
-        "\n".join(f"⚠️ {notice}" for notice in list_notices(card)),
+        "\n".join(f"⚠️ {notice}" for notice in list_warnings(card)),
         *(
             f"{sign} {escape_with_mentions(text, _ITEM_UNITS, card.people)}"
             for sign, text in people
@@ -401,16 +327,14 @@ def _build_item_row(card: Card) -> ui.ActionRow[Any]:
     return row
 
 
-def _build_all_row(
-    count: int, base: DiscordButton, key: str, *, approves: bool, hidden: bool
-) -> ui.ActionRow[Any]:
-    """Return the buttons that answer all of a batch at once; not all may be approved so. With
-    `hidden` there are others that are not shown."""
+def _build_all_row(batch: BatchCard, base: DiscordButton, key: str) -> ui.ActionRow[Any]:
+    """Return the buttons that answer all of a batch at once; not all may be approved so."""
     row: ui.ActionRow[Any] = ui.ActionRow()
     every, none = base.with_verb(ALL, more=key), base.with_verb(NONE, more=key)
-    if approves:
+    count = len(batch.items)
+    if batch.together:
         row.add_item(_build_button(f"Approve all {count}", every, discord.ButtonStyle.success))
-    label = f"Deny {'these' if hidden else 'all'} {count}"
+    label = f"Deny {'these' if batch.more else 'all'} {count}"
     row.add_item(_build_button(label, none, discord.ButtonStyle.danger))
     return row
 
@@ -419,105 +343,17 @@ def _build_button(label: str, wanted: DiscordButton, style: discord.ButtonStyle)
     return ui.Button(label=label, style=style, custom_id=wanted.custom_id)
 
 
-def _note(key: str) -> str:
-    return f"batch {key}"
+async def show_page(
+    answering: Answering, tap: DiscordTap, record: Record, *, replaces: bool = False
+) -> InteractionReply:
+    """Return the page of the full view that a button names, else the first. The caller has checked
+    the person's rights."""
+    page = int(tap.button.more) - 1 if tap.button.more.isdecimal() else 0
+    limit = tap.interaction.filesize_limit
+    card = await answering.build_whole(record, tap.identity)
 
+    def render() -> MessageContent:
+        view = pages_of(record, fits=page_fits)
+        return build_full_view(card, view, tap.named, page=page, limit=limit)
 
-EVERYTHING = 10**9
-BRIEF_LINES, BRIEF_CHARS = 10, 700
-
-
-class FullViewPages:
-    """Builds cards and full views of requests."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._batches = BatchMessages(desk)
-
-    async def build_card(self, record: Record) -> Card:
-        """Return the card at the size for channels."""
-        card = await self._desk.requests.draw(record, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
-        leads = self._desk.address_of(record.id) if leads_to_inbox(card) else ""
-        return replace(card, inbox=leads)
-
-    async def build_whole_card(self, record: Record) -> Card:
-        """Return the card without a size limit, and so with every control."""
-        return await draw(partial(_build_card, record, EVERYTHING, EVERYTHING), *weight_of(record))
-
-    async def build_brief_card(self, record: Record) -> Card:
-        """Return the card with as much of what runs as a modal shows above its fields."""
-        build = partial(_build_card, record, BRIEF_LINES, BRIEF_CHARS)
-        return await draw(build, *weight_of(record))
-
-    async def build_more(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
-        """Return what else may be done, if the person may decide the request."""
-        record = await self.get_permitted(interaction, button.request_id)
-        if record.final:
-            raise Conflict("this was decided already; the card says how")
-        if button.revision < record.shown_since:
-            raise Conflict("the request has changed since you saw it; look at it again")
-        identity = read_identity(interaction)
-        person = await self._desk.requests.person(identity)
-        reader = person.name if person else identity.written
-        build = partial(_build_card, record, CARD_LINES, CARD_CHARS, reader)
-        card = await draw(build, *weight_of(record))
-        card = replace(card, inbox=self._desk.address_of(record.id))
-        count = await self._batches.count(interaction, record.id)
-        named = self.name_card(interaction, button)
-        return InteractionReply(build_more_view(card, named, batch=count))
-
-    async def get_permitted(self, interaction: discord.Interaction, request_id: str) -> Record:
-        """Return a request, if the person may decide it. Raises NotFound, Unauthorized."""
-        record = await self._desk.requests.get(request_id)
-        await refuse_stranger(self._desk, interaction, record)
-        return record
-
-    def name_card(self, interaction: discord.Interaction, button: DiscordButton) -> DiscordButton:
-        """Return the button for a private message, with the id of the card's message."""
-        message = interaction.message
-        if message is not None and not message.flags.ephemeral and button.copy:
-            return replace(button, card=str(message.id))
-        return button
-
-    async def build_page(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
-        """Return the requested page, if the person may decide the request."""
-        record = await self.get_permitted(interaction, button.request_id)
-        message = interaction.message
-        turning = message is not None and message.flags.ephemeral and button.more.isdecimal()
-        button = self.name_card(interaction, button)
-        page = int(button.more) - 1 if button.more.isdecimal() else 0
-        return await self.build_full_view(record, interaction, button, page=page, replaces=turning)
-
-    async def build_full_view(
-        self,
-        record: Record,
-        interaction: discord.Interaction,
-        button: DiscordButton,
-        *,
-        page: int = 0,
-        replaces: bool = False,
-    ) -> InteractionReply:
-        """Return the full view of a record. The caller has checked the person's rights."""
-
-        identity = read_identity(interaction)
-        person = await self._desk.requests.person(identity)
-        reader = person.name if person else identity.written
-
-        def render() -> InteractionReply:
-            view = pages_of(record, fits=page_fits)
-            limit = interaction.filesize_limit
-            card = _build_card(record, EVERYTHING, EVERYTHING, reader)
-            card = replace(card, inbox=self._desk.address_of(record.id))
-            return InteractionReply(
-                build_full_view(card, view, button, page=page, limit=limit), replaces=replaces
-            )
-
-        return await draw(render, *weight_of(record))
-
-
-def _build_card(record: Record, lines: int, chars: int, reader: str = "") -> Card:
-    return card_of(record, lines=lines, chars=chars, reader=reader)
+    return InteractionReply(await draw(render, *weight_of(record)), replaces=replaces)

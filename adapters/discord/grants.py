@@ -13,20 +13,13 @@ from adapters.discord.cards import (
     MessageContent,
     build_outcome_view,
     build_text_view,
-    clip,
     escape_line,
     escape_with_mentions,
     keep_whole_lines,
 )
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.edits import REASON, build_text_field, read_values
-from adapters.discord.full_view import FullViewPages
-from adapters.discord.interactions import (
-    InteractionReply,
-    build_private_reply,
-    read_identity,
-    refuse_unfit,
-)
+from adapters.discord.edits import build_text_field, read_values
+from adapters.discord.interactions import DiscordTap, InteractionReply, build_private_reply
 from adapters.discord.posting import Posting
 from gateway.cards.grant_cards import GrantCard, backing_of, people_of, uses_of
 from gateway.cards.remember_options import (
@@ -36,18 +29,31 @@ from gateway.cards.remember_options import (
     remember_as,
     scopes_of,
 )
-from gateway.cards.words import LIFT, KillSwitch
-from gateway.errors import Conflict, InvalidRequest, Unauthorized
+from gateway.cards.words import LIFT, KillSwitch, clip
+from gateway.chat.answering import REASON, Answering
+from gateway.chat.lists_and_batches import ALLOW_AGAIN
+from gateway.chat.lists_and_batches import STOP as STOP_ALL
+from gateway.chat.remembering import (
+    ALL,
+    EVERYWHERE,
+    NOTHING_REMEMBERED,
+    NOTHING_TO_REMEMBER,
+    OF_SESSION,
+    SESSION,
+    Remembering,
+)
+from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action
 from gateway.ports import (
     Desk,
     Grant,
+    Identity,
+    JsonObject,
     MessageRef,
     Notice,
     Priority,
     Record,
     Remember,
-    Worklist,
     render_safe,
 )
 
@@ -122,39 +128,15 @@ def _build_view(card: GrantCard, copy: str, silent: bool) -> MessageContent:
     return MessageContent(view)
 
 
-class KillSwitchActions:
-    """The kill switch; the core checks who may use it."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
-    async def show_state(self, interaction: discord.Interaction) -> InteractionReply:
-        """Show an admin the state of the kill switch, with a button to change it."""
-        person = await self._desk.requests.person(read_identity(interaction))
-        if person is None or not person.admin:
-            raise Unauthorized("only an admin may use the kill switch")
-        return InteractionReply(build_switch_view((await self._desk.operator.status()).switch))
-
-    async def turn(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
-        """Turn the kill switch on or off."""
-        await refuse_unfit(self._desk, interaction, button.request_id)
-        on = button.verb == STOP
-        await self._desk.operator.stop_all(read_identity(interaction), on=on)
-        switch = (await self._desk.operator.status()).switch
-        return InteractionReply(build_switch_view(switch), replaces=True)
-
-
 def build_switch_view(switch: KillSwitch) -> MessageContent:
     """Return the state of the kill switch, with the button to change it."""
     on = switch.on
-    verb, label = (ALLOW, "Let agents ask again") if on else (STOP, "Stop everything")
+    verb, label = (ALLOW, ALLOW_AGAIN) if on else (STOP, STOP_ALL)
     style = discord.ButtonStyle.secondary if on else discord.ButtonStyle.danger
     said = (
-        f"🛑 {escape_line(switch.state, 300)}\n*Let agents ask again*: {LIFT}"
+        f"🛑 {escape_line(switch.state, 300)}\n*{ALLOW_AGAIN}*: {LIFT}"
         if on
-        else f"**The kill switch is off.** *Stop everything*: {switch.stopping}"
+        else f"**The kill switch is off.** *{STOP_ALL}*: {switch.stopping}"
     )
     press = DiscordButton(verb=verb, request_id=NO_REQUEST, revision=0).custom_id
     view = ui.LayoutView(timeout=None)
@@ -168,8 +150,6 @@ def build_switch_view(switch: KillSwitch) -> MessageContent:
 
 KEEP = "keep"
 _SCOPE, _WHERE, _LIFE = "scope", "where", "life"
-_EVERYWHERE, _SESSION = "everywhere", "session"
-_ALL, _OF_SESSION = "all", "session "
 _CHOICE = 100  # Discord's limit for a command's choice, in characters
 _OFFERED = 8  # each is checked against the history, and must be readable on a phone
 _LISTED = 20
@@ -190,50 +170,46 @@ _DENIALS = "-# What a denial can cover is listed where it is chosen."
 class RememberDialog:
     """The dialog behind "Remember…", and revoking."""
 
-    def __init__(self, desk: Desk, reading: FullViewPages) -> None:
+    def __init__(self, desk: Desk, answering: Answering) -> None:
         self._desk = desk
-        self._worklist = Worklist(desk)
-        self._reading = reading
+        self._remembering = Remembering(desk)
+        self._answering = answering
 
-    async def show_options(
-        self, interaction: discord.Interaction, button: DiscordButton
-    ) -> InteractionReply:
+    async def show_options(self, tap: DiscordTap) -> InteractionReply:
         """Show the scopes that could be remembered, with the recent reach of each."""
-        record = await self._reading.get_permitted(interaction, button.request_id)
-        button = self._reading.name_card(interaction, button)
-        offered = await self._list_scopes(interaction, record, Action.APPROVE)
+        record = await self._answering.check_approver(tap.press)
+        offered = await self._list_scopes(tap, record, Action.APPROVE)
         ways = list_ways(offered, denies=bool(scopes_of(record, Action.DENY)))
         if not ways:
-            raise Conflict("there is nothing that could be remembered about this request")
-        reach = {one.id: await self._desk.requests.reach(record.id, one.id) for one in offered}
-        return InteractionReply(build_options_view(offered, reach, ways, button))
+            raise Conflict(NOTHING_TO_REMEMBER)
+        reach = await self._remembering.find_reach(record, offered)
+        return InteractionReply(build_options_view(offered, reach, ways, tap.named))
 
-    async def build_modal(
-        self, interaction: discord.Interaction, record: Record, button: DiscordButton
-    ) -> ui.Modal:
+    async def build_modal(self, tap: DiscordTap, record: Record) -> ui.Modal:
         """Return the modal that asks for scope, place and lifetime. Raises Conflict."""
-        scopes = await self._list_scopes(interaction, record, read_way(button))
+        button = tap.button
+        scopes = await self._list_scopes(tap, record, read_way(button))
         modal = build_remember_modal(button.more, scopes, record.request.session, button)
         if modal is None:
-            raise Conflict("there is nothing that could be remembered about this request")
+            raise Conflict(NOTHING_TO_REMEMBER)
         return modal
 
     async def _list_scopes(
-        self, interaction: discord.Interaction, record: Record, action: Action
+        self, tap: DiscordTap, record: Record, action: Action
     ) -> list[RememberOption]:
-        """Return what this person may have remembered: the narrowest, and the passes last."""
-        may = await self._desk.requests.may_pass(read_identity(interaction), record)
-        scopes = scopes_of(record, action, passes=may)
-        passes = [one for one in scopes if one.session_pass]
-        others = [one for one in scopes if not one.session_pass]
-        return _take_readable([*others[: _OFFERED - len(passes)], *passes])
+        options = self._remembering.list_options(tap.identity, record, action, _OFFERED)
+        return _take_readable(await options)
+
+    def read_answer(self, tap: DiscordTap) -> tuple[Action, JsonObject]:
+        """Return the answer of a submitted modal, and what it says."""
+        data = tap.interaction.data
+        said = str(read_values(data).get(REASON) or "")
+        return read_way(tap.button), {"message": said, "remember": read_remember(data)}
 
     async def build_outcome(self, record: Record) -> MessageContent:
         """Return the outcome with a button that revokes the new grant."""
-        shown = build_outcome_view(await self._reading.build_card(record))
-        made = next(
-            (one for one in await self._desk.grants.newest() if one.from_request == record.id), None
-        )
+        shown = build_outcome_view(await self._answering.build_posted(record))
+        made = await self._remembering.find_made(record)
         if made is None:
             return shown
         back = DiscordButton(verb=REVOKE, request_id=made.id, revision=0)
@@ -245,47 +221,33 @@ class RememberDialog:
         shown.view.add_item(ui.ActionRow(button))
         return shown
 
-    async def revoke(self, interaction: discord.Interaction, what: str) -> InteractionReply:
-        """Revoke one grant by its id or the beginning of it, `all`, or a session's.
+    async def revoke(
+        self, identity: Identity, what: str, *, copy: str = "", ref: MessageRef | None = None
+    ) -> InteractionReply:
+        """Revoke one grant by its id or the beginning of it, `all`, or a session's."""
+        told = await self._remembering.revoke(identity, what, copy=copy, ref=ref)
+        return build_private_reply(f"↩️ {escape_line(told, _COVERS)}")
 
-        The core checks the rights.
-        """
-        grants, identity = self._desk.grants, read_identity(interaction)
-        if what != _ALL and not what.startswith(_OF_SESSION):
-            grant_id = await self._worklist.grant_id(identity, what)
-            await refuse_unfit(self._desk, interaction, grant_id)
-            one = await grants.revoke(grant_id, identity)
-            return build_private_reply(
-                f"↩️ Revoked: {_render_words(one.words, _COVERS)}. It no longer decides anything."
-            )
-        await refuse_unfit(self._desk, interaction, NO_REQUEST)
-        agent, _, session = what.removeprefix(_OF_SESSION).partition(" ")
-        whose = {} if what == _ALL else {"agent": agent, "session": session}
-        gone = await grants.revoke_all(identity, **whose)
-        if not gone:
-            raise Conflict("there is nothing that you may revoke")
-        return build_private_reply(f"↩️ Revoked: {len(gone)}. They no longer decide anything.")
-
-    async def list_grants(self, interaction: discord.Interaction) -> InteractionReply:
+    async def list_grants(self, identity: Identity) -> InteractionReply:
         """List the grants that the person may revoke."""
-        grants = await self._worklist.grants(read_identity(interaction))
+        grants = await self._desk.grants.newest(revocable_by=identity)
         if not grants:
-            return build_private_reply("There are no remembered decisions that you may revoke.")
+            return build_private_reply(NOTHING_REMEMBERED)
         return InteractionReply(build_grants_view(grants))
 
-    async def find_choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
+    async def find_choices(self, identity: Identity) -> list[tuple[str, str]]:
         """Return (value, label) of each choice of `/revoke`: a grant, all, or a session's."""
-        grants = await self._worklist.grants(read_identity(interaction))
+        grants = await self._desk.grants.newest(revocable_by=identity)
         found = [
             (one.id, f"{one.id[:8]} · {one.effect} · {one.agent} · {render_safe(one.words).text}")
             for one in grants
         ]
-        found += [(_ALL, "all that you may revoke")] if grants else []
+        found += [(ALL, "all that you may revoke")] if grants else []
         sessions = dict.fromkeys((one.agent, one.session) for one in grants if one.session)
         found += [
-            (f"{_OF_SESSION}{agent} {name}", f"all of the session {name} of {agent}")
+            (f"{OF_SESSION} {agent} {name}", f"all of the session {name} of {agent}")
             for agent, name in sessions
-            if len(f"{_OF_SESSION}{agent} {name}") <= _CHOICE
+            if len(f"{OF_SESSION} {agent} {name}") <= _CHOICE
         ]
         return [(value, clip(words, _CHOICE)) for value, words in found]
 
@@ -349,7 +311,7 @@ def build_remember_modal(
     modal.add_item(_build_menu("What", _SCOPE, options))
     if not passes:
         here = clip(f"only in the session {session}", 100)
-        places = [(_SESSION, here, ""), (_EVERYWHERE, "in all sessions of this agent", "")]
+        places = [(SESSION, here, ""), (EVERYWHERE, "in all sessions of this agent", "")]
         modal.add_item(_build_menu("Where", _WHERE, places))
     lives = PASS_LIFETIME_WORDS if passes else LIFETIME_WORDS
     modal.add_item(_build_menu("How long", _LIFE, [(*one, "") for one in lives.items()]))
@@ -383,7 +345,7 @@ def read_remember(data: Any) -> Remember:
     return remember_as(
         _read_choice(given, _SCOPE),
         _read_choice(given, _LIFE),
-        everywhere=_read_choice(given, _WHERE) == _EVERYWHERE,
+        everywhere=_read_choice(given, _WHERE) == EVERYWHERE,
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
@@ -13,15 +14,10 @@ import discord
 
 from adapters.discord import library
 from adapters.discord.cards import NOBODY, MessageContent, build_text_view, escape_line
-from adapters.discord.custom_ids import PLATFORM
-from gateway.errors import (
-    Conflict,
-    InvalidRequest,
-    NotFound,
-    Unauthorized,
-    Unreachable,
-)
-from gateway.ports import Desk, Identity, Record, render_safe
+from adapters.discord.custom_ids import PLATFORM, DiscordButton
+from gateway.chat.answering import Press, describe_error
+from gateway.errors import Unauthorized
+from gateway.ports import Desk, Identity, MessageRef
 
 log = logging.getLogger("adapters.discord")
 
@@ -52,31 +48,9 @@ def build_private_reply(text: str, inbox: str | None = None) -> InteractionReply
 
 
 def build_refusal(error: Exception) -> InteractionReply:
-    """Return a private message that explains an error, without claiming more than is known."""
-    if isinstance(error, NotFound):
-        return build_private_reply("🗑️ This no longer exists.")
-    if isinstance(error, Unauthorized):
-        return build_private_reply(f"⛔ {_render_sentence(f'not you: {error}')}")
-    if isinstance(error, Conflict):
-        return build_private_reply(f"ℹ️ {_render_sentence(str(error))}")  # noqa: RUF001 (the sign is for people)
-    if isinstance(error, InvalidRequest):
-        return build_private_reply(f"✏️ {_render_sentence(str(error))} Nothing was decided.")
-    if isinstance(error, Unreachable):
-        away = "nothing was recorded: the gateway could not be reached"
-        why = away if error.code == Unreachable.code else str(error)
-        return build_private_reply(f"⚠️ {_render_sentence(why)} Try again.")
-    if not isinstance(error, TimeoutError):
-        log.error("click not handled", exc_info=error, extra={"event": "click_failed"})
-    return build_private_reply(
-        "⚠️ The gateway did not answer; whether this was recorded is not certain. "
-        "Look at the card again."
-    )
-
-
-def _render_sentence(text: str) -> str:
-    """Return an error's text as a sentence, escaped: it may quote anybody."""
-    said = render_safe(text).text
-    return escape_line(f"{said[:1].upper()}{said[1:].rstrip('.')}.", _LONGEST_SENTENCE)
+    """Return a private message that explains an error."""
+    sign, said = describe_error(error)
+    return build_private_reply(f"{sign} {escape_line(said, _LONGEST_SENTENCE)}")
 
 
 async def respond(
@@ -152,7 +126,66 @@ async def _send(interaction: discord.Interaction, answer: InteractionReply) -> N
         await interaction.followup.send(view=shown.view, files=shown.files, ephemeral=True)
 
 
-# Who clicked, from the interaction itself, and whether they may decide.
+# What people used, and who they are, from the interaction itself.
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordTap:
+    """One use of a button, a modal or a command that is about a request or a grant."""
+
+    interaction: discord.Interaction
+    button: DiscordButton
+
+    @property
+    def identity(self) -> Identity:
+        """Who did it."""
+        return read_identity(self.interaction)
+
+    @property
+    def private(self) -> bool:
+        """Whether it was done in a private message."""
+        message = self.interaction.message
+        return message is not None and message.flags.ephemeral
+
+    @property
+    def key(self) -> str:
+        """A short name of it, under which something is kept."""
+        number = self.interaction.id.to_bytes(8, "big")
+        return base64.urlsafe_b64encode(number).decode().rstrip("=")
+
+    @property
+    def ref(self) -> MessageRef | None:
+        """The posted copy that it belongs to, None where there is none.
+
+        In a private message the button names the card's message. Elsewhere the clicked message
+        itself counts, whatever the button says.
+        """
+        if not self.button.copy:
+            return None
+        message = self.interaction.message
+        seen = self.button.card if self.private else str(message.id if message else "")
+        channel = str(self.interaction.channel_id or "")
+        return MessageRef(adapter=PLATFORM, channel=channel, message=seen)
+
+    @property
+    def press(self) -> Press:
+        """The same for what all chats share."""
+        return Press(
+            request_id=self.button.request_id,
+            revision=self.button.revision,
+            identity=self.identity,
+            nonce=f"{PLATFORM} {self.interaction.id}",
+            copy=self.button.copy or None,
+            ref=self.ref,
+        )
+
+    @property
+    def named(self) -> DiscordButton:
+        """The button for a private message, with the id of the card's message."""
+        message = self.interaction.message
+        if message is not None and not self.private and self.button.copy:
+            return replace(self.button, card=str(message.id))
+        return self.button
 
 
 def read_identity(interaction: discord.Interaction) -> Identity:
@@ -182,14 +215,4 @@ async def refuse_unfit(desk: Desk, interaction: discord.Interaction, request_id:
     why = find_objection(interaction)
     if why is not None:
         await desk.requests.refuse(request_id, read_identity(interaction), why)
-        raise Unauthorized(why)
-
-
-async def refuse_stranger(desk: Desk, interaction: discord.Interaction, record: Record) -> None:
-    """Refuse people who may not decide this request, and record it. Raises Unauthorized."""
-    await refuse_unfit(desk, interaction, record.id)
-    identity = read_identity(interaction)
-    why = await desk.requests.may_decide(identity, record)
-    if why is not None:
-        await desk.requests.refuse(record.id, identity, why)
         raise Unauthorized(why)

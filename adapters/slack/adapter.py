@@ -16,15 +16,12 @@ from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 
 from adapters.slack.app import App, HttpReceiver
-from adapters.slack.batches import BatchModals
 from adapters.slack.cards import CARD_CHARS, CARD_LINES
 from adapters.slack.checks import run_checks
 from adapters.slack.clicks import ButtonActions, Submissions
 from adapters.slack.commands import COMMAND, SlackCommands
-from adapters.slack.grants import AdminActions
 from adapters.slack.home_tab import HomeTab, HomeTabRefresher
 from adapters.slack.installation import InstallPages, build_manifest, find_problems
-from adapters.slack.modals import EditModals
 from adapters.slack.payloads import PLATFORM, Interaction
 from adapters.slack.posting import CardPosting, ClickedCards, PrivateReply, SlackGrantPosting
 from adapters.slack.settings import SlackSettings
@@ -40,6 +37,7 @@ from adapters.slack.web_api import (
     open_session,
 )
 from gateway.cards.grant_cards import GrantCard
+from gateway.chat.answering import Answering
 from gateway.errors import InvalidRequest
 from gateway.ports import (
     Adapter,
@@ -53,7 +51,6 @@ from gateway.ports import (
     Shown,
     SystemClock,
     WebPages,
-    Worklist,
     cancel_and_wait,
 )
 
@@ -125,19 +122,16 @@ class SlackAdapter(Adapter):
         clicked: ClickedCards,
         session: aiohttp.ClientSession,
     ) -> App:
-        worklist = Worklist(desk)
-        rights = Rights(desk, worklist, directory, uploads)
-        operating = AdminActions(desk, rights, worklist)
-        edits = EditModals(desk)
-        batches = BatchModals(desk, rights, worklist)
-        acts = ButtonActions(desk, rights, operating, clicked, edits, batches)
-        commands = SlackCommands(desk, worklist, rights, acts, operating)
+        rights = Rights(desk, directory, uploads)
+        answering = Answering(desk, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
+        acts = ButtonActions(desk, rights, answering, clicked)
+        commands = SlackCommands(desk, rights, answering, acts)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
 
         def reply(workspace: Workspace, did: Interaction) -> PrivateReply:
             return PrivateReply(workspace, did, session, hosts)
 
-        home = HomeTab(directory, worklist, operating, desk.address_of)
+        home = HomeTab(desk, directory)
 
         async def draw(team: str, user: str) -> None:
             await home.publish(await workspaces.find(team), user, changed=True)
@@ -146,7 +140,7 @@ class SlackAdapter(Adapter):
         return App(
             workspaces,
             acts,
-            Submissions(desk, rights, clicked, edits),
+            Submissions(desk, rights, answering, clicked),
             commands,
             home,
             homes,

@@ -23,7 +23,6 @@ from slack_bolt.middleware.async_middleware import AsyncMiddleware
 from slack_sdk.signature import SignatureVerifier
 
 from adapters.slack import modals, payloads
-from adapters.slack.cards import as_sentence
 from adapters.slack.clicks import DONE, OPENS_MODAL, ButtonActions, Submissions
 from adapters.slack.commands import COMMAND, SlackCommands
 from adapters.slack.home_tab import HomeTab, HomeTabRefresher
@@ -32,26 +31,20 @@ from adapters.slack.posting import PrivateReply
 from adapters.slack.users_and_rights import EVENTS as SHARING
 from adapters.slack.users_and_rights import GROUP_EVENTS, LOSSES, WorkspaceNews
 from adapters.slack.web_api import Workspace, Workspaces, library_logger
-from gateway.errors import Conflict, GatewayError, InvalidRequest, NotFound, Unreachable
+from gateway.chat.answering import describe_error as describe
+from gateway.errors import Conflict, GatewayError, InvalidRequest, NotFound
 from gateway.ports import (
     BodyTooLarge,
     BodyTooSlow,
     Clock,
-    DeliveryFailed,
     bug,
     parse_json,
     read_whole,
-    render_safe,
 )
 
 log = logging.getLogger("adapters.slack.app")
 
-GONE = "This is no longer available."
 NO_REQUEST = f"This message is no request. {COMMAND} list shows what waits for you."
-NOT_RECORDED = "Not recorded: the gateway cannot reach its store. Try again in a moment."
-UNSURE = (
-    "Not recorded, as far as we know: something went wrong. If the card still waits, try again."
-)
 PATIENCE_SECONDS = 1.0  # a submission that takes longer shows "Recording it…"
 _HEAD_START_SECONDS = 0.01
 _WORK_SECONDS = 20.0
@@ -332,15 +325,8 @@ async def _authorize(enterprise_id: str | None, team_id: str | None) -> Authoriz
 
 
 def describe_error(error: Exception) -> str:
-    """Describe an error to a person, made visible: it may quote anybody."""
-    if isinstance(error, Malformed | NotFound):
-        return GONE
-    if isinstance(error, Unreachable) and error.code == Unreachable.code:
-        return NOT_RECORDED
-    if isinstance(error, GatewayError) and not isinstance(error, DeliveryFailed):
-        return as_sentence(render_safe(str(error)).text)
-    log.error("not done: %s", bug(error), extra={"event": "slack_failed"})
-    return UNSURE
+    """Describe an error to a person."""
+    return describe(NotFound() if isinstance(error, Malformed) else error)[1]
 
 
 # HTTP mode: receives Slack's deliveries. Only freshly signed ones reach Bolt.

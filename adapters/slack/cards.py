@@ -14,8 +14,17 @@ from enum import StrEnum
 
 from adapters.slack.payloads import Act, Json, SlackButton
 from gateway.cards.blocks import Block
-from gateway.cards.card import Card, Control, FoundAbove, Style, choose_found_above, say_no_link
-from gateway.cards.words import NO_LINK, SECRET_ASKED
+from gateway.cards.card import (
+    Card,
+    Control,
+    FoundAbove,
+    Style,
+    choose_above,
+    list_warnings,
+    tell_above,
+)
+from gateway.cards.words import NO_LINK, clip, count_units
+from gateway.chat.answering import as_sentence
 from gateway.models import Action, RiskLevel
 
 HEADER_UNITS = 150
@@ -26,24 +35,6 @@ INPUT_UNITS = 3000
 _ELLIPSIS = "…"
 
 
-def count_units(text: str) -> int:
-    """Return the length in UTF-16 units; Slack never counts more."""
-    return len(text) + sum(char > "\uffff" for char in text)
-
-
-def fit(text: str, most: int) -> str:
-    """Return the text, or its start and an ellipsis."""
-    if count_units(text) <= most:
-        return text
-    kept, left = [], most - 1
-    for char in text:
-        left -= count_units(char)
-        if left < 0:
-            break
-        kept.append(char)
-    return "".join(kept) + _ELLIPSIS
-
-
 def one_line(text: str) -> str:
     """Return the text on one line, so that it cannot start a line of its own."""
     return " ⏎ ".join(text.splitlines()) if "\n" in text or "\r" in text else text
@@ -51,7 +42,7 @@ def one_line(text: str) -> str:
 
 def plain(text: str, most: int = CONTEXT_UNITS) -> Json:
     """Return a plain_text object; Slack refuses empty ones, so those become a dash."""
-    return {"type": "plain_text", "text": fit(text, most).strip() or "-", "emoji": False}
+    return {"type": "plain_text", "text": clip(text, most).strip() or "-", "emoji": False}
 
 
 def ours(text: str) -> Json:
@@ -140,12 +131,6 @@ def lines(told: Iterable[str]) -> Json:
     return context(*map(plain, texts))
 
 
-def as_sentence(text: str) -> str:
-    """Return words of ours with a capital first and a stop behind."""
-    stop = "" if text.endswith((".", "!", "?", "…")) else "."
-    return f"{text[:1].upper()}{text[1:]}{stop}"
-
-
 def section(text: Json) -> Json:
     """Return a section block."""
     return {"type": "section", "text": text}
@@ -218,7 +203,7 @@ class TextBudget:
 
     def take(self, text: str, most: int) -> str:
         """Return as much of the text as fits, and subtract it."""
-        kept = fit(text, max(1, min(most, self.left)))
+        kept = clip(text, max(1, min(most, self.left)))
         self.left -= count_units(kept)
         return kept
 
@@ -355,7 +340,7 @@ def _date(at_ms: int, form: str, otherwise: str) -> Json:
 
 def render_notification(summary: str) -> str:
     """Return the text for lock screens and screen readers: who asks, and the head."""
-    return escape(fit(one_line(summary), 300))
+    return escape(clip(one_line(summary), 300))
 
 
 def render_head(card: Card, budget: TextBudget) -> Json:
@@ -370,17 +355,9 @@ def _render_head_elements(card: Card, budget: TextBudget) -> Iterator[Json]:
         yield {**element, "style": {"bold": True, "code": True}} if part.named else element
 
 
-def choose_above(card: Card) -> FoundAbove:
-    """Return what was found that stands between the head of a card and what runs."""
-    return choose_found_above(card, card.blocks[0].label if card.blocks else "")
-
-
 def render_above(card: Card, above: FoundAbove, budget: TextBudget) -> Iterator[Json]:
     """Return what of it was chosen: that the risk is high, why, and findings, each in a line."""
-    reasons = "; ".join(one_line(one.text) for one in above.reasons)
-    said = ": ".join(filter(None, (above.mark or (_RISKS[card.risk] if reasons else ""), reasons)))
-    told = [f"{'🔴' if card.risk is RiskLevel.HIGH else card.sign} {said}"] if said else []
-    told += [f"{card.sign} {one_line(one.text)}" for one in above.findings]
+    told = [f"{sign} {one_line(said)}" for sign, said in tell_above(card, above)]
     if told:
         yield lines(budget.take(one, _FACT_UNITS * 2) for one in told)
 
@@ -494,7 +471,7 @@ def render_all_found(card: Card, budget: TextBudget) -> Iterator[Json]:
 
 
 def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
-    notices = list_notices(card)
+    notices = list_warnings(card)
     if not card.complete:
         read = "" if full is FullText.MISSING else " Read it all before you approve."
         notices.append(f"Only {card.size}.{read}")
@@ -505,16 +482,6 @@ def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
     yield from render_notices(dict.fromkeys(notices))
 
 
-def list_notices(card: Card) -> list[str]:
-    """Return the card's warnings, and what cannot be done in Slack."""
-    told = list(card.notices)
-    if any(field.secret for field in card.fields) and not card.final:
-        told.append(SECRET_ASKED)
-    if no_link := say_no_link(card):
-        told.append(no_link)
-    return told
-
-
 def render_notices(told: Collection[str]) -> Iterator[Json]:
     """Return warnings, each in a line."""
     if told:
@@ -523,7 +490,7 @@ def render_notices(told: Collection[str]) -> Iterator[Json]:
 
 def _render_deadline(card: Card) -> Iterator[Json]:
     until = say_until(card, "waits until")
-    said = [fit(one_line(text), 200) for text in (card.progress, card.claimed) if text]
+    said = [clip(one_line(text), 200) for text in (card.progress, card.claimed) if text]
     if not said:
         yield context(ours(until))
         return

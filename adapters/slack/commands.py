@@ -12,16 +12,13 @@ from adapters.slack.cards import (
     TextBudget,
     build_actions,
     button,
-    choose_above,
     context,
     exact,
-    fit,
     join_entries,
     label,
     label_pairs,
     line,
     link,
-    list_notices,
     moment,
     one_line,
     ours,
@@ -37,17 +34,20 @@ from adapters.slack.cards import (
     say_until,
     words,
 )
-from adapters.slack.clicks import ButtonActions, build_click, describe_state, describe_what
-from adapters.slack.grants import AdminActions, build_revoke_session
+from adapters.slack.clicks import ButtonActions, describe_what
 from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, ModalMetadata
 from adapters.slack.posting import PrivateReply
-from adapters.slack.users_and_rights import Rights
+from adapters.slack.users_and_rights import Rights, SlackUse
 from adapters.slack.web_api import Workspace
-from gateway.cards.card import card_of, leads_to_inbox
+from gateway.cards.card import card_of, choose_above, leads_to_inbox, list_warnings
 from gateway.cards.grant_cards import backing_of, uses_of
+from gateway.cards.words import clip
+from gateway.chat.answering import Answering, describe_state, read_denial
+from gateway.chat.lists_and_batches import NOTHING_WAITS, Worklist, make_login_link
+from gateway.chat.remembering import NOTHING_REMEMBERED, Remembering
 from gateway.errors import InvalidRequest
 from gateway.models import Action, RiskLevel
-from gateway.ports import REQUEST_ID, Desk, Grant, Record, Worklist, render_safe
+from gateway.ports import REQUEST_ID, Desk, Grant, Identity, Record, render_safe
 
 COMMAND = "/approvals"
 BEING_DENIED = "Being denied"
@@ -56,6 +56,7 @@ _MOST_LISTED, _MOST_BLOCKS = 12, 50
 _MOST_ASKED = 5
 _COVERS_UNITS = 900
 _FACT_UNITS = 120
+_SESSION = "All that is remembered for this session is revoked; people are asked again."
 _ENTRY_LINES, _ENTRY_CHARS = 5, 300
 HELP = (
     "/approvals list: what waits for you\n"
@@ -73,88 +74,61 @@ class SlackCommands:
     """Runs the command."""
 
     def __init__(
-        self,
-        desk: Desk,
-        worklist: Worklist,
-        rights: Rights,
-        acts: ButtonActions,
-        operating: AdminActions,
+        self, desk: Desk, rights: Rights, answering: Answering, acts: ButtonActions
     ) -> None:
         self._desk = desk
-        self._worklist = worklist
         self._rights = rights
+        self._answering = answering
         self._acts = acts
-        self._operating = operating
+        self._worklist = Worklist(desk)
+        self._remembering = Remembering(desk)
 
     async def run(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
         """Run one command, and reply to the caller only."""
         verb, _, rest = did.text.strip().partition(" ")
-        name, _, words_after = rest.strip().partition(" ")
-        if verb in ("", "list"):
-            await self._list(workspace, did, reply)
-        elif verb == "show":
-            await self._show(workspace, did, name, reply)
-        elif verb == "approve":
-            await self._approve(workspace, did, name, reply)
-        elif verb == "deny":
-            await self._deny(workspace, did, name, words_after.strip(), reply)
-        elif verb == "grants":
-            await self._list_grants(workspace, did, reply)
-        elif verb == "login":
-            await self._make_login_link(workspace, did, reply)
+        rest = rest.strip()
+        match verb:
+            case "show":
+                await self._show(workspace, did, rest, reply)
+            case "approve":
+                await self._approve(workspace, did, rest, reply)
+            case "deny":
+                await self._deny(workspace, did, rest, reply)
+            case "" | "list" | "grants" | "login" | "revoke":
+                identity = await self._rights.identify_caller(workspace, did.actor)
+                await self._look_up(verb, identity, rest, reply)
+            case _:
+                await reply.tell(HELP)
+
+    async def _look_up(self, verb: str, identity: Identity, rest: str, reply: PrivateReply) -> None:
+        """Run a command that is about no single request."""
+        if verb == "login":
+            says, url = await make_login_link(self._desk, identity)
+            # The text, which a notification may show, names no link.
+            await reply.tell(says, blocks=build_login_reply(says, url))
         elif verb == "revoke":
-            identity = await self._rights.identify_caller(workspace, did.actor)
-            await reply.tell(await self._operating.revoke(identity, rest.strip()))
+            await reply.tell(await self._remembering.revoke(identity, rest))
+        elif verb == "grants":
+            grants = await self._desk.grants.newest(revocable_by=identity)
+            entries = [build_grant_entry(one) for one in grants[:_MOST_LISTED]]
+            said = f"{len(grants)} remembered" if grants else NOTHING_REMEMBERED
+            await reply.tell(said, blocks=build_list(entries, len(grants)) if grants else None)
         else:
-            await reply.tell(HELP)
-
-    async def _make_login_link(
-        self, workspace: Workspace, did: Interaction, reply: PrivateReply
-    ) -> None:
-        """Reply with a button that only the caller sees; the text, which a notification may show,
-        names no link."""
-        identity = await self._rights.identify_caller(workspace, did.actor)
-        made = await self._desk.links.make(identity)
-        says = (
-            f"This signs you in to the inbox as {made.name}: once, within {made.minutes} minutes."
-        )
-        await reply.tell(says, blocks=build_login_reply(says, made.url))
-
-    async def _list_grants(
-        self, workspace: Workspace, did: Interaction, reply: PrivateReply
-    ) -> None:
-        identity = await self._rights.identify_caller(workspace, did.actor)
-        found = await self._worklist.grants(identity)
-        if not found:
-            await reply.tell("There are no remembered decisions that you may revoke.")
-            return
-        blocks = build_list([build_grant_entry(one) for one in found[:_MOST_LISTED]], len(found))
-        await reply.tell(f"{len(found)} remembered", blocks=blocks)
-
-    async def _list(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
-        identity = await self._rights.identify_caller(workspace, did.actor)
-        found = [record async for record in self._worklist.list_waiting(identity)]
-        if not found:
-            await reply.tell("Nothing waits for you.")
-            return
-        entries = [
-            build_request_entry(one, inbox=self._desk.address_of(one.id))
-            for one in found[:_MOST_LISTED]
-        ]
-        blocks = build_list(entries, len(found))
-        await reply.tell(f"{len(found)} waiting", blocks=blocks)
+            found = [record async for record in self._worklist.list_waiting(identity)]
+            entries = [self._build_entry(one) for one in found[:_MOST_LISTED]]
+            said = f"{len(found)} waiting" if found else NOTHING_WAITS
+            await reply.tell(said, blocks=build_list(entries, len(found)) if found else None)
 
     async def _show(
         self, workspace: Workspace, did: Interaction, name: str, reply: PrivateReply
     ) -> None:
         opened = await reply.open(modals.build_loading())
-        record = await self._find_request(workspace, did, name)
-        view = await self._acts.build_details(workspace, did, _build_metadata(record))
+        use, record = await self._find(workspace, did, name)
+        view = await self._acts.build_details(use)
         if opened:
             await reply.show(view)
         else:
-            entry = build_request_entry(record, inbox=self._desk.address_of(record.id))
-            await reply.tell(describe_state(record), blocks=entry)
+            await reply.tell(describe_state(record), blocks=self._build_entry(record))
 
     async def _approve(
         self, workspace: Workspace, did: Interaction, name: str, reply: PrivateReply
@@ -163,34 +137,37 @@ class SlackCommands:
         if not REQUEST_ID.fullmatch(name.lower()):
             await self._show(workspace, did, name, reply)
             return
-        record = await self._find_request(workspace, did, name)
+        use, record = await self._find(workspace, did, name)
         if record.digest != record.request.digest:  # edited since it was asked
             await self._show(workspace, did, name, reply)
             return
         if record.risk.level is RiskLevel.HIGH:
-            await self._rights.check_approver(
-                workspace, did.actor, record.id
-            )  # others learn nothing
+            # Others learn nothing.
+            await self._answering.check_approver(await self._rights.press(use))
             raise InvalidRequest(f"this is high risk: open it with {COMMAND} show {name}")
-        done = await self._acts.approve(workspace, did, _build_metadata(record), sure=False)
+        done = await self._acts.approve(use, sure=False)
         await reply.tell(describe_what(done))
 
     async def _deny(
-        self, workspace: Workspace, did: Interaction, name: str, reason: str, reply: PrivateReply
+        self, workspace: Workspace, did: Interaction, text: str, reply: PrivateReply
     ) -> None:
-        record = await self._find_request(workspace, did, name)
-        identity, _ = await self._rights.identify(workspace, did.actor, record.id)
-        done = await self._desk.requests.decide(
-            build_click(did, _build_metadata(record), identity, Action.DENY, message=reason),
-            groups=self._rights.build_group_query(workspace, identity),
-        )
-        await reply.tell(describe_what(done))
+        name, _, reason = text.partition(" ")
+        use, _ = await self._find(workspace, did, name)
+        press = await self._rights.press(use)
+        said = read_denial(reason=reason)
+        await reply.tell(describe_what(await self._answering.decide(press, Action.DENY, **said)))
 
-    async def _find_request(self, workspace: Workspace, did: Interaction, name: str) -> Record:
+    async def _find(
+        self, workspace: Workspace, did: Interaction, name: str
+    ) -> tuple[SlackUse, Record]:
         """Return the request of an id or its beginning, among those the caller may see."""
-        return await self._worklist.find(
-            await self._rights.identify_caller(workspace, did.actor), name
-        )
+        identity = await self._rights.identify_caller(workspace, did.actor)
+        record = await self._worklist.find(identity, name)
+        form = ModalMetadata(record.id, record.revision, NO_COPY)
+        return SlackUse(workspace, did, form), record
+
+    def _build_entry(self, record: Record) -> list[Json]:
+        return build_request_entry(record, inbox=self._desk.address_of(record.id))
 
 
 def build_list(entries: Sequence[list[Json]], count: int) -> list[Json]:
@@ -209,17 +186,17 @@ def build_request_entry(record: Record, *, stopped: bool = False, inbox: str = "
     is being denied, and has none. `inbox` is where it is answered if Slack cannot."""
     card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
     card = replace(card, inbox=inbox if leads_to_inbox(card) else "")
-    facts = [(fact.label, fit(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts]
+    facts = [(fact.label, clip(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts]
     parts: list[Json] = []
     if card.complete and card.blocks:
         for block in card.blocks:
             parts += [label(block.label), exact(block.text.text)]
     elif card.fields:
         asked = card.unsaid[:_MOST_ASKED]
-        parts += [quote(fit(field.text.text, _FACT_UNITS)) for field in asked]
+        parts += [quote(clip(field.text.text, _FACT_UNITS)) for field in asked]
     else:
         parts.append(quote(card.headline.text))
-    notices = [] if stopped else list_notices(card)
+    notices = [] if stopped else list_warnings(card)
     if not card.complete:
         press = f': press "{READ_ALL}"' if not (stopped or card.hides) else ""
         notices.append(f"Not all of it is shown{press}.")
@@ -246,7 +223,7 @@ def build_grant_entry(grant: Grant) -> list[Json]:
     where = f"session {grant.session}" if grant.session else "in all its sessions"
     state = "Suspended: " if grant.suspended or grant.rests else ""
     lead = f"{state}{grant.effect.value.title()} for {grant.agent}, {where}: "
-    covers = fit(one_line(render_safe(grant.words).text), _COVERS_UNITS)
+    covers = clip(one_line(render_safe(grant.words).text), _COVERS_UNITS)
     said = [words(lead, bold=True), words(covers)]
     ends = f"Until {moment(grant.expires_at)}" if grant.expires_at else "Until revoked"
     confirm = ("From then on it is asked about again.", "Revoke")
@@ -255,9 +232,17 @@ def build_grant_entry(grant: Grant) -> list[Json]:
     return [
         rich(f"grant {grant.id}", [line(*said)]),
         context(ours(f"{ends} ·"), plain(" · ".join(told))),
-        row(f"revoke {grant.id}", take_back, *build_revoke_session(grant)),
+        row(f"revoke {grant.id}", take_back, *_build_revoke_session(grant)),
     ]
 
 
-def _build_metadata(record: Record) -> ModalMetadata:
-    return ModalMetadata(record.id, record.revision, NO_COPY)
+def _build_revoke_session(grant: Grant) -> list[Json]:
+    """Return the button that revokes all grants of a grant's session."""
+    if grant.session is None:
+        return []
+    value = f"{grant.agent} {grant.session}"
+    return [
+        button(
+            "Revoke all of this session", Act.REVOKE_SESSION, value, confirm=(_SESSION, "Revoke")
+        )
+    ]

@@ -8,12 +8,26 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from adapters.slack.cards import context, header, join_entries, plain, section
+from adapters.slack.cards import (
+    button,
+    context,
+    day,
+    header,
+    join_entries,
+    line,
+    one_line,
+    plain,
+    rich,
+    row,
+    section,
+    words,
+)
 from adapters.slack.commands import BEING_DENIED, COMMAND, build_grant_entry, build_request_entry
-from adapters.slack.grants import AdminActions, build_revoke_all
-from adapters.slack.payloads import Actor, Json
+from adapters.slack.payloads import Act, Actor, Json
 from adapters.slack.users_and_rights import IneligibleUser, UserDirectory
 from adapters.slack.web_api import SlackRefused, Workspace, call_repeatable
+from gateway.cards.words import LIFT, KillSwitch
+from gateway.chat.lists_and_batches import ALLOW_AGAIN, NOTHING_WAITS, STOP, Worklist, read_switch
 from gateway.errors import Unreachable
 from gateway.ports import (
     Desk,
@@ -22,7 +36,6 @@ from gateway.ports import (
     RateLimiter,
     Record,
     RetryLater,
-    Worklist,
     bug,
     cancel_and_wait,
 )
@@ -31,22 +44,16 @@ _MOST_BLOCKS = 100
 _FRAME = 5  # two headings, count, the last line, and one to spare
 _CONFLICT = "hash_conflict"
 _MOST_PUBLISHED = 200
+_ALL = "All that you may revoke is revoked; people are asked again."
 
 
 class HomeTab:
     """Publishes Home tabs."""
 
-    def __init__(
-        self,
-        directory: UserDirectory,
-        worklist: Worklist,
-        operating: AdminActions,
-        address_of: Callable[[str], str],
-    ) -> None:
-        self._address_of = address_of
+    def __init__(self, desk: Desk, directory: UserDirectory) -> None:
+        self._desk = desk
         self._directory = directory
-        self._worklist = worklist
-        self._operating = operating
+        self._worklist = Worklist(desk)
         self._published: dict[tuple[str, str], Json] = {}
 
     async def publish(
@@ -79,10 +86,10 @@ class HomeTab:
             return _build_home_view([section(plain(str(stranger)))])
         identity = replace(identity, groups=await self._directory.find_groups(workspace, identity))
         waiting = [record async for record in self._worklist.list_waiting(identity)]
-        frame = await self._operating.build_kill_switch(identity)
-        stopped = await self._operating.is_stopped()
-        grants = await self._worklist.grants(identity)
-        return build_home(waiting, grants, frame, stopped=stopped, address_of=self._address_of)
+        switch, admin = await read_switch(self._desk, identity)
+        grants = await self._desk.grants.newest(revocable_by=identity)
+        frame, address = build_switch(switch, admin=admin), self._desk.address_of
+        return build_home(waiting, grants, frame, stopped=switch.on, address_of=address)
 
 
 def build_home(
@@ -113,10 +120,43 @@ def build_home(
     return _build_home_view([*frame, *heading, context(plain(count)), *blocks])
 
 
+def build_switch(switch: KillSwitch, *, admin: bool) -> list[Json]:
+    """Return the state of the kill switch and, for an admin, its button."""
+    blocks = _render_stop(switch) if switch.on else []
+    if admin and switch.on:
+        lift = button(ALLOW_AGAIN, Act.ALLOW_AGAIN, "-", confirm=(LIFT, ALLOW_AGAIN))
+        return [*blocks, _build_row(lift)]
+    if not admin:
+        return blocks
+    sure = (switch.stopping, "Stop")
+    stop = button(STOP, Act.STOP_ALL, "-", style="danger", confirm=sure)
+    return [*blocks, _build_row(stop)]
+
+
+def _render_stop(switch: KillSwitch) -> list[Json]:
+    """Return who stopped everything, and when, in the reader's time zone."""
+    if not switch.by:
+        return [section(plain(switch.state))]
+    who = words(f"Everything is denied: {one_line(switch.by)} stopped it, ", bold=True)
+    return [rich("stopped", [line(who, day(switch.at))])]
+
+
+def build_revoke_all(grants: Sequence[Grant]) -> list[Json]:
+    """Return the button that revokes all grants on a Home tab."""
+    if len(grants) < 2:  # noqa: PLR2004 (one has a button of its own)
+        return []
+    press = button("Revoke all", Act.REVOKE_ALL, "-", style="danger", confirm=(_ALL, "Revoke"))
+    return [section(plain(f"{len(grants)} remembered")), _build_row(press)]
+
+
+def _build_row(press: Json) -> Json:
+    return row(press["action_id"], press)
+
+
 def _say_waiting(count: int, *, stopped: bool) -> tuple[str, str]:
     """Return what stands above the requests: a title, and how many they are."""
     if not count:
-        return "", "Nothing waits for you."
+        return "", NOTHING_WAITS
     if not stopped:
         return "Waits for you", f"{count} waiting"
     return BEING_DENIED, "1 request waited here" if count == 1 else f"{count} requests waited here"

@@ -13,13 +13,13 @@ from urllib.parse import urlencode
 import aiohttp
 from aiohttp import web
 
-from adapters.slack.cards import count_units
 from adapters.slack.commands import COMMAND
 from adapters.slack.payloads import ANSWER_SHORTCUT, Json
 from adapters.slack.settings import SlackSettings
 from adapters.slack.users_and_rights import EVENTS as SHARING
 from adapters.slack.users_and_rights import GROUP_EVENTS, LOSSES
 from adapters.slack.web_api import Workspaces, build_client, call_repeatable
+from gateway.cards.words import count_units
 from gateway.errors import GatewayError, Misconfigured
 from gateway.ports import AdapterStorage, DeliveryFailed, SystemClock
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
 from adapters.slack.cards import (
     FORMS,
@@ -16,48 +13,47 @@ from adapters.slack.cards import (
     build_actions,
     button,
     context,
-    count_units,
     day,
     exact,
-    fit,
     is_offered,
     label,
     label_pairs,
     line,
     lines,
     link,
-    list_notices,
     one_line,
     option,
     plain,
     quote,
+    render_above,
     render_all_found,
     render_because,
     render_blocks,
     render_diff,
+    render_findings,
     render_head,
     render_notices,
+    render_risk,
     rich,
     row,
     section,
     words,
 )
-from adapters.slack.cards import option as build_option
-from adapters.slack.payloads import Act, Json, ModalMetadata
-from gateway.cards.blocks import changes
-from gateway.cards.card import Card, Control, Field, FullView, say_no_link
-from gateway.cards.forms import (
-    UNCHANGED,
-    EditField,
-    EditKind,
-    WrongField,
-    check_edit,
-    edit_as_text,
-    edit_fields,
-    put_together,
+from adapters.slack.payloads import BATCH_VIEW, NO_COPY, Act, Json, ModalMetadata
+from gateway.cards.batch_cards import BatchCard, named_facts
+from gateway.cards.card import (
+    Card,
+    Control,
+    Field,
+    FullView,
+    choose_above,
+    list_warnings,
+    say_no_link,
 )
+from gateway.cards.forms import UNCHANGED, EditField, EditKind, edit_as_text, edit_fields
 from gateway.cards.masks import HIDDEN
 from gateway.cards.remember_options import LIFETIME_WORDS, RememberOption, remember_as
+from gateway.cards.summary import plain_head
 from gateway.cards.words import (
     ANOTHER_PLAN,
     BECAUSE,
@@ -66,10 +62,31 @@ from gateway.cards.words import (
     NUMBER_LABEL,
     NUMBER_OPTIONAL,
     SECRET_ASKED,
+    clip,
+    count_units,
 )
-from gateway.errors import Conflict, InvalidRequest
-from gateway.models import Action, FieldKind, RiskLevel
-from gateway.ports import MOST_GUESSES, Desk, JsonObject, Record, Remember, parse_json
+from gateway.chat.answering import (
+    ABOUT_CHARS,
+    KEPT_NOTE,
+    NO,
+    REASON,
+    YES,
+    YES_NO,
+    Typed,
+    name_left_out,
+    read_denial,
+    warn_of_tries,
+)
+from gateway.chat.lists_and_batches import NOT_TOGETHER
+from gateway.chat.remembering import (
+    AGAIN,
+    AGAIN_LABEL,
+    EVERYWHERE,
+    NOTHING_TO_REMEMBER,
+    SESSION,
+)
+from gateway.models import Action, FieldKind
+from gateway.ports import JsonObject, Record, Remember
 
 DENY, EDIT, EDIT_FIELDS, CHECK = "deny", "edit", "edit_fields", "check_edit"
 RESPOND = "respond"
@@ -79,15 +96,12 @@ PAGE_UNITS = 6000
 _MOST_OPTIONS = 100
 FEW_OPTIONS = 10
 _LABEL_TEXT = 1900
-_REASON, _NEXT, TEXT = "reason", "next", "text"
+_NOTE, _NEXT, TEXT = "note", "next", "text"
 _SCOPE, _SPAN, _LIFETIME, _AGAIN = "scope", "span", "lifetime", "again"
-_SESSION, _EVERYWHERE, _ASK = "session", "everywhere", "ask"
-_MOST_SCOPES = 10
+MOST_SCOPES = 10
 _EXACTLY = "exactly this"
 _PART_UNITS = 40  # of what is remembered, in a label that has no room for all of it
 REPLAN = "replan"
-ABOUT_LINES, ABOUT_CHARS = 10, 700
-"""How much of what runs a modal shows above its fields."""
 _MORE = (
     (Act.DETAILS, "Details", "All that runs, who asks, ids and digest"),
     (Act.EDIT, "Edit…", "Approve it with other arguments"),
@@ -183,21 +197,23 @@ def build_deny(card: Card, form: ModalMetadata) -> Json:
         *_build_summary(card),
         context(plain(f"{BECAUSE} …")),
         row("because", *chips),
-        build_input(_REASON, "Reason, for the agent", build_text_input(), optional=True),
+        *_build_words(),
         build_input(_NEXT, "What then", _build_choice_with_default("radio_buttons", ways)),
     ]
     if Action.DENY in card.remembers:
-        again = [
-            option("Ask again", _ASK),
-            option("Deny exactly this for a day, in this session", _SESSION),
-            option("Deny exactly this for a day, in all sessions", _EVERYWHERE),
-        ]
-        blocks.append(
-            build_input(
-                _AGAIN, "When the same is asked", _build_choice_with_default("static_select", again)
-            )
-        )
+        again = [option(said, value) for value, said in AGAIN.items()]
+        menu = _build_choice_with_default("static_select", again)
+        blocks.append(build_input(_AGAIN, AGAIN_LABEL, menu))
     return build_modal("Deny", blocks, form=form, kind=DENY, submit="Deny")
+
+
+def _build_words() -> list[Json]:
+    """Return the fields of a denial's reason and of its note."""
+    reason, note = "Reason, for the agent", "Note for the record, never for the agent"
+    return [
+        build_input(name, text, build_text_input(), optional=True)
+        for name, text in ((REASON, reason), (_NOTE, note))
+    ]
 
 
 def build_abort(card: Card, form: ModalMetadata) -> Json:
@@ -205,7 +221,7 @@ def build_abort(card: Card, form: ModalMetadata) -> Json:
     ways = [option("Stop this turn", "turn"), option("Stop the agent", "agent")]
     blocks = [
         *_build_summary(card),
-        build_input(_REASON, "Reason, for the agent", build_text_input(), optional=True),
+        *_build_words(),
         build_input(_NEXT, "What stops", _build_choice_with_default("radio_buttons", ways)),
     ]
     return build_modal("Deny and stop", blocks, form=form, kind=ABORT, submit="Deny and stop")
@@ -219,22 +235,17 @@ def build_remember(
     `reach` describes for each scope what it would have covered recently.
     """
     if not scopes:
-        return build_notice(
-            "Remember", "This is asked about each time: nothing of it can be remembered."
-        )
-    passes = [one for one in scopes if one.session_pass]
-    others = [one for one in scopes if not one.session_pass]
-    made = [*others[: _MOST_SCOPES - len(passes)], *passes]
+        return build_notice("Remember", NOTHING_TO_REMEMBER)
     said: list[Json] = []
-    for number, scope in enumerate(made, 1):
+    for number, scope in enumerate(scopes, 1):
         lead = "\n" if said else ""
         said.append(words(f"{lead}{number}. {one_line(scope.words.text)}", bold=True))
         if told := reach.get(scope.id):
             said.append(words(f"\n{told}"))
-    covers = [option(_say_short(number, scope), scope.id) for number, scope in enumerate(made, 1)]
+    covers = [option(_say_short(number, scope), scope.id) for number, scope in enumerate(scopes, 1)]
     spans = [
-        option("In this session", _SESSION),
-        option("In all sessions of this agent", _EVERYWHERE),
+        option("In this session", SESSION),
+        option("In all sessions of this agent", EVERYWHERE),
     ]
     ends = [option(f"{text[:1].upper()}{text[1:]}", name) for name, text in LIFETIME_WORDS.items()]
     blocks = [
@@ -263,7 +274,7 @@ def _say_short(number: int, scope: RememberOption) -> str:
     rest = f" (more of it under {number} above)"
     while ", " in text and count_units(text) > _PART_UNITS:
         text = text.rpartition(", ")[0]
-    return f"{number}. {fit(text, _PART_UNITS)}{rest}"
+    return f"{number}. {clip(text, _PART_UNITS)}{rest}"
 
 
 def _build_choice_with_default(kind: str, options: list[Json]) -> Json:
@@ -288,10 +299,7 @@ def build_number(card: Card, form: ModalMetadata, control: Control, guesses: int
     field = build_input(TEXT, NUMBER_LABEL, typed, optional=control.optional)
     if control.optional:
         field["hint"] = plain(NUMBER_OPTIONAL)
-    left = MOST_GUESSES - guesses
-    tries = "1 try is left" if left == 1 else f"{left} tries are left"
-    warned = f"⚠️ {tries}: the third wrong number denies it."
-    asked = [*_build_summary(card), lines((control.question, warned)), field]
+    asked = [*_build_summary(card), lines((control.question, warn_of_tries(guesses))), field]
     return build_modal("Approve", asked, form=form, kind=NUMBER, submit=control.yes)
 
 
@@ -396,7 +404,7 @@ def _render_end(card: Card) -> Iterator[Json]:
     if said[1:]:
         yield lines(said[1:])
     if card.changed_by is not None and card.changed:
-        changed = exact(fit(render_diff(card), PAGE_UNITS))
+        changed = exact(clip(render_diff(card), PAGE_UNITS))
         told = card.changed_aside  # else the line above says who
         who = one_line(told.text) if told is not None else "What was changed"
         yield rich("changed", [label(who), changed])
@@ -405,18 +413,18 @@ def _render_end(card: Card) -> Iterator[Json]:
 def _render_first(card: Card, full: FullView) -> Iterator[Json]:
     """Return what stands above the first page: who asks, why, what was found, what it warns of,
     what is not known."""
-    facts = [(fact.label, fit(one_line(fact.text.text), 500)) for fact in card.facts]
-    parts = [quote(fit(field.text.text, 500)) for field in card.unsaid]
+    facts = [(fact.label, clip(one_line(fact.text.text), 500)) for fact in card.facts]
+    parts = [quote(clip(field.text.text, 500)) for field in card.unsaid]
     parts += [label_pairs(facts)] if facts else []
     if card.says is not None:
-        said = quote(fit(card.says.text, 3000))
+        said = quote(clip(card.says.text, 3000))
         parts += [label(f"The agent's own words, {card.unverified}"), said]
     yield rich("about", parts or [label("No more is known")])
     if card.changed_by is not None and not card.final:
         yield context(plain(one_line(card.changed_by.text)))
     yield from render_all_found(card, TextBudget(INPUT_UNITS))
     yield from render_because(card, TextBudget(INPUT_UNITS))
-    yield from render_notices(list_notices(card))
+    yield from render_notices(list_warnings(card))
     if full.undeclared is not None:
         yield context(plain(one_line(full.undeclared.text), INPUT_UNITS))
 
@@ -462,7 +470,7 @@ def _build_field_input(field: Field) -> Json:
     if field.kind is FieldKind.NUMBER:
         return {"type": "number_input", "action_id": TEXT, "is_decimal_allowed": True}
     if field.kind is FieldKind.BOOLEAN:
-        return build_choice("radio_buttons", [option("Yes", "yes"), option("No", "no")])
+        return build_choice("radio_buttons", [option("Yes", YES), option("No", NO)])
     # The index instead of the value, which may be too long for Slack.
     options = [
         option(one_line(choice.label.text), str(number))
@@ -507,7 +515,12 @@ class SubmittedValues:
     @property
     def reason(self) -> str:
         """The reason that was typed."""
-        return self.read_text(_REASON).strip()
+        return self.read_text(REASON).strip()
+
+    @property
+    def note(self) -> str:
+        """The note that was typed."""
+        return self.read_text(_NOTE).strip()
 
     def read_choice(self, name: str = _NEXT) -> str | None:
         """Return the value of the chosen option."""
@@ -524,116 +537,56 @@ class SubmittedValues:
         return remember_as(
             self.read_choice(_SCOPE) or "",
             self.read_choice(_LIFETIME) or "1h",
-            everywhere=self.read_choice(_SPAN) == _EVERYWHERE,
+            everywhere=self.read_choice(_SPAN) == EVERYWHERE,
         )
 
-    def read_denial_remember(self) -> Remember | None:
-        """Return how to remember a denial, None when not."""
-        again = self.read_choice(_AGAIN)
-        if again not in (_SESSION, _EVERYWHERE):
-            return None
-        return Remember(everywhere=again == _EVERYWHERE, lifetime="1d")
+    def read_denial(self, tapped: str = "") -> JsonObject:
+        """Return what a denial says, with the reason that was tapped. Raises WrongField."""
+        return read_denial(
+            tapped=tapped,
+            reason=self.reason,
+            note=self.note,
+            replan=self.read_choice() == REPLAN,
+            again=self.read_choice(_AGAIN) or "",
+        )
 
-    def read_answers(self, fields: tuple[Field, ...]) -> Json:
-        """Return the answers to a question, without empty ones."""
-        found = {
-            field.id: self._read_answer(f"{TEXT}{number}", field)
+    def read_fields(self, fields: Sequence[Field]) -> list[str | list[str] | None]:
+        """Return what was typed into the fields of a question, or chosen."""
+        return [
+            None if field.secret else self._read_field(f"{TEXT}{number}", field)
             for number, field in enumerate(fields)
-            if not field.secret
-        }
-        return {name: value for name, value in found.items() if value is not None}
+        ]
 
-    def _read_answer(self, name: str, field: Field) -> Any:
+    def _read_field(self, name: str, field: Field) -> str | list[str] | None:
         if field.kind is FieldKind.CHOICES:
-            picked = [field.choices[int(one)].value for one in self.read_choices(name)]
-            return picked or None
-        chosen = self.read_choice(name)
-        if field.kind is FieldKind.BOOLEAN:
-            return None if chosen is None else chosen == "yes"
-        if field.kind is FieldKind.CHOICE:
-            return None if chosen is None else field.choices[int(chosen)].value
-        text = self.read_text(name)
-        if field.kind is FieldKind.NUMBER and text:
-            return _parse_number(text)
-        return text or None
-
-
-def _parse_number(text: str) -> int | float:
-    value = parse_json(text.encode())
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidRequest("the answer is not a number")
-    return value
-
-
-def read_arguments(text: str) -> Json:
-    """Return edited arguments; raises InvalidRequest for anything but one strict JSON object."""
-    value = parse_json(text.encode("utf-8", "surrogatepass"))
-    if not isinstance(value, dict):
-        raise InvalidRequest("arguments are one JSON object, in braces")
-    return value
+            return self.read_choices(name)
+        if field.kind in (FieldKind.BOOLEAN, FieldKind.CHOICE):
+            return self.read_choice(name)
+        return self.read_text(name)
 
 
 # Editing in Slack: a field for each argument, the raw JSON one tap away, and the changes shown
-# before they are approved. What was typed is kept for an hour, so that a refusal loses nothing.
+# before they are approved.
 
-_KEPT_SECONDS = 3600.0
 _MOST_FIELDS = 20
-_YES_NO = (("true", "Yes"), ("false", "No"))
 _WHOLE_NUMBER_CHARS = 15  # what a number field of a client keeps to the last digit
 
-Typed = Mapping[str, str] | str
-"""What was typed: into fields, by their ids, or the raw JSON."""
+
+def choose_edit_form(
+    record: Record, card: Card, form: ModalMetadata, typed: Typed = "", refusal: str = ""
+) -> Json:
+    """Return the form of an edit: of fields, or of the raw JSON where that was typed."""
+    fields = edit_fields(record)
+    if isinstance(typed, str) and (typed or not fields):
+        return build_json_form(card, form, typed or card.editable, refusal)
+    return build_field_form(card, fields, form, dict(typed or {}), refusal)
 
 
-class EditModals:
-    """Opens the forms of an edit, and keeps what was typed into them."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
-    def build(
-        self, record: Record, card: Card, form: ModalMetadata, typed: Typed = "", refusal: str = ""
-    ) -> Json:
-        """Return the form: of fields, or of the raw JSON where that was typed."""
-        fields = edit_fields(record)
-        if isinstance(typed, str) and (typed or not fields):
-            return build_json_form(card, form, typed or card.editable, refusal)
-        return build_field_form(card, fields, form, dict(typed or {}), refusal)
-
-    def build_as_json(self, record: Record, card: Card, form: ModalMetadata, view: Json) -> Json:
-        """Return the raw JSON of what stands in an open form of fields."""
-        typed = read_typed(SubmittedValues(view), edit_fields(record))
-        text = edit_as_text(record, typed) if card.editable is not None else None
-        return build_json_form(card, form, text)
-
-    async def check(self, record: Record, form: ModalMetadata, nonce: str, typed: Typed) -> Json:
-        """Return the modal that shows an edit as a diff. Confirming it decides, with exactly these
-        arguments. Raises WrongField."""
-        arguments = _read(record, typed)
-        rows = changes(record.arguments, arguments)
-        if not rows:
-            raise WrongField("", "Nothing is changed: approve it as it is.")
-        await self._desk.notes.put(_key(nonce), json.dumps(typed), seconds=_KEPT_SECONDS)
-        high = record.risk.level is RiskLevel.HIGH
-        return self.build_check(record, arguments, replace(form, kept=nonce, high=high))
-
-    def build_check(self, record: Record, arguments: JsonObject, form: ModalMetadata) -> Json:
-        """Return the modal that shows an edit as a diff, to be confirmed."""
-        rows = changes(record.arguments, arguments)
-        shown = "\n".join(f"{row.sign} {row.text.text}" for row in rows)
-        return build_edit_check(shown, form)
-
-    async def read_kept(self, form: ModalMetadata) -> Typed:
-        """Return what was typed into the form before. Raises Conflict when it is gone."""
-        text = await self._desk.notes.get(_key(form.kept))
-        if text is None:
-            raise Conflict("this edit was left for too long; edit it again")
-        kept: Typed = json.loads(text)
-        return kept
-
-    async def read_arguments(self, record: Record, form: ModalMetadata) -> JsonObject:
-        """Return the arguments that were shown as a diff. Raises Conflict when they are gone."""
-        return _read(record, await self.read_kept(form))
+def convert_to_json_form(record: Record, card: Card, form: ModalMetadata, view: Json) -> Json:
+    """Return the raw JSON of what stands in an open form of fields."""
+    typed = read_typed(SubmittedValues(view), edit_fields(record))
+    text = edit_as_text(record, typed) if card.editable is not None else None
+    return build_json_form(card, form, text)
 
 
 def build_field_form(
@@ -647,13 +600,10 @@ def build_field_form(
     shown = list_shown(fields)
     if not shown:
         return build_json_form(card, form, None)
-    rest = [one for one in fields if one not in shown]
     inputs = [_build_input(one, typed.get(one.id)) for one in shown]
     blocks = [render_summary_head(card), *_render_refusal(refusal), *inputs]
-    if rest:
-        names = ", ".join(one.label.text for one in rest[:5])
-        more = f" and {len(rest) - 5} more" if len(rest) > 5 else ""  # noqa: PLR2004 (those named)
-        blocks.append(context(plain(f"Not shown here, and unchanged: {names}{more}")))
+    if rest := name_left_out(fields, shown):
+        blocks.append(context(plain(rest)))
     if card.editable is not None and count_units(card.editable) <= INPUT_UNITS:
         blocks.append(row("json", button("As JSON", Act.EDIT_JSON, form.button.encode())))
     elif card.inbox:
@@ -693,18 +643,6 @@ def read_typed(values: SubmittedValues, fields: Sequence[EditField]) -> dict[str
     return found
 
 
-def _read(record: Record, typed: Typed) -> JsonObject:
-    """Return the arguments as typed. Raises WrongField."""
-    if not isinstance(typed, str):
-        return put_together(record, typed)
-    try:
-        arguments = read_arguments(typed)
-    except InvalidRequest as error:
-        raise WrongField("", str(error)) from error
-    check_edit(record, arguments)
-    return arguments
-
-
 def _build_input(field: EditField, typed: str | None) -> Json:
     value = field.value if typed is None else typed
     # One that is masked stays as it is where nothing is typed; one that was empty may stay so.
@@ -720,7 +658,7 @@ def _build_input(field: EditField, typed: str | None) -> Json:
 def _build_element(field: EditField, value: str) -> Json:
     if field.choices or field.kind is EditKind.BOOLEAN:
         named = [(str(at), one.text) for at, one in enumerate(field.choices)]
-        options = [build_option(text, number) for number, text in named or _YES_NO]
+        options = [option(text, number) for number, text in named or YES_NO]
         chosen = [one for one in options if one["value"] == value]
         initial = {"initial_option": chosen[0]} if chosen else {}
         few = len(options) <= FEW_OPTIONS
@@ -744,9 +682,62 @@ def _fits_number_field(value: str) -> bool:
 
 
 def _render_refusal(refusal: str) -> list[Json]:
-    said = f"⚠️ {refusal[:1].upper()}{refusal[1:]}. Nothing was decided; what you typed is kept."
+    said = f"⚠️ {refusal} {KEPT_NOTE}"
     return [context(plain(said))] if refusal else []
 
 
-def _key(name: str) -> str:
-    return f"edit {name}"
+# A batch: each of its requests whole, answered one by one, or all at once where all of them were
+# read there.
+
+BATCH_CHARS = 9000
+_ITEM_UNITS = 900
+
+
+def build_batch(batch: BatchCard, form: ModalMetadata, told: str = "") -> Json:
+    """Return the modal of a batch."""
+    blocks: list[Json] = [rich("title", [line(words(one_line(batch.title.text), bold=True))])]
+    if told:
+        blocks.append(section(plain(told[:1].upper() + told[1:])))
+    for number, card in enumerate(batch.items):
+        blocks += _render_item(card, number)
+    if batch.more:
+        blocks.append(context(plain(f"{batch.more} more do not fit here: open each alone.")))
+    if batch.deniable:
+        value = form.button.encode()
+        more = bool(batch.more)
+        all_row = _build_all_row(batch.items, value, approves=batch.together, more=more)
+        blocks += [{"type": "divider"}, all_row]
+        if not batch.together:
+            blocks.append(context(plain(NOT_TOGETHER)))
+    return build_modal("Several requests", blocks, form=form, kind=BATCH_VIEW)
+
+
+def _build_all_row(cards: Sequence[Card], value: str, *, approves: bool, more: bool) -> Json:
+    """Return the buttons that answer all of these at once; not all may be approved so. With `more`
+    there are others that are not shown."""
+    count, heads = len(cards), "; ".join(plain_head(card.head) for card in cards)
+    confirm = (heads, "Approve all")
+    approve = button(
+        f"Approve all {count}", Act.BATCH_APPROVE, value, style="primary", confirm=confirm
+    )
+    every = f"Deny {'these' if more else 'all'} {count}"
+    deny = button(every, Act.BATCH_DENY, value, style="danger")
+    return row("all", *((approve,) if approves else ()), deny)
+
+
+def _render_item(card: Card, number: int) -> Iterator[Json]:
+    """Yield one request: its head, what was found, exactly what runs, its answers."""
+    budget = TextBudget(_ITEM_UNITS)
+    yield {"type": "divider"}
+    above = choose_above(card)
+    yield {**render_head(card, budget), "block_id": f"head {number}"}
+    yield from render_above(card, above, budget)
+    facts = [(fact.label, one_line(fact.text.text)) for fact in named_facts(card)]
+    yield rich(f"body {number}", [*render_blocks(card), label_pairs(facts)])
+    yield from render_findings(card, above, budget)
+    yield from render_risk(card, above, budget)
+    told = [f"⚠️ {one}" for one in list_warnings(card)]
+    told += [text for text in (card.progress, card.claimed) if text]
+    if told:
+        yield lines(budget.take(one_line(one), _ITEM_UNITS) for one in told)
+    yield build_actions(card, NO_COPY, block_id=f"actions {number}")

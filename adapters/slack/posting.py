@@ -25,7 +25,6 @@ from adapters.slack.cards import (
     context,
     escape,
     exact,
-    fit,
     header,
     label,
     label_pairs,
@@ -62,8 +61,10 @@ from adapters.slack.web_api import (
     call_once,
     call_repeatable,
 )
-from gateway.cards.card import Card, leads_to_inbox
+from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
+from gateway.cards.words import clip
+from gateway.chat.answering import Answering
 from gateway.ports import (
     AdapterStorage,
     CopyGone,
@@ -201,7 +202,7 @@ class CardPosting:
         if not card.final and card.progress and not card.progress.startswith("0 "):
             news["votes"] = card.progress
         for about, text in news.items():
-            said = fit(one_line(text), 600)
+            said = clip(one_line(text), 600)
             key = f"said {ref.channel} {ref.message} {about} {said}"[:200]
             if await self._notes.put_new(key, "1", seconds=_NOTE_SECONDS):
                 await self._reply(workspace, ref, said, blocks.build_thread_note(said))
@@ -216,7 +217,7 @@ class CardPosting:
                 await self._reply(workspace, notice.ref, said, [section(ours(said))])
                 return
             full = f"{card.title}: {_describe_outcome(card)}"
-            said = fit(one_line(card.summary if notice.discreet else full), 900)
+            said = clip(one_line(card.summary if notice.discreet else full), 900)
             note = blocks.build_thread_note(said)
             await post_message(workspace, place.channel, escape(said), note, thread=place.thread)
 
@@ -378,7 +379,7 @@ class SlackGrantPosting:
             return
         workspace, place = await self._posts.find_place(notice.ref.channel)
         news = card.outcome or " ".join(card.notices)
-        said = fit(one_line(f"{card.title}: {news}"), 600)
+        said = clip(one_line(f"{card.title}: {news}"), 600)
         thread = read_place(notice.ref.channel).thread or notice.ref.message
         async with self._posts.turn(place, f"grant {notice.nonce} {card.revision}"):
             await post_message(
@@ -393,12 +394,12 @@ def build_grant_message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
         blocks.append(section(plain(card.outcome[:1].upper() + card.outcome[1:])))
     if card.ended_at is not None:
         blocks.append(context(ours(moment(card.ended_at))))
-    facts = [(one.label, fit(one_line(one.text.text), _FACT_UNITS)) for one in card.facts]
-    said = fit(one_line(card.words.text), _WORDS_UNITS)
+    facts = [(one.label, clip(one_line(one.text.text), _FACT_UNITS)) for one in card.facts]
+    said = clip(one_line(card.words.text), _WORDS_UNITS)
     covers = {"type": "rich_text_quote", "elements": [words(said)]}
     parts = [label_pairs(facts), label("What it covers"), covers]
     if card.asked is not None:
-        parts += [label("Made from"), exact(fit(card.asked.text, _WORDS_UNITS))]
+        parts += [label("Made from"), exact(clip(card.asked.text, _WORDS_UNITS))]
     blocks.append(rich("body", parts))
     blocks += render_notices(card.notices)
     if card.reach:
@@ -528,8 +529,8 @@ class ClickedCards:
     """Replaces clicked cards, and says how urgent an edit still is."""
 
     def __init__(self, desk: Desk) -> None:
-        self._desk = desk
         self._notes = desk.notes
+        self._answering = Answering(desk, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
 
     async def expect(self, ref: MessageRef | None) -> None:
         """Have the edit that shows the end on this card go first, before somebody decides."""
@@ -543,18 +544,13 @@ class ClickedCards:
         """
         if did.ref is None or not record.final:
             return True
-        card = await self._draw(record)
+        card = await self._answering.build_posted(record)
         named = mention_people(did.actor.team, card)
         done = await reply.replace(*build_message(card, did.form().copy, called=named))
         await self._notes.put(
             _name(did.ref), _SHOWN if done else _FIRST, seconds=_CLICKED_CARDS_NOTE_SECONDS
         )
         return done
-
-    async def _draw(self, record: Record) -> Card:
-        card = await self._desk.requests.draw(record, PLATFORM, lines=CARD_LINES, chars=CARD_CHARS)
-        leads = self._desk.address_of(record.id) if leads_to_inbox(card) else ""
-        return replace(card, inbox=leads)
 
     async def show_grant_end(
         self, did: Interaction, card: GrantCard, copy: str, reply: PrivateReply

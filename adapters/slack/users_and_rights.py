@@ -6,24 +6,31 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from adapters.slack.cards import CARD_CHARS, CARD_LINES
-from adapters.slack.payloads import PLATFORM, Actor, Json, ModalMetadata, SlackPlace
+from adapters.slack.payloads import (
+    NO_COPY,
+    PLATFORM,
+    Actor,
+    Interaction,
+    Json,
+    ModalMetadata,
+    SlackPlace,
+)
 from adapters.slack.web_api import SlackRefused, Uploads, Workspace, call_repeatable
-from gateway.errors import GatewayError, InvalidRequest, Unauthorized
+from gateway.chat.answering import Press
+from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import (
     DeliveryFailed,
     Desk,
-    Groups,
     Identity,
     Limited,
     MessageRef,
     Record,
     RetryLater,
-    Worklist,
     bug,
 )
 
@@ -202,97 +209,67 @@ def _start_task(work: Coroutine[Any, Any, Json]) -> asyncio.Task[Json]:
     return task
 
 
+@dataclass(frozen=True, slots=True)
+class SlackUse:
+    """One use of a button, a modal or a command that is about a request, and which request."""
+
+    workspace: Workspace
+    did: Interaction
+    form: ModalMetadata
+
+
 class Rights:
     """Checks people, and whether all of what they would approve can be read."""
 
-    def __init__(
-        self, desk: Desk, worklist: Worklist, directory: UserDirectory, uploads: Uploads
-    ) -> None:
+    def __init__(self, desk: Desk, directory: UserDirectory, uploads: Uploads) -> None:
         self._desk = desk
-        self._worklist = worklist
         self._directory = directory
         self._uploads = uploads
 
-    async def identify(
-        self,
-        workspace: Workspace,
-        actor: Actor,
-        request_id: str,
-        *,
-        read: ModalMetadata | None = None,
-    ) -> tuple[Identity, Record]:
-        """Return the person, without groups, and the request. Does not check the right to decide.
+    async def press(self, use: SlackUse, *, reads: bool = False) -> Press:
+        """Return what is used, by a member of the workspace. Does not check the right to decide.
 
-        Raises IneligibleUser, Unknown, NotFound; with `read`, InvalidRequest when not all of the
-        request can be read there.
+        Raises IneligibleUser, Unknown, NotFound; where the person `reads` what they approve,
+        InvalidRequest when not all of it can be read there.
         """
-        if read is None:
-            record, why = await self._desk.requests.get(request_id), ""
-        else:
-            record = await self._desk.requests.get(request_id, revision=read.revision)
-            why = await self.explain_unreadable(read, actor.team, record)
+        form, actor, why = use.form, use.did.actor, ""
+        if reads:
+            record = await self._desk.requests.get(form.request_id, revision=form.revision)
+            why = await self.explain_unreadable(use, record)
         try:
-            identity = await self._directory.find_member(workspace, actor)
+            identity = await self._directory.find_member(use.workspace, actor)
         except IneligibleUser as stranger:
-            await self._desk.requests.refuse(request_id, actor.identity, str(stranger))
+            await self._desk.requests.refuse(form.request_id, actor.identity, str(stranger))
             raise
         if why:
             raise InvalidRequest(why)
-        return identity, record
+        return Press(
+            request_id=form.request_id,
+            revision=form.revision,
+            identity=identity,
+            nonce=use.did.nonce,
+            copy=None if form.copy == NO_COPY else form.copy,
+            ref=form.ref(actor.team),
+            groups=partial(self._directory.find_groups, use.workspace, identity),
+        )
 
-    def build_group_query(self, workspace: Workspace, identity: Identity) -> Groups:
-        """Return a callable that fetches a person's groups from Slack, which is slow."""
-        return partial(self._directory.find_groups, workspace, identity)
+    async def identify(self, use: SlackUse) -> Identity:
+        """Return the person, with groups. Raises IneligibleUser, Unknown."""
+        return await self.identify_caller(use.workspace, use.did.actor)
 
     async def identify_caller(self, workspace: Workspace, actor: Actor) -> Identity:
         """Return the person, with groups. Raises IneligibleUser, Unknown."""
         identity = await self._directory.find_member(workspace, actor)
         return replace(identity, groups=await self._directory.find_groups(workspace, identity))
 
-    async def check_approver(self, workspace: Workspace, actor: Actor, request_id: str) -> Record:
-        """Return the request, if they may decide it. Raises Unauthorized, and as `identify`."""
-        identity, record = await self.identify(workspace, actor, request_id)
-        identity, refusal = await self._find_refusal(workspace, identity, record)
-        if refusal is not None:
-            await self._desk.requests.refuse(request_id, identity, refusal)
-            raise Unauthorized(refusal)
-        return record
-
-    async def check_viewer(
-        self, workspace: Workspace, actor: Actor, request_id: str
-    ) -> tuple[Record, str | None]:
-        """Return the request, if the person may see it, and why they may not decide it, if so.
-
-        Raises Unauthorized, and as `identify`.
-        """
-        identity, record = await self.identify(workspace, actor, request_id)
-        identity, refusal = await self._find_refusal(workspace, identity, record)
-        if refusal is not None and not await self._worklist.is_involved(identity, record):
-            await self._desk.requests.refuse(request_id, identity, refusal)
-            raise Unauthorized(refusal)
-        return record, refusal
-
-    async def _find_refusal(
-        self, workspace: Workspace, identity: Identity, record: Record
-    ) -> tuple[Identity, str | None]:
-        """Return the person and why they may not decide, None when they may.
-
-        Groups are fetched only where they matter.
-        """
-        refusal = await self._desk.requests.may_decide(identity, record)
-        if refusal is not None:
-            identity = replace(identity, groups=await self.build_group_query(workspace, identity)())
-            refusal = await self._desk.requests.may_decide(identity, record)
-        return identity, refusal
-
-    async def explain_unreadable(self, form: ModalMetadata, team: str, record: Record) -> str:
+    async def explain_unreadable(self, use: SlackUse, record: Record) -> str:
         """Return why not all of the request can be read in Slack, empty when it can.
 
         Either the card shows all of it, or the full text is attached in its thread.
         """
         if self._desk.sizes.fits(record, lines=CARD_LINES, chars=CARD_CHARS):
             return ""
-        ref = form.ref(team)
+        ref = use.form.ref(use.did.actor.team)
         if ref is not None and await self._uploads.is_attached(ref, record.digest):
             return ""
         return "This cannot be approved here: the full text is not attached to the card."

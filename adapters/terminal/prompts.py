@@ -30,6 +30,7 @@ from adapters.terminal.keys import HELP_KEY, Key, KeyLine, bind
 from gateway.cards.card import Card, Field
 from gateway.cards.grant_cards import grant_card_of
 from gateway.cards.remember_options import LIFETIME_WORDS, RememberOption, remember_as
+from gateway.chat.remembering import ALL, Remembering
 from gateway.errors import InvalidRequest
 from gateway.models import FieldKind
 from gateway.ports import AuditEvent, Desk, Grant, Identity, JsonObject, Record, Remember
@@ -583,7 +584,6 @@ def edit_text(text: str) -> str:
 
 # Remembered decisions: list and revoke them in the terminal.
 
-ALL = "all"
 _GRANTS_MARGIN = 3
 _SAID = {
     "grant_made": "newly remembered",
@@ -621,13 +621,11 @@ def ask_which(grants: Sequence[Grant], mine: int) -> str:
 
 async def revoke_chosen(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: str) -> str:
     """Revoke the grant with the chosen number, or all; return a message. Raises GatewayError."""
-    if chosen == ALL:
-        gone = len(await desk.grants.revoke_all(who))
-        return f"revoked: {gone}"
-    if not chosen.isdecimal() or not 1 <= int(chosen) <= len(grants):
-        raise InvalidRequest(f"a number of the list, or {ALL}")
-    await desk.grants.revoke(grants[int(chosen) - 1].id, who)
-    return "revoked: it no longer decides anything"
+    if chosen != ALL:
+        if not chosen.isdecimal() or not 1 <= int(chosen) <= len(grants):
+            raise InvalidRequest(f"a number of the list, or {ALL}")
+        chosen = grants[int(chosen) - 1].id
+    return await Remembering(desk).revoke(who, chosen)
 
 
 def describe_event(event: AuditEvent) -> str:

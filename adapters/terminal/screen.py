@@ -49,12 +49,12 @@ from adapters.terminal.prompts import (
 )
 from gateway.cards.blocks import changes
 from gateway.cards.card import Card, Control, card_of, full_view
-from gateway.cards.forms import check_edit
-from gateway.cards.remember_options import scopes_of
 from gateway.cards.words import ANOTHER_PLAN, NO_LINK, SAY_THE_PLAN
+from gateway.chat.answering import read_edit
+from gateway.chat.remembering import Remembering
 from gateway.errors import GatewayError, StepUpNeeded, Unconfirmed
 from gateway.models import Action, DecidedBy, DeciderKind, RiskLevel
-from gateway.ports import Click, Clock, Desk, Identity, JsonObject, Query, Record, parse_json
+from gateway.ports import Click, Clock, Desk, Identity, JsonObject, Query, Record
 
 log = logging.getLogger("adapters.terminal")
 
@@ -381,13 +381,11 @@ class TerminalApp(ReadableApp):
             left = await asyncio.to_thread(edit_text, text)
         self._typed = {record.digest: left}
         try:
-            arguments = parse_json(left.encode())
-            if isinstance(arguments, dict):
-                check_edit(record, arguments)
+            arguments = read_edit(record, left)
         except GatewayError as error:
             self._say(f"not sent, press e to go on with what you typed: {error}", bad=True)
             return
-        if not isinstance(arguments, dict) or arguments == record.arguments:
+        if arguments == record.arguments:
             self._say("nothing was changed")
             return
         await self._approve_edit(record, arguments)
@@ -423,10 +421,10 @@ class TerminalApp(ReadableApp):
         if record is None:
             return
         card = self._build_card(record)
-        may = await self._desk.requests.may_pass(self._who, record)
-        offered = scopes_of(record, Action.APPROVE, passes=may)
-        reach = self._desk.requests.reach
-        scopes = [(one, await reach(record.id, one.id)) for one in offered]
+        remembering = Remembering(self._desk)
+        offered = await remembering.list_options(self._who, record, Action.APPROVE, _ALL)
+        reach = await remembering.find_reach(record, offered)
+        scopes = [(one, reach[one.id]) for one in offered]
         chosen = await self.push_screen_wait(
             RememberScreen(record, scopes, render_remembered(card))
         )

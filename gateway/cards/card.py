@@ -34,7 +34,7 @@ from gateway.cards.command_summary import Head
 from gateway.cards.masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.cards.remember_options import may_remember, say_undeclared, wishes
 from gateway.cards.summary import discreet_notice, head_of, notice_of, plain_head
-from gateway.cards.words import NO_LINK, ApprovalProgress, say_name, standing_of
+from gateway.cards.words import NO_LINK, SECRET_ASKED, ApprovalProgress, say_name, standing_of
 from gateway.domain.records import Edit, Record, company, told_outcome
 from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.risk import MOST_GUESSES, StepUp, finding_sign, say_ways
@@ -890,6 +890,20 @@ def choose_found_above(card: Card, *before: str) -> FoundAbove:
     return FoundAbove(mark or closer, findings, told)
 
 
+def choose_above(card: Card) -> FoundAbove:
+    """Return what stands there in a chat, where the label of what runs is read before it."""
+    return choose_found_above(card, card.blocks[0].label if card.blocks else "")
+
+
+def tell_above(card: Card, above: FoundAbove) -> list[tuple[str, str]]:
+    """Return what was chosen in lines, a sign and words each: the risk and why, then findings."""
+    reasons = "; ".join(one.text for one in above.reasons)
+    mark = above.mark or (f"{card.risk.value} risk".capitalize() if reasons else "")
+    said = ": ".join(filter(None, (mark, reasons)))
+    lines = [("🔴" if card.risk is RiskLevel.HIGH else card.sign, said)] if said else []
+    return lines + [(card.sign, one.text) for one in above.findings]
+
+
 def _is_line(text: Visible) -> bool:
     return len(text.text) <= _MOST_LINE
 
@@ -924,6 +938,14 @@ def say_no_link(card: Card) -> str:
     """Say how people get to the inbox where a chat's card sends them there, and has no address of
     it; else ""."""
     return NO_LINK if _needs_inbox(card) and not card.inbox else ""
+
+
+def list_warnings(card: Card) -> list[str]:
+    """Return a chat's warnings: those of the card, that a secret is answered elsewhere, and how
+    people get to the inbox where no link leads there."""
+    secret = not card.final and any(field.secret for field in card.fields)
+    told = (*card.notices, SECRET_ASKED if secret else "", say_no_link(card))
+    return [one for one in told if one]
 
 
 def _needs_inbox(card: Card) -> bool:

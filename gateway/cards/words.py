@@ -205,3 +205,24 @@ def standing_of(record: Record, reader: str = "") -> ApprovalProgress:
         settled=own is not None and (own.remember is None or len(voted) < record.quorum),
         answered=question,
     )
+
+
+# Texts within the limits of platforms, which count UTF-16 units at most.
+
+
+def count_units(text: str) -> int:
+    """Return the length of a text in UTF-16 units."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def cut_units(text: str, most: int) -> str:
+    """Return as much of the start of a text as so many units hold."""
+    kept = text[: max(0, most)]
+    while (over := count_units(kept) - max(0, most)) > 0:
+        kept = kept[: len(kept) - max(1, over // 2)]
+    return kept
+
+
+def clip(text: str, most: int) -> str:
+    """Return the text, or its start and an ellipsis."""
+    return text if count_units(text) <= most else f"{cut_units(text, most - 1)}…"

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from gateway.cards.batch_cards import is_of_batch
 from gateway.cards.blocks import CardSizes
 from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
@@ -34,7 +33,7 @@ from gateway.domain.records import (
 )
 from gateway.domain.redaction import mask
 from gateway.domain.statistics import PeriodReport
-from gateway.errors import GatewayError, InvalidRequest, NotFound
+from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
 from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Effect, Grant, Match
@@ -43,7 +42,6 @@ from gateway.ports.devices import DeviceCalls
 from gateway.ports.outgoing import AdapterStorage
 from gateway.ports.sign_in import LoginLinks, Logins, Prove
 from gateway.wire.codec import JsonObject
-from gateway.wire.schema import REQUEST_ID
 
 # What people list and look for: the queue from where they stand, and what ended or happened.
 
@@ -451,92 +449,3 @@ class Desk:
 def address_of(inbox: str, request_id: str) -> str:
     """Return where the inbox at this address shows a request, "" for no address."""
     return f"{inbox}/r/{request_id}" if inbox else ""
-
-
-# What waits that somebody may see, and what is remembered that they may take back.
-
-_LEAST_ID = 4
-_PAGES = 10
-_BATCH = 50
-
-
-class Worklist:
-    """Finds what a person may see, and nothing else."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
-    async def may_see(self, identity: Identity, record: Record) -> bool:
-        """Tell whether they may decide it, or asked for it themselves, or are an admin."""
-        involved = await self.is_involved(identity, record)
-        return involved or await self._desk.requests.may_decide(identity, record) is None
-
-    async def is_involved(self, identity: Identity, record: Record) -> bool:
-        """Tell whether they asked for it themselves, or are an admin."""
-        person = await self._desk.requests.person(identity)
-        return person is not None and (person.admin or person.name == record.owner)
-
-    async def list_waiting(self, identity: Identity) -> AsyncIterator[Record]:
-        """Yield the waiting requests that this person may see, newest first."""
-        after = None
-        for _ in range(_PAGES):
-            page = await self._desk.requests.page(Query(after=after, followers=False))
-            for record in page.items:
-                if not record.final and await self.may_see(identity, record):
-                    yield record
-            after = page.next
-            if after is None:
-                return
-
-    async def list_batch(self, identity: Identity, record: Record) -> list[Record]:
-        """Return the waiting requests of a request's batch that this person may decide, itself
-        among them."""
-        request = record.request
-        query = Query(agent=request.agent, session=request.session, followers=False, limit=_BATCH)
-        page = await self._desk.requests.page(query)
-        may = [
-            one
-            for one in page.items
-            if is_of_batch(record, one)
-            and await self._desk.requests.may_decide(identity, one) is None
-        ]
-        return sorted(may, key=lambda one: (one.created, one.id))
-
-    async def find(self, identity: Identity, start: str) -> Record:
-        """Return the one waiting request, of those they may see, whose id begins so.
-
-        A whole id names any request: whoever does something with it checks the right to, and audits
-        a refusal. Raises InvalidRequest, NotFound.
-        """
-        start = _check_start(start)
-        if REQUEST_ID.fullmatch(start):
-            return await self._desk.requests.get(start)
-        found = [one async for one in self.list_waiting(identity) if one.id.startswith(start)]
-        if len(found) > 1:
-            raise InvalidRequest("more than one request begins so; give more of the id")
-        if not found:
-            raise NotFound("nothing of that id waits for you")
-        return found[0]
-
-    async def grants(self, identity: Identity) -> list[Grant]:
-        """Return the newest remembered decisions that this person may take back."""
-        return await self._desk.grants.newest(revocable_by=identity)
-
-    async def grant_id(self, identity: Identity, start: str) -> str:
-        """Return the whole id of the one of them whose id begins so; a whole id as it is.
-
-        Raises InvalidRequest, NotFound.
-        """
-        start = _check_start(start)
-        if REQUEST_ID.fullmatch(start):
-            return start
-        found = [one.id for one in await self.grants(identity) if one.id.startswith(start)]
-        if len(found) != 1:
-            raise NotFound("no remembered decision of yours, or more than one, begins so")
-        return found[0]
-
-
-def _check_start(start: str) -> str:
-    if len(start.strip()) < _LEAST_ID:
-        raise InvalidRequest(f"give at least {_LEAST_ID} characters of the id")
-    return start.strip().lower()

@@ -15,9 +15,9 @@ from adapters.discord.cards import (
     render_about,
 )
 from adapters.discord.custom_ids import DiscordButton
-from adapters.discord.full_view import build_batch, build_full_view, list_drawn, page_fits
+from adapters.discord.full_view import build_batch, build_full_view, keep_drawn, page_fits
 from adapters.slack import cards, modals
-from adapters.slack.batches import build_batch as build_batch_modal
+from adapters.slack.modals import build_batch as build_batch_modal
 from adapters.slack.payloads import ModalMetadata
 from adapters.terminal.cards import render_about as render_about_in_terminal
 from adapters.terminal.cards import render_card
@@ -207,7 +207,7 @@ def _discord_details(record: Record) -> str:
 def _discord_batch(record: Record) -> str:
     batch = batch_card_of([record], chars=ALL, each=ALL)
     button = DiscordButton(verb="batch", request_id=record.id, revision=record.revision)
-    return _texts(build_batch(batch, list_drawn(batch), button, "", together=False))
+    return _texts(build_batch(keep_drawn(batch), button, ""))
 
 
 def _show(record: Record) -> str:

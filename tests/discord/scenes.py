@@ -20,17 +20,16 @@ from adapters.discord.cards import (
 from adapters.discord.commands import build_pending_view
 from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.edits import (
-    build_changes,
     build_edit_modal,
+    build_edit_state,
     build_modal,
     build_number_modal,
-    build_refused_edit,
 )
 from adapters.discord.full_view import (
     BATCH_CHARS,
     build_batch,
     build_full_view,
-    list_drawn,
+    keep_drawn,
     page_fits,
 )
 from adapters.discord.grants import (
@@ -47,6 +46,7 @@ from gateway.cards.card import Card, card_of, full_view
 from gateway.cards.grant_cards import grant_card_of
 from gateway.cards.remember_options import scopes_of
 from gateway.cards.words import KillSwitch
+from gateway.chat.answering import EditState, describe_changes
 from gateway.domain.records import Record
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import Action
@@ -77,7 +77,10 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
                  "pending-findings", "pending-escalated", "pending-hook", "pending-hostile",
                  "pending-passkey", "pending-hidden", "responded"):  # fmt: skip
         made[f"full-{name}"] = partial(_page, records[name], 0)
-    git, edited = records["pending-git"], {"command": "make release"}
+    git = records["pending-git"]
+    diff = describe_changes(states.asked(), {"command": "make release"})
+    changed = EditState(key="k", typed="", diff=diff)
+    refused = EditState(key="k", typed="", refusal='"amount": this is not a number')
     options = scopes_of(git, Action.APPROVE, passes=True)
     reach = {one.id: states.REACH for one in options}
     ways = list_ways(options, denies=True)
@@ -122,9 +125,9 @@ def messages() -> dict[str, Callable[[], MessageContent]]:
         "pending-list": lambda: build_pending_view(several),
         "switch-off": lambda: build_switch_view(KillSwitch(on=False, waiting=3)),
         "switch-on": lambda: build_switch_view(KillSwitch(on=True, by="ann", at=states.MADE)),
-        "changes": lambda: build_changes(states.asked(), BUTTON, "k", edited),
-        "changes-high": lambda: build_changes(states.asked(), BUTTON, "k", edited, high=True),
-        "edit-refused": lambda: build_refused_edit(BUTTON, "k", "amount is not a number"),
+        "changes": lambda: build_edit_state(BUTTON, changed),
+        "changes-high": lambda: build_edit_state(BUTTON, replace(changed, high=True)),
+        "edit-refused": lambda: build_edit_state(BUTTON, refused),
         "step-up": lambda: build_private_reply("It takes a step-up: a passkey.", INBOX).shown,
         "step-up-no-address": lambda: build_private_reply("It takes a passkey.", "").shown,
         "login": lambda: build_private_reply("This signs you in to the inbox.", INBOX).shown,
@@ -154,7 +157,7 @@ def modals() -> dict[str, ui.Modal]:
         **edits,
         "edit-json": as_json,
         "answer": build_modal(Action.ANSWER, _whole(states.RECORDS["question"]), BUTTON),
-        "number": build_number_modal(number, BUTTON, about=render_about(_sized(money))),
+        "number": build_number_modal(number, BUTTON, 0, about=render_about(_sized(money))),
     }
 
 
@@ -190,6 +193,4 @@ def _page(record: Record, page: int) -> MessageContent:
 
 def _batch(records: tuple[Record, ...]) -> MessageContent:
     batch = batch_card_of(records, chars=BATCH_CHARS, each=CARD_CHARS)
-    shown = list_drawn(batch)
-    together = batch.together and len(shown) == len(batch.items)
-    return build_batch(batch, shown, BUTTON, "k" * 11, together=together)
+    return build_batch(keep_drawn(batch), BUTTON, "k" * 11)

@@ -94,7 +94,7 @@ async def test_25_neither_bots_nor_the_timed_out_nor_the_mighty_decide(stage: St
     for mighty in (owner, server.eve):
         assert "not an approver" in private_text(await stage.click(mighty, card, "Approve"))
     server.bob.user.bot = True
-    assert "bots decide nothing" in private_text(await stage.click(server.bob, card, "Approve"))
+    assert "Bots decide nothing" in private_text(await stage.click(server.bob, card, "Approve"))
     await stage.asked(arguments={"command": "ls other"})
     more = [(await stage.click(server.ann, card, "More…")).private[0] for _ in range(2)]
     await stage.click(server.ann, more[1], "All 2…")
@@ -216,7 +216,7 @@ async def test_28_commands_check_what_buttons_check(stage: Stage) -> None:
     empty = await server.bob.command(server.app, server.channel, "pending")
     assert "Nothing waits" in private_text(empty)
     gone = await server.bob.command(server.app, server.channel, "deny", request="0" * 32)
-    assert "no longer exists" in private_text(gone)
+    assert "no longer available" in private_text(gone)
 
 
 async def test_29_a_removed_approver_is_refused_on_the_next_click(stage: Stage) -> None:
@@ -268,8 +268,8 @@ async def test_someone_says_that_they_are_looking(stage: Stage) -> None:
     _, card = await stage.asked()
     await stage.click(stage.server.ann, card, "I'm looking")
     await stage.shows(card, "ann is looking at it")
-    await stage.click(stage.server.bob, card, "Not looking")
-    await stage.shows(card, "ann is looking at it")
+    more = await stage.click(stage.server.bob, card, "More…")
+    assert "I'm looking" in labels(more.private[0])
     await stage.click(stage.server.ann, card, "Not looking")
     await stage.seen(lambda: "is looking at it" not in shown_text(card))
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from gateway.domain.records import Identity, Record
-from gateway.models import Action, Kind, Risk, RiskLevel, Status
+from gateway.domain.records import Record
+from gateway.models import Kind, Risk, RiskLevel, Status
 from tests.discord.interactions import Interaction
 from tests.discord.messages import buttons
 from tests.discord.stage import Stage, labels, private_text
 from tests.discord.town import Json
-from tests.world import click
 
 CALLS: tuple[dict[str, Any], ...] = (
     {"kind": Kind.FILE_CHANGE, "tool": "write_file", "arguments": {"path": "a", "content": "1"}},
@@ -81,21 +77,11 @@ async def test_one_of_a_batch_is_answered_alone(stage: Stage) -> None:
     assert "Approve all 2" in labels(batch)
 
 
-@pytest.mark.parametrize(
-    "alone",
-    [
-        {"arguments": {"command": "drop"}, "risk": Risk(level=RiskLevel.HIGH)},
-        {"arguments": {"command": "x" * 5_000}},
-        {"arguments": {"command": "echo password=shutdown-now | sh"}},
-    ],
-    ids=["high risk", "cut", "hiding"],
-)
-async def test_what_is_decided_alone_is_never_approved_with_others(
-    stage: Stage, alone: dict[str, Any]
-) -> None:
-    """High risk, what does not fit, and a mask that could act: no button approves all of them, and
-    a forged press decides nothing."""
-    asked = await several(stage, alone)
+async def test_what_is_decided_alone_is_never_approved_with_others(stage: Stage) -> None:
+    """With one of high risk no button approves all of them, and a forged press decides nothing;
+    all are denied at once."""
+    risky = {"arguments": {"command": "drop"}, "risk": Risk(level=RiskLevel.HIGH)}
+    asked = await several(stage, risky)
     batch, tap = await tapped(stage, asked[0][1], 4)
     await stage.shows(batch, "4 requests of")
     assert not [one for one in labels(batch) if "Approve all" in one]
@@ -109,18 +95,8 @@ async def test_what_is_decided_alone_is_never_approved_with_others(
     )
     assert "Not all of them" in private_text(await server.ann.outcome(made))
     assert await states(stage, asked) == [Status.PENDING] * 4
-
-
-async def test_a_batch_of_which_one_changed_is_not_decided(stage: Stage) -> None:
-    """What was read is another text now: nothing is decided, and why is said."""
-    asked = await several(stage)
-    batch = await opened(stage, asked[0][1], 3)
-    record = await stage.core.requests.get(asked[1][0].id)
-    bob = Identity(platform="discord", id=stage.server.bob.id)
-    await stage.core.requests.decide(replace(click(record, Action.DENY), identity=bob))
-    await stage.click(stage.server.ann, batch, "Approve all 3")
-    await stage.shows(batch, "othing was decided")
-    assert await states(stage, asked) == [Status.PENDING, Status.DENIED, Status.PENDING]
+    await stage.click(server.ann, batch, "Deny all 4")
+    assert await states(stage, asked) == [Status.DENIED] * 4
 
 
 async def test_a_batch_that_finds_no_room_says_how_many_are_left_out(stage: Stage) -> None:
@@ -130,15 +106,3 @@ async def test_a_batch_that_finds_no_room_says_how_many_are_left_out(stage: Stag
     batch = await opened(stage, asked[0][1], 9)
     await stage.shows(batch, "4 more do not fit here")
     assert not [one for one in labels(batch) if "all" in one]
-
-
-async def test_all_are_denied_at_once_also_where_one_takes_more_than_a_tap(stage: Stage) -> None:
-    """Whoever denies need not read: one of high risk goes with the others."""
-    risky = {"arguments": {"command": "drop"}, "risk": Risk(level=RiskLevel.HIGH)}
-    asked = await several(stage, risky)
-    batch, _ = await tapped(stage, asked[0][1], 4)
-    await stage.shows(batch, "4 requests of")
-    await stage.click(stage.server.ann, batch, "Deny all 4")
-    for _, card in asked:
-        await stage.shows(card, "Denied by")
-    assert await states(stage, asked) == [Status.DENIED] * 4

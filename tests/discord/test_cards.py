@@ -78,6 +78,25 @@ async def test_a_bad_edit_decides_nothing(stage: Stage) -> None:
     assert not (await stage.core.requests.get(record.id)).final
 
 
+async def test_a_wrong_number_is_named_by_its_field(stage: Stage) -> None:
+    """By the name that it has in the modal."""
+    _, card = await stage.asked(tool="pay", arguments={"amount": 12})
+    opened = await stage.click(stage.server.ann, card, "Edit")
+    done = await stage.server.ann.submit(opened, arg0="many")
+    assert '"amount"\\: this is not a number' in private_text(done)
+
+
+async def test_a_denial_answers_when_the_same_is_asked(stage: Stage) -> None:
+    """The menu of what then has it: for a day, in this session."""
+    record, card = await stage.asked()
+    opened = await stage.click(stage.server.bob, card, "Deny")
+    await stage.server.bob.submit(opened, next="session")
+    assert (await stage.ended(record)).status is Status.DENIED
+    again = await stage.ask()
+    assert again.decision is not None
+    assert (again.status, again.decision.reason) == (Status.DENIED, Reason.GRANT)
+
+
 async def test_a_reason_takes_one_tap(stage: Stage) -> None:
     """Behind More… it denies at once; in the modal it can be chosen beside one's own words."""
     record, card = await stage.asked(arguments={"command": "rm -rf build"})

@@ -115,7 +115,7 @@ async def test_09_a_large_card_is_drawn_beside_the_event_loop(
         drawn.append((record.id, threading.current_thread() is threading.main_thread()))
         return card_of(record, **how)
 
-    for module in ("gateway.delivery.request_cards", "adapters.discord.full_view"):
+    for module in ("gateway.delivery.request_cards", "gateway.chat.answering"):
         monkeypatch.setattr(f"{module}.card_of", noting)
     small, card = await stage.asked()
     await stage.click(stage.server.ann, card, "Approve")
@@ -225,7 +225,7 @@ async def test_14_clicks_on_what_has_ended_are_told_the_truth(stage: Stage) -> N
         stage.gateway.backend.store.keys.record(record.id)
     )
     done = await _pressed_late(stage, before, card)
-    assert "no longer exists" in private_text(done)
+    assert "no longer available" in private_text(done)
 
 
 async def _pressed_late(stage: Stage, before: Json, card: Json) -> Interaction:

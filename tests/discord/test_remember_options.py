@@ -76,7 +76,7 @@ async def test_grants_are_listed_and_revoked_by_command(stage: Stage) -> None:
     choice, *more = await server.bob.complete(server.app, server.channel, "revoke", "grant", "")
     assert [one["value"] for one in more] == ["all", "session bot default"]
     refused = await server.eve.command(server.app, server.channel, "revoke", grant=choice["value"])
-    assert "Not you" in private_text(refused)
+    assert "⛔" in private_text(refused)
     done = await server.bob.command(server.app, server.channel, "revoke", grant=choice["value"])
     assert "Revoked" in private_text(done)
     empty = await server.bob.command(server.app, server.channel, "grants")
@@ -101,8 +101,8 @@ async def test_a_stranger_learns_nothing_and_remembers_nothing(stage: Stage) -> 
     offer = await stage.click(stage.server.eve, card, "Remember…")
     opened = await stage.click(stage.server.eve, offer.private[0], "Approve and remember…")
     await stage.policy(stage.route(approvers=("ann",)))
-    assert "Not you" in private_text(await stage.server.eve.submit(opened))
-    assert "Not you" in private_text(await stage.click(stage.server.eve, card, "Remember…"))
+    assert "⛔" in private_text(await stage.server.eve.submit(opened))
+    assert "⛔" in private_text(await stage.click(stage.server.eve, card, "Remember…"))
     assert not (await stage.core.requests.get(record.id)).final
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from gateway.domain.records import Record
 from gateway.domain.risk import LevelRules, RiskRule, RulesByRisk, StepUp
 from gateway.models import RiskLevel, Status
@@ -27,10 +29,12 @@ async def test_the_number_is_typed_in_the_modal_behind_the_full_view(stage: Stag
     await stage.shows(card, "Approving takes the number")
     view = await stage.click(ann, card, "Review…")
     opened = await stage.click(ann, view.private[0], "Approve…")
+    assert "3 tries are left: the third wrong number denies it." in json.dumps(opened.answer_data)
     done = await ann.submit(opened, number=other_than(number))
     assert "2 tries are left" in private_text(done)
     assert not (await stage.core.requests.get(record.id)).final
     opened = await stage.click(ann, view.private[0], "Approve…")
+    assert "2 tries are left" in json.dumps(opened.answer_data)
     await ann.submit(opened, number=number)
     assert (await stage.ended(record)).status is Status.APPROVED
     await stage.shows(card, "confirmed by number")

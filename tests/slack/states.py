@@ -9,9 +9,8 @@ from typing import Any
 from adapters.slack import cards as blocks
 from adapters.slack import modals
 from adapters.slack.app import NO_REQUEST, describe_error
-from adapters.slack.batches import BATCH_CHARS, build_batch
 from adapters.slack.cards import CARD_CHARS, CARD_LINES, FullText
-from adapters.slack.clicks import describe_state, describe_what
+from adapters.slack.clicks import describe_what
 from adapters.slack.commands import (
     HELP,
     build_grant_entry,
@@ -19,8 +18,8 @@ from adapters.slack.commands import (
     build_login_reply,
     build_request_entry,
 )
-from adapters.slack.grants import build_switch
-from adapters.slack.home_tab import build_home
+from adapters.slack.home_tab import build_home, build_switch
+from adapters.slack.modals import BATCH_CHARS, build_batch
 from adapters.slack.payloads import ModalMetadata
 from adapters.slack.posting import build_grant_message
 from gateway.approvals.duplicates_and_overflow import AgentGroup
@@ -30,6 +29,7 @@ from gateway.cards.forms import edit_fields
 from gateway.cards.grant_cards import grant_card_of
 from gateway.cards.remember_options import scopes_of
 from gateway.cards.words import KillSwitch
+from gateway.chat.answering import describe_state
 from gateway.delivery.overflow_cards import digest_card
 from gateway.domain.policy_document import Guardrails, PolicyDocument
 from gateway.domain.records import Approvers, Claim, Record, Vote
@@ -429,7 +429,7 @@ def views() -> dict[str, Json]:
         ),
         "more-mine": modals.build_more(whole["pending-votes"], form, refusal="", mine=True),
         "edit-money": modals.build_field_form(
-            whole["pending-high-risk"], edit_fields(PAYMENT), form, {}, "amount is no number"
+            whole["pending-high-risk"], edit_fields(PAYMENT), form, {}, "Amount is no number."
         ),
         "edit-json": modals.build_json_form(whole["pending"], form, whole["pending"].editable),
         "told-inbox": modals.build_referral("Edit", "Edit it in the inbox.", INBOX),

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from gateway.domain.records import Record
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
-from gateway.models import Action, Kind, Status
+from gateway.models import Kind, Status
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
 from tests.slack.office import HIGH, ROUTE, Office, at_work, form, put_in_force, shown
-from tests.world import World, click
+from tests.world import World
 
 CALLS: tuple[dict[str, Any], ...] = (
     {"kind": Kind.FILE_CHANGE, "tool": "write_file", "arguments": {"path": "a", "content": "1"}},
@@ -88,21 +86,10 @@ async def test_one_of_a_batch_is_answered_alone(office: Office) -> None:
     assert "Approve all 2" in office.modal_buttons(office.ann)
 
 
-@pytest.mark.parametrize(
-    "alone",
-    [
-        {"arguments": {"command": "drop"}, "risk": HIGH},
-        {"arguments": {"command": "x" * 20_000}},
-        {"arguments": {"command": "echo password=shutdown-now | sh"}},
-    ],
-    ids=["high risk", "cut", "hiding"],
-)
-async def test_what_is_decided_alone_is_never_approved_with_others(
-    office: Office, alone: dict[str, Any]
-) -> None:
-    """High risk, what does not fit, and a mask that could act: no button approves all of them, and
-    a forged press decides nothing."""
-    asked = await several(office, alone)
+async def test_what_is_decided_alone_is_never_approved_with_others(office: Office) -> None:
+    """With one of high risk no button approves all of them, and a forged press decides nothing;
+    all are denied at once."""
+    asked = await several(office, {"arguments": {"command": "drop"}, "risk": HIGH})
     ann = office.ann
     await opened(office, ann, asked[0][1], 4)
     assert not [one for one in office.modal_buttons(ann) if "Approve all" in one]
@@ -115,18 +102,9 @@ async def test_what_is_decided_alone_is_never_approved_with_others(
     await office.settled()
     assert await states(office, asked) == [Status.PENDING] * 4
     assert "not all of them" in office.modal_says(ann).lower()
-
-
-async def test_a_batch_of_which_one_changed_is_not_decided(office: Office) -> None:
-    """What was read is another text now: nothing is decided, and why is said."""
-    asked = await several(office)
-    ann = office.ann
-    await opened(office, ann, asked[0][1], 3)
-    record = await office.desk.requests.get(asked[1][0].id)
-    await office.desk.requests.decide(click(record, Action.DENY))
-    await ann.click_modal("Approve all 3")
-    await office.told_in_modal(ann, "othing was decided")
-    assert await states(office, asked) == [Status.PENDING, Status.DENIED, Status.PENDING]
+    await opened(office, ann, asked[0][1], 4)
+    await ann.click_modal("Deny all 4")
+    await office.told_in_modal(ann, "All 4 are denied")
 
 
 async def test_a_stranger_reads_no_batch(office: Office) -> None:
@@ -141,15 +119,6 @@ async def test_a_stranger_reads_no_batch(office: Office) -> None:
     await office.settled()
     assert "make release" not in office.modal_says(eve)
     assert "Approved" not in shown(message)
-
-
-async def test_all_are_denied_at_once_also_where_one_takes_more_than_a_tap(office: Office) -> None:
-    """Whoever denies need not read: one of high risk goes with the others."""
-    asked = await several(office, {"arguments": {"command": "drop"}, "risk": HIGH})
-    await opened(office, office.ann, asked[0][1], 4)
-    await office.ann.click_modal("Deny all 4")
-    await office.told_in_modal(office.ann, "All 4 are denied")
-    assert await states(office, asked) == [Status.DENIED] * 4
 
 
 async def test_one_that_takes_a_passkey_leads_to_the_inbox(slack: Slack, world: World) -> None:

@@ -96,6 +96,31 @@ async def test_a_tapped_reason_keeps_what_was_chosen(office: Office) -> None:
     assert (done.decision.reason, done.decision.message) == (Reason.FEEDBACK, "It is too broad")
 
 
+async def test_a_denial_takes_a_note_for_the_record(office: Office) -> None:
+    """The agent is never told, the card says it."""
+    record, message = await office.asked()
+    bob = office.bob
+    await bob.click(message, "Deny…")
+    await form(bob, "deny")
+    bob.fill("Note for the record, never for the agent", "told ann")
+    await bob.submit()
+    done = await office.ended(record)
+    assert done.decision is not None
+    assert (done.note, done.decision.message) == ("told ann", "")
+    await office.card_says(message, "told ann")
+
+
+async def test_a_wrong_number_is_named_by_its_field(office: Office) -> None:
+    """Below it, and by the name that it has in the form."""
+    _, message = await office.asked(tool="pay", arguments={"amount": 1e20})
+    ann = office.ann
+    await ann.more(message, "Edit…")
+    await form(ann, "edit_fields")
+    ann.fill('"amount"', "many")
+    await ann.submit()
+    assert ann.modal.view["errors"] == {"arg0": '"amount": this is not a number.'}
+
+
 async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(office: Office) -> None:
     """The first form could not know; what is sent from it decides nothing, and the next one says
     it."""

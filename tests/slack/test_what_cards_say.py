@@ -14,8 +14,7 @@ from adapters.slack import modals
 from adapters.slack.app import describe_error
 from adapters.slack.cards import CARD_CHARS, CARD_LINES, build_message
 from adapters.slack.commands import build_list, build_request_entry
-from adapters.slack.grants import build_switch
-from adapters.slack.home_tab import build_home
+from adapters.slack.home_tab import build_home, build_switch
 from adapters.slack.payloads import ModalMetadata
 from adapters.slack.posting import build_grant_message
 from gateway.cards.card import Card, card_of, full_view

@@ -26,11 +26,11 @@ async def test_what_is_remembered_is_told_listed_and_taken_back(world: World) ->
         await seat.sees("a number of the list")
         await seat.press("g")
         await seat.type("1")
-        await seat.sees("it no longer decides anything")
+        await seat.sees("Revoked: exactly this")
         await seat.sees("no longer remembered for bot")
         await seat.press("g")
         await seat.type("all")
-        await seat.sees("revoked: 2")
+        await seat.sees("Revoked: 2")
         await seat.press("g")
         await seat.sees("nothing is remembered")
     assert (await world.submit(arguments={"command": "ls 0"})).status is Status.PENDING

@@ -1,0 +1,443 @@
+"""Answering one request: who may, what a form says of it, its edits, and what people are told."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gateway.cards.blocks import changes, draw, weight_of
+from gateway.cards.card import Card, Control, Field, card_of, leads_to_inbox
+from gateway.cards.forms import EditField, WrongField, check_edit, edit_fields, put_together
+from gateway.cards.words import DENIALS, SAY_THE_PLAN, join_reason
+from gateway.chat.lists_and_batches import Worklist
+from gateway.chat.remembering import remember_denial
+from gateway.errors import (
+    Conflict,
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    StepUpNeeded,
+    Unauthorized,
+    Unconfirmed,
+    Unreachable,
+)
+from gateway.models import Action, FieldKind, RiskLevel
+from gateway.ports import (
+    MOST_GUESSES,
+    Click,
+    DeliveryFailed,
+    Desk,
+    Groups,
+    Identity,
+    JsonObject,
+    MessageRef,
+    Record,
+    bug,
+    parse_json,
+    render_safe,
+)
+
+log = logging.getLogger("gateway.chat")
+
+WHOLE = 10**9
+"""A size that limits nothing."""
+ABOUT_LINES, ABOUT_CHARS = 10, 700
+"""How much of what runs a form shows above its fields."""
+REASON = "reason"
+"""The field of a denial's reason."""
+YES, NO = "yes", "no"
+CHANGED = "the request has changed since you saw it; look at it again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Press:
+    """One use of a button, a form or a command: by whom, and on what.
+
+    `nonce` is the same when the platform delivers it again. `copy` and `ref` name the posted card.
+    `groups` asks the platform for the person's groups, where `identity` has none.
+    """
+
+    request_id: str
+    revision: int
+    identity: Identity
+    nonce: str
+    copy: str | None = None
+    ref: MessageRef | None = None
+    groups: Groups | None = None
+
+    def click(self, action: Action, **content: Any) -> Click:
+        """Return the click that it stands for."""
+        return Click(
+            request_id=self.request_id,
+            revision=self.revision,
+            identity=self.identity,
+            action=action,
+            nonce=self.nonce,
+            copy=self.copy,
+            ref=self.ref,
+            **content,
+        )
+
+
+class Answering:
+    """Shows requests to those who may see them, and takes their answers. `lines` and `chars` are
+    the size of a card on this `platform`."""
+
+    def __init__(self, desk: Desk, platform: str, *, lines: int, chars: int) -> None:
+        self._desk = desk
+        self._worklist = Worklist(desk)
+        self._platform = platform
+        self._size = (lines, chars)
+
+    async def _find_refusal(self, press: Press, record: Record) -> tuple[Press, str | None]:
+        """Return the press, with the groups that were needed, and why this person may not decide
+        the request, None when they may."""
+        refusal = await self._desk.requests.may_decide(press.identity, record)
+        if refusal is not None and press.groups is not None:
+            identity = replace(press.identity, groups=await press.groups())
+            press = replace(press, identity=identity)
+            refusal = await self._desk.requests.may_decide(identity, record)
+        return press, refusal
+
+    async def check_approver(self, press: Press) -> Record:
+        """Return the request, if this person may decide it. Raises NotFound, Unauthorized."""
+        record = await self._desk.requests.get(press.request_id)
+        press, refusal = await self._find_refusal(press, record)
+        if refusal is not None:
+            await self._refuse(press, refusal)
+        return record
+
+    async def check_viewer(self, press: Press) -> tuple[Record, str]:
+        """Return the request, if this person may see it, and why they may not decide it, "" where
+        they may. Raises NotFound, Unauthorized."""
+        record = await self._desk.requests.get(press.request_id)
+        press, refusal = await self._find_refusal(press, record)
+        if refusal is not None and not await self._worklist.is_involved(press.identity, record):
+            await self._refuse(press, refusal)
+        return record, refusal or ""
+
+    async def get_open(self, press: Press) -> Record:
+        """Return the request, if this person may decide it now, as they saw it. Raises NotFound,
+        Unauthorized, Conflict."""
+        record = await self.check_approver(press)
+        refuse_old(press, record)
+        return record
+
+    async def decide(self, press: Press, action: Action, **content: Any) -> Record:
+        """Answer the request; raises what `RequestCalls.decide` raises."""
+        click = press.click(action, **content)
+        return await self._desk.requests.decide(click, groups=press.groups)
+
+    async def claim(self, press: Press, *, on: bool) -> Record:
+        """Say that this person is looking, or is not any more; raises as `decide` does."""
+        return await self._desk.requests.claim(
+            press.request_id, press.identity, on=on, groups=press.groups
+        )
+
+    # ---------------------------------------------------------------- cards
+
+    async def build_posted(self, record: Record) -> Card:
+        """Return the card as it is posted."""
+        lines, chars = self._size
+        card = await self._desk.requests.draw(record, self._platform, lines=lines, chars=chars)
+        leads = self._desk.address_of(record.id) if leads_to_inbox(card) else ""
+        return replace(card, inbox=leads)
+
+    async def build_own(self, record: Record, identity: Identity) -> tuple[Card, bool]:
+        """Return the card at the posted size as this person sees it, with its address, and whether
+        they said that they are looking at it."""
+        reader = await self._name(identity)
+        card = await self._draw(record, *self._size, reader)
+        mine = record.claim is not None and record.claim.person == reader
+        return replace(card, inbox=self._desk.address_of(record.id)), mine
+
+    async def build_whole(self, record: Record, identity: Identity | None = None) -> Card:
+        """Return the card without a limit, and so with every control, and with its address."""
+        reader = "" if identity is None else await self._name(identity)
+        card = await self._draw(record, WHOLE, WHOLE, reader)
+        return replace(card, inbox=self._desk.address_of(record.id))
+
+    async def build_for_form(self, record: Record) -> Card:
+        """Return a card with every control, and as much of what runs as a form shows above its
+        fields."""
+        card = await self.build_whole(record)
+        about = await self._draw(record, ABOUT_LINES, ABOUT_CHARS)
+        return replace(card, blocks=about.blocks, complete=about.complete, size=about.size)
+
+    async def _draw(self, record: Record, lines: int, chars: int, reader: str = "") -> Card:
+        return await draw(
+            lambda: card_of(record, lines=lines, chars=chars, reader=reader), *weight_of(record)
+        )
+
+    async def _name(self, identity: Identity) -> str:
+        person = await self._desk.requests.person(identity)
+        return person.name if person else identity.written
+
+    async def _refuse(self, press: Press, why: str) -> None:
+        await self._desk.requests.refuse(press.request_id, press.identity, why)
+        raise Unauthorized(why)
+
+
+def refuse_old(press: Press, record: Record) -> None:
+    """Raise Conflict for a request that was decided, or is another than the card showed."""
+    if record.final:
+        raise Conflict(f"this was decided already: {describe_state(record)}")
+    if press.revision < record.shown_since:
+        raise Conflict(CHANGED)
+
+
+def describe_state(record: Record) -> str:
+    """Return a request's outcome or progress, as a sentence."""
+    card = card_of(record, lines=1, chars=1)
+    if card.outcome is not None:
+        return as_sentence(card.outcome.text)
+    return as_sentence(card.progress or "it still waits for an answer")
+
+
+def as_sentence(text: str) -> str:
+    """Return words of ours with a capital first and a stop behind."""
+    stop = "" if text.endswith((".", "!", "?", "…")) else "."
+    return f"{text[:1].upper()}{text[1:]}{stop}"
+
+
+# What forms say.
+
+
+def read_denial(
+    *,
+    tapped: str = "",
+    reason: str = "",
+    note: str = "",
+    replan: bool = False,
+    again: str = "",
+) -> JsonObject:
+    """Return what a denial says: the `tapped` reason and the one typed, the note, whether another
+    plan is wanted, and what happens when the same is asked `again`.
+
+    Raises WrongField for a plan that is wanted without words.
+    """
+    words = join_reason(tapped, reason.strip())
+    if replan and not words:
+        raise WrongField(REASON, SAY_THE_PLAN)
+    return {
+        "message": words,
+        "note": note,
+        "feedback": replan,
+        "remember": remember_denial(again),
+    }
+
+
+def find_reason(number: str) -> str:
+    """Return the reason of a button by its number. Raises InvalidRequest."""
+    if number not in map(str, range(len(DENIALS))):
+        raise InvalidRequest("this is no reason that is offered")
+    return DENIALS[int(number)]
+
+
+def find_numbered(card: Card) -> Control:
+    """Return the approval that takes the number of a step-up. Raises InvalidRequest."""
+    for control in card.controls:
+        if control.action is Action.APPROVE and control.number:
+            return control
+    raise InvalidRequest("this takes no number; look at it again")
+
+
+def warn_of_tries(guesses: int) -> str:
+    """Say at the field of a number how many tries are left after so many wrong ones."""
+    left = MOST_GUESSES - guesses
+    tries = "1 try is left" if left == 1 else f"{left} tries are left"
+    return f"⚠️ {tries}: the third wrong number denies it."
+
+
+def read_answers(fields: Sequence[Field], given: Sequence[str | list[str] | None]) -> JsonObject:
+    """Return the answers to a question's fields, without empty ones. Of a choice the numbers are
+    given, of a yes or no those words, else the text.
+
+    Raises WrongField, which names the field as people see it.
+    """
+    found = {
+        field.id: _read_answer(field, value)
+        for field, value in zip(fields, given, strict=True)
+        if value not in (None, "", [])
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _read_answer(field: Field, given: str | list[str] | None) -> Any:
+    text = given if isinstance(given, str) else "".join((given or [])[:1])
+    if field.kind is FieldKind.TEXT:
+        return text
+    if field.kind is FieldKind.NUMBER:
+        return _read_number(field, text)
+    if field.kind is FieldKind.BOOLEAN:
+        return text == YES
+    chosen = given if isinstance(given, list) else [text]
+    try:
+        values = [field.choices[int(number)].value for number in chosen]
+    except (ValueError, IndexError):
+        raise _wrong(field, "was not offered") from None
+    return values if field.kind is FieldKind.CHOICES else values[0]
+
+
+def _read_number(field: Field, text: str) -> int | float:
+    try:
+        value = parse_json(text.strip().encode())
+    except InvalidRequest:
+        value = None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _wrong(field, "is not a number")
+    return value
+
+
+def _wrong(field: Field, why: str) -> WrongField:
+    return WrongField(field.id, f"the answer to {field.text.text!r} {why}")
+
+
+# Edits: what was typed is kept for an hour, checked, shown as a diff, and approved. A refusal loses
+# nothing of it: it can be edited again.
+
+KEPT_NOTE = "Nothing was decided; what you typed is kept."
+YES_NO = (("true", "Yes"), ("false", "No"))
+"""The choices of a field that is yes or no."""
+_KEPT_SECONDS = 3600.0
+_MOST_NAMED = 3
+
+Typed = Mapping[str, str] | str
+"""What was typed: into fields, by their ids, or the raw JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditState:
+    """An edit that somebody typed, kept under `key`: its `diff`, which waits for their approval, or
+    why it was refused, as a sentence, and in which `field`. `high` says that it is high risk."""
+
+    key: str
+    typed: Typed
+    diff: str = ""
+    high: bool = False
+    refusal: str = ""
+    field: str = ""
+
+
+class Edits:
+    """Keeps what was typed into the forms of an edit, and approves it."""
+
+    def __init__(self, desk: Desk, answering: Answering) -> None:
+        self._desk = desk
+        self._answering = answering
+
+    async def show(self, record: Record, typed: Typed, key: str) -> EditState:
+        """Keep what was typed under a key, and return what it changes, or what is wrong with it.
+        Nothing is decided yet."""
+        await self._desk.notes.put(_name(key), json.dumps(typed), seconds=_KEPT_SECONDS)
+        try:
+            arguments = read_edit(record, typed)
+            if not (diff := describe_changes(record, arguments)):
+                raise WrongField("", "nothing is changed: approve it as it is")
+        except WrongField as wrong:
+            why = _name_field(record, wrong)
+            return EditState(key=key, typed=typed, refusal=why, field=wrong.field)
+        high = record.risk.level is RiskLevel.HIGH
+        return EditState(key=key, typed=typed, diff=diff, high=high)
+
+    async def read_kept(self, key: str) -> Typed:
+        """Return what was typed before. Raises Conflict when it is gone."""
+        text = await self._desk.notes.get(_name(key))
+        if text is None:
+            raise Conflict("this edit was left for too long; edit it again")
+        kept: Typed = json.loads(text)
+        return kept
+
+    async def approve(
+        self, press: Press, record: Record, key: str, *, high: bool
+    ) -> Record | EditState:
+        """Approve the changes that were shown, as `high` risk if that was said. Return the request,
+        or the edit to be shown again: as high risk, which it is only since, or refused.
+
+        Raises Conflict when it is gone, StepUpNeeded, and what an answer raises.
+        """
+        typed = await self.read_kept(key)
+        try:
+            arguments = read_edit(record, typed)
+            return await self._answering.decide(
+                press, Action.EDIT, arguments=arguments, confirmed=high
+            )
+        except StepUpNeeded:
+            raise
+        except Unconfirmed:
+            diff = describe_changes(record, arguments)
+            return EditState(key=key, typed=typed, diff=diff, high=True)
+        except InvalidRequest as refused:
+            return EditState(key=key, typed=typed, refusal=as_sentence(str(refused)))
+
+
+def read_edit(record: Record, typed: Typed) -> JsonObject:
+    """Return the arguments as typed. Raises WrongField."""
+    if not isinstance(typed, str):
+        return put_together(record, typed)
+    try:
+        arguments = parse_json(typed.encode("utf-8", "surrogatepass"))
+    except InvalidRequest as error:
+        raise WrongField("", str(error)) from error
+    if not isinstance(arguments, dict):
+        raise WrongField("", "arguments are one JSON object, in braces")
+    check_edit(record, arguments)
+    return arguments
+
+
+def describe_changes(record: Record, arguments: JsonObject) -> str:
+    """Return what an edit changes, as a diff."""
+    rows = changes(record.arguments, arguments)
+    return "\n".join(f"{row.sign} {row.text.text}" for row in rows)
+
+
+def name_left_out(fields: Sequence[EditField], shown: Sequence[EditField]) -> str:
+    """Say which fields a form has no room for, "" where it has them all."""
+    rest = [one.label.text for one in fields if one not in shown]
+    if not rest:
+        return ""
+    more = f" and {len(rest) - _MOST_NAMED} more" if len(rest) > _MOST_NAMED else ""
+    return f"Not shown here, and unchanged: {', '.join(rest[:_MOST_NAMED])}{more}"
+
+
+def _name_field(record: Record, wrong: WrongField) -> str:
+    """Return why a field is wrong, with its name as people see it."""
+    named = (one.label.text for one in edit_fields(record) if one.id == wrong.field)
+    return as_sentence(": ".join((*named, str(wrong))))
+
+
+def _name(key: str) -> str:
+    return f"edit {key}"
+
+
+# What people are told of errors.
+
+_GONE = "This is no longer available."
+_NOT_RECORDED = "Not recorded: the gateway cannot reach its store. Try again in a moment."
+_UNSURE = (
+    "Not recorded, as far as we know: something went wrong. If the card still waits, try again."
+)
+
+
+def describe_error(error: Exception) -> tuple[str, str]:
+    """Return a sign and a sentence for a person, without claiming more than is known. It may quote
+    anybody, and is made visible."""
+    if isinstance(error, NotFound):
+        return "🗑️", _GONE
+    if isinstance(error, Unreachable):
+        return "⚠️", _NOT_RECORDED if error.code == Unreachable.code else _say(error)
+    if isinstance(error, Unauthorized):
+        return "⛔", _say(error)
+    if isinstance(error, InvalidRequest) and not isinstance(error, Conflict):
+        return "✏️", f"{_say(error)} Nothing was decided."
+    if isinstance(error, GatewayError) and not isinstance(error, DeliveryFailed):
+        return "ℹ️", _say(error)  # noqa: RUF001 (the sign is for people)
+    log.error("not done: %s", bug(error), extra={"event": "chat_failed"})
+    return "⚠️", _UNSURE
+
+
+def _say(error: GatewayError) -> str:
+    return as_sentence(render_safe(str(error)).text)
