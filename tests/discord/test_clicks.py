@@ -115,7 +115,7 @@ async def test_09_a_large_card_is_drawn_beside_the_event_loop(
         drawn.append((record.id, threading.current_thread() is threading.main_thread()))
         return card_of(record, **how)
 
-    for module in ("gateway.delivery.request_cards", "gateway.chat.answering"):
+    for module in ("gateway.approvals.request_service", "gateway.chat.answering"):
         monkeypatch.setattr(f"{module}.card_of", noting)
     small, card = await stage.asked()
     await stage.click(stage.server.ann, card, "Approve")
