@@ -16,7 +16,7 @@ from benchmarks.children import say, serve
 from benchmarks.floor import BACK, THERE, follow_in_background, hop, raw
 from benchmarks.stage import ASK_TOOL, RULE_TOOL, argument
 from gateway.client import AsyncClient, config
-from gateway.client.client import transport_for
+from gateway.client.async_client import transport_for
 from gateway.models import ApprovalRequest, Decision
 from gateway.wire.codec import JsonObject
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.table import Row
 from gateway.models import Context, Kind
-from gateway.policy.calls.touches import Call, touch
+from gateway.policy.calls.call_effects import Call, touch
 
 _ROUNDS = 200
 _US = 1_000

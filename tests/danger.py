@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.domain.policy_document import Guardrails, PolicyRule, RuleEffect
 from gateway.domain.store import WritableStore
 from gateway.models import Kind

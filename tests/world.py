@@ -12,15 +12,15 @@ from typing import Any
 
 from gateway.api.agent_verbs import Intake
 from gateway.approvals.agent_service import Approvals
-from gateway.approvals.core import Core
 from gateway.approvals.deadlines import Sweeper
+from gateway.approvals.services import Core
 from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
 from gateway.domain.records import AuditEvent, Click, Identity, Person, Record
 from gateway.domain.store import MessageContext
 from gateway.domain.time_and_tasks import Clock, SystemClock
 from gateway.models import Action, ApprovalRequest, digest_of, new_id
 from gateway.policy.chain import ModeDecider
-from gateway.policy.decider import Decider
+from gateway.policy.verdict import Decider
 from gateway.server.connections import core_over
 from gateway.stores.connect import connect, line_to
 from gateway.stores.credentials import RedisCredentials

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Protocol
 from aiohttp import web
 
 from gateway.api.agent_verbs import complete
-from gateway.api.call import (
+from gateway.api.api_call import (
     AGENT,
     ApiCall,
     Services,

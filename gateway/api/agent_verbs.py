@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from aiohttp import web
 
-from gateway.api.call import ApiCall, Nothing, operation, reply
+from gateway.api.api_call import ApiCall, Nothing, operation, reply
 from gateway.api.messages import (
     Cancel,
     Consume,
@@ -25,7 +25,7 @@ from gateway.api.messages import (
     Sync,
     WhichAgent,
 )
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.domain.parsing import (
     check_agent_reason,
     check_agent_report,

@@ -14,14 +14,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.log import server_logger
 
 from gateway.api.agent_hooks import HostHook, hook_routes
+from gateway.api.api_call import Enrolment, Intercept, Limits, Services, answer_call
 from gateway.api.authentication import LOOPBACK_HOSTS, TokenAccess
-from gateway.api.call import (
-    Enrolment,
-    Intercept,
-    Limits,
-    Services,
-    answer_call,
-)
 from gateway.api.metrics import AdapterProblems, Measure, Metrics, Outboxes, no_outboxes
 from gateway.api.middleware import (
     Handler,
@@ -34,7 +28,7 @@ from gateway.api.middleware import (
 from gateway.api.openapi import served_document
 from gateway.api.problems import problem_of
 from gateway.api.routes import ApiRoute, routes
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.domain.health_and_metrics import Readiness
 from gateway.domain.store import Store
 from gateway.domain.web_limits import FailureLimit

@@ -8,7 +8,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.call import ApiCall, Nothing, masked_reply, operation, reply
+from gateway.api.api_call import ApiCall, Nothing, masked_reply, operation, reply
 from gateway.api.messages import MAX_PAGE, NONCE, OfAgent, check_match
 from gateway.api.requests import find_visible
 from gateway.errors import InvalidRequest, NotFound
@@ -23,7 +23,7 @@ from gateway.policy.grants.offers import (
     offers,
     passes_for,
 )
-from gateway.ports.desk import ManualGrantRequest, build_example
+from gateway.ports.adapter_api import ManualGrantRequest, build_example
 from gateway.wire.codec import JsonObject, Wire
 from gateway.wire.schema import (
     AGENT_NAME,

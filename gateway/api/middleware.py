@@ -12,8 +12,8 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from gateway.api.api_call import Services
 from gateway.api.authentication import CALLER, check_host, check_query
-from gateway.api.call import Services
 from gateway.api.metrics import Metrics
 from gateway.api.problems import Unauthenticated, problem_of, refusal_of
 from gateway.domain.health_and_metrics import DISK_FULL

@@ -14,8 +14,8 @@ from pydantic_core.core_schema import IntSchema
 
 import gateway
 from gateway import models
-from gateway.api import agent_verbs, call, grants, messages, operators, requests
-from gateway.api.call import Nothing, Operation
+from gateway.api import agent_verbs, api_call, grants, messages, operators, requests
+from gateway.api.api_call import Nothing, Operation
 from gateway.api.messages import Prepare, Problem
 from gateway.api.problems import MEDIA_TYPE
 from gateway.api.routes import ApiRoute, routes
@@ -23,7 +23,7 @@ from gateway.approvals import explanation
 from gateway.domain import policy_document, records, risk, statistics
 from gateway.models import ApprovalRequest, Reason
 from gateway.policy import chain
-from gateway.policy.calls import command_table
+from gateway.policy.calls import known_commands
 from gateway.policy.grants import coverage, grant, offers
 from gateway.wire.canonical_json import MAX_INTEGER
 from gateway.wire.codec import JsonObject
@@ -81,12 +81,12 @@ SCHEMA_NAMES: dict[type, str] = {
     grant.Match: "Match",
     grants.NewGrant: "NewGrant",
     grants.NewPass: "NewPass",
-    call.Nothing: "Nothing",
+    api_call.Nothing: "Nothing",
     offers.Offer: "Offer",
     grants.OfferRequest: "OfferWish",
     grants.Offers: "Offers",
     grants.OffersOfExample: "OffersOfExample",
-    command_table.Operands: "Operands",
+    known_commands.Operands: "Operands",
     chain.Opinion: "Opinion",
     models.Option: "Option",
     models.Origin: "Origin",

@@ -9,7 +9,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.call import ApiCall, Nothing, operation, reply
+from gateway.api.api_call import ApiCall, Nothing, operation, reply
 from gateway.api.messages import HealthReply
 from gateway.api.metrics import CONTENT_TYPE
 from gateway.approvals.explanation import Explanation

@@ -12,7 +12,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.call import ApiCall, end_on_shutdown, long_poll, operation, reply
+from gateway.api.api_call import ApiCall, end_on_shutdown, long_poll, operation, reply
 from gateway.api.messages import (
     EVENT_ID,
     MAX_WAIT_SECONDS,

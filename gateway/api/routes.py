@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.api import agent_verbs, grants, operators, requests
-from gateway.api.call import AGENT, APPROVER, Operation
+from gateway.api.api_call import AGENT, APPROVER, Operation
 
 ANYONE: frozenset[str] = frozenset()
 AGENTS = frozenset({AGENT})

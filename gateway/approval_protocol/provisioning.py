@@ -16,7 +16,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from gateway.api.call import ApiCall, reply
+from gateway.api.api_call import ApiCall, reply
 from gateway.approval_protocol.instances import (
     Instance,
     ReceiverAddress,

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from gateway.api.call import ApiCall, long_poll, reply
+from gateway.api.api_call import ApiCall, long_poll, reply
 from gateway.approval_protocol.instances import RedisProtocolNotes, format_time
 from gateway.domain.records import Record
 from gateway.domain.time_and_tasks import Clock, check_wanted

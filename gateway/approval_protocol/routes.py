@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api.call import AGENT, APPROVER, ApiCall, Services, answer_call
+from gateway.api.api_call import AGENT, APPROVER, ApiCall, Services, answer_call
 from gateway.api.middleware import CALL
 from gateway.api.problems import Unauthenticated
 from gateway.approval_protocol.provisioning import InstanceUpdate, Provision, Provisioning

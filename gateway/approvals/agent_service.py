@@ -14,8 +14,7 @@ from functools import partial
 
 from gateway.approvals.duplicates_and_overflow import GroupStore
 from gateway.approvals.grant_lifecycle import GrantLifecycle
-from gateway.approvals.transitions import erase_content, give_up, is_news, note_never_fetched
-from gateway.approvals.writer import (
+from gateway.approvals.request_writer import (
     LATE,
     STOPPED,
     TOMBSTONE_DIGEST,
@@ -28,6 +27,7 @@ from gateway.approvals.writer import (
     queues_of,
     tombstone_of,
 )
+from gateway.approvals.transitions import erase_content, give_up, is_news, note_never_fetched
 from gateway.cards.blocks import heavy, weight_of
 from gateway.cards.masks import MaskProofs
 from gateway.domain.policy_document import Ruling

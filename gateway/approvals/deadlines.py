@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.domain.store import MessageContext, Store
 from gateway.models import Reason
 

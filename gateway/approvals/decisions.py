@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gateway.approvals.agent_service import end_siblings
 from gateway.approvals.grant_creation import GrantCreation
+from gateway.approvals.request_writer import Overtaken, Writer
 from gateway.approvals.transitions import (
     Clicker,
     ClickResult,
@@ -21,7 +22,6 @@ from gateway.approvals.transitions import (
     hand_on,
     nonce_of,
 )
-from gateway.approvals.writer import Overtaken, Writer
 from gateway.cards.blocks import draw, weight_of
 from gateway.cards.masks import NEEDS_ALL_SEEN, MaskProofs
 from gateway.cards.words import standing_of
@@ -55,7 +55,7 @@ from gateway.policy.authorization import (
 from gateway.policy.chain import ALLOW, ASK, MODIFY, Chain
 from gateway.policy.grants.grant import Grant
 from gateway.policy.guardrails import assess, weigh
-from gateway.ports.desk import Groups
+from gateway.ports.adapter_api import Groups
 from gateway.ports.sign_in import Proof, Prove, subject_of
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import JsonObject, plain

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from gateway.approvals.writer import Overtaken, Writer, posts
+from gateway.approvals.request_writer import Overtaken, Writer, posts
 from gateway.domain.policy_document import Budget, PolicyDocument, Ruling
 from gateway.domain.records import AgentLoad, Paused, Record, RequestOutcome, crowd_of, outcome_of
 from gateway.domain.store import Store, Transition

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from gateway.approvals.agent_service import Approvals
 from gateway.approvals.grant_lifecycle import GrantLifecycle
-from gateway.approvals.writer import Writer
+from gateway.approvals.request_writer import Writer
 from gateway.domain.records import Identity, Record
 from gateway.domain.risk import StepUp, lift
 from gateway.domain.store import Store
 from gateway.errors import Unauthorized
 from gateway.models import ApprovalRequest, Risk
-from gateway.policy.calls.roles import VARYING
-from gateway.policy.calls.touches import Leaf, touches_of
+from gateway.policy.calls.argument_roles import VARYING
+from gateway.policy.calls.call_effects import Leaf, touches_of
 from gateway.policy.chain import DENY, Opinion, find_decisive
 from gateway.policy.grants.coverage import covers, what_differs
 from gateway.policy.grants.grant import Effect, Grant, MatchResult, Shape

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from gateway.approvals.grant_lifecycle import GrantLifecycle, grant_id_of
+from gateway.approvals.request_writer import FOLLOWUPS, TOO_LATE, Overtaken, Writer
 from gateway.approvals.transitions import RememberRequest, agreeing_votes
-from gateway.approvals.writer import FOLLOWUPS, TOO_LATE, Overtaken, Writer
 from gateway.cards.masks import hides_offer
 from gateway.domain.policy_document import PolicyDocument, Ruling, adapters_of
 from gateway.domain.records import Click, Identity, Record, Remember, ScopeQuorum

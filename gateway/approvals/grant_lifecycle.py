@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gateway.approvals.policy_changes import OutdatedGrants, route_of, tally
-from gateway.approvals.writer import Writer
+from gateway.approvals.request_writer import Writer
 from gateway.cards.grant_cards import GrantCard, grant_card_of
 from gateway.domain.records import Query, Record
 from gateway.domain.store import Store

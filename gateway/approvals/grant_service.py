@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.approvals.grant_creation import GrantCreation, expiry_of, queues_of_grant
 from gateway.approvals.grant_lifecycle import GrantLifecycle
-from gateway.approvals.writer import TOMBSTONE_DIGEST, PostedCopies, Writer
+from gateway.approvals.request_writer import TOMBSTONE_DIGEST, PostedCopies, Writer
 from gateway.cards.grant_cards import GrantCard
 from gateway.cards.masks import hides_offer
 from gateway.domain.policy_document import PolicyDocument
@@ -23,7 +23,7 @@ from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, Grant, GrantVoter, Match, MatchResult
 from gateway.policy.grants.offers import Offer, offers
 from gateway.policy.guardrails import assess
-from gateway.ports.desk import ManualGrantRequest
+from gateway.ports.adapter_api import ManualGrantRequest
 from gateway.ports.outgoing import GRANT
 from gateway.wire.canonical_json import sha256_hex
 

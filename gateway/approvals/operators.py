@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from gateway.approvals.duplicates_and_overflow import GroupStore
 from gateway.approvals.request_service import SessionService
+from gateway.approvals.request_writer import Writer
 from gateway.approvals.search_and_report import read_report
-from gateway.approvals.writer import Writer
 from gateway.cards.words import KillSwitch
 from gateway.domain.health_and_metrics import Health
 from gateway.domain.policy_document import Budget, PolicyDocument, ToolRow
@@ -18,7 +18,7 @@ from gateway.errors import Conflict, Unauthorized, Unconfirmed
 from gateway.models import Reason
 from gateway.policy.authorization import answers_for
 from gateway.policy.declared_tools import ToolWord, check_word, dangers_of, with_word
-from gateway.ports.desk import GatewayStatus
+from gateway.ports.adapter_api import GatewayStatus
 
 _TRIES = 8
 

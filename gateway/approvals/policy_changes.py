@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from gateway.approvals.writer import Overtaken, Writer
+from gateway.approvals.request_writer import Overtaken, Writer
 from gateway.domain.policy_document import PolicyDocument, Ruling
 from gateway.domain.records import Record
 from gateway.domain.store import Store, Transition
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import NotFound
 from gateway.policy.authorization import with_valid_votes
-from gateway.policy.calls.touches import touches_of
+from gateway.policy.calls.call_effects import touches_of
 from gateway.policy.deciders import GrantBook
 from gateway.policy.grants.grant import Effect, Grant, Suspension
 from gateway.wire.codec import plain

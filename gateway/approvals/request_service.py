@@ -11,8 +11,8 @@ from gateway.approvals.agent_service import Approvals, is_own
 from gateway.approvals.decisions import Batches, ClickJudge
 from gateway.approvals.grant_creation import GrantCreation, may_pass
 from gateway.approvals.grant_lifecycle import GrantLifecycle
+from gateway.approvals.request_writer import FOLLOWUPS, PostedCopies, Stood, Writer, shorten
 from gateway.approvals.search_and_report import search_events, search_requests
-from gateway.approvals.writer import FOLLOWUPS, PostedCopies, Stood, Writer, shorten
 from gateway.cards.blocks import CardSizes, draw, weight_of
 from gateway.cards.card import Card, card_of
 from gateway.cards.masks import MaskProofs
@@ -33,7 +33,7 @@ from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
 from gateway.policy.authorization import approver, who_may_approve
 from gateway.policy.grants.offers import NO_REACH, find_host_rule
-from gateway.ports.desk import Found, FoundEvents, Groups, QueueCounts, QueueFilter, Search
+from gateway.ports.adapter_api import Found, FoundEvents, Groups, QueueCounts, QueueFilter, Search
 from gateway.ports.sign_in import Prove
 from gateway.wire.codec import JsonObject
 

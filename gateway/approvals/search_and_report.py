@@ -16,7 +16,7 @@ from gateway.domain.redaction import render_safe
 from gateway.domain.statistics import EventTally, PeriodReport
 from gateway.domain.store import Store
 from gateway.errors import InvalidRequest
-from gateway.ports.desk import Found, FoundEvents, Search, list_facts, name_event
+from gateway.ports.adapter_api import Found, FoundEvents, Search, list_facts, name_event
 
 _MOST = 1_000  # requests of one search
 _MOST_EVENTS = 2_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gateway.domain.redaction import holds_secrets, render_safe, secrets_in, start_of
 from gateway.domain.safe_text import Segment, Visible
-from gateway.policy.calls.effects import Harm, StepEffect, list_effects
+from gateway.policy.calls.command_effects import Harm, StepEffect, list_effects
 from gateway.policy.calls.paths import MAX_PATH
 from gateway.policy.calls.script import base_name
 from gateway.policy.calls.shell_words import SHELLS, simple_command, strip_wrapper

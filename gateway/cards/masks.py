@@ -23,7 +23,7 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import mask_of, masks_in, secrets_behind, secrets_in
 from gateway.domain.secret_names import list_words, load_words, name_items
 from gateway.models import Action
-from gateway.policy.calls.touches import touches_of
+from gateway.policy.calls.call_effects import touches_of
 from gateway.policy.grants.grant import Effect, Shape
 from gateway.policy.grants.offers import Offer
 from gateway.wire.roles import Role

@@ -36,26 +36,7 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import mask
 from gateway.domain.safe_text import Segment, Visible
 from gateway.models import RiskLevel
-from gateway.policy.calls.code_effects import (
-    CodeEffect,
-    CodeHarm,
-    count_lines,
-    deleted_by_patch,
-    find_in_code,
-    find_in_sql,
-    is_patch,
-)
-from gateway.policy.calls.effects import Harm
-from gateway.policy.calls.leaves import Leaf
-from gateway.policy.calls.paths import (
-    PathEffect,
-    PathUse,
-    components,
-    is_root,
-    is_systems,
-    lies_outside,
-)
-from gateway.policy.calls.roles import (
+from gateway.policy.calls.argument_roles import (
     FREE,
     PATHS,
     Family,
@@ -67,9 +48,28 @@ from gateway.policy.calls.roles import (
     words_in,
     words_of,
 )
+from gateway.policy.calls.call_arguments import Leaf
+from gateway.policy.calls.call_effects import CallEffects, texts_of, touches_of
+from gateway.policy.calls.code_effects import (
+    CodeEffect,
+    CodeHarm,
+    count_lines,
+    deleted_by_patch,
+    find_in_code,
+    find_in_sql,
+    is_patch,
+)
+from gateway.policy.calls.command_effects import Harm
+from gateway.policy.calls.danger_patterns import find_destructive
+from gateway.policy.calls.paths import (
+    PathEffect,
+    PathUse,
+    components,
+    is_root,
+    is_systems,
+    lies_outside,
+)
 from gateway.policy.calls.shell_words import steers
-from gateway.policy.calls.signs import find_destructive
-from gateway.policy.calls.touches import CallEffects, texts_of, touches_of
 from gateway.wire.roles import Role
 from gateway.wire.schema import AGENT_NAME
 

@@ -26,7 +26,7 @@ from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import InvalidRequest
 from gateway.models import ENDINGS, DeciderKind, Decision, Execution, Status
 from gateway.ports import list_facts
-from gateway.stores.archive import name_numbers
+from gateway.stores.archive_folder import name_numbers
 from gateway.stores.audit import check_folder, export
 from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import canonical, sha256_hex

@@ -21,7 +21,7 @@ from gateway.domain.risk import StepUp, say_ways
 from gateway.domain.safe_text import make_visible
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
-from gateway.policy.policy_file import (
+from gateway.policy.policy_file_reader import (
     BadPolicy,
     declared_since,
     differences,

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.cli.http_access import say_where
 from gateway.errors import InvalidRequest, Unreachable
 from gateway.policy.hooks import HookHost, host_hooks

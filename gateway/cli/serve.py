@@ -26,7 +26,7 @@ from gateway.server.background import run_in_background
 from gateway.server.demo import run_demo
 from gateway.server.plugins import adapter_names
 from gateway.server.settings import Settings, name_unknown
-from gateway.server.start_up import POLICY_FILE, apply_again, first_login
+from gateway.server.start_up_checks import POLICY_FILE, apply_again, first_login
 from gateway.stores.connect import AWAY
 
 if TYPE_CHECKING:

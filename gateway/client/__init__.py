@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gateway.client.approval import Approval, Event, Outcome, OutcomeKind
-    from gateway.client.blocking import Client, use_client
-    from gateway.client.client import AsyncClient
+    from gateway.client.async_client import AsyncClient
+    from gateway.client.blocking_client import Client, use_client
     from gateway.client.context import origin, session, session_name, sub_agent, turn
     from gateway.client.gate import (
         confirm,

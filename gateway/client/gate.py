@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from gateway.client.approval import Approval, Outcome, ended
-from gateway.client.blocking import Client, current_client
-from gateway.client.client import AsyncClient, check_arguments, log_report_failure, schema_of
+from gateway.client.async_client import AsyncClient, check_arguments, log_report_failure, schema_of
+from gateway.client.blocking_client import Client, current_client
 from gateway.errors import Denied, GatewayError, InvalidRequest, Pending, Unverified
 from gateway.models import (
     Action,

@@ -60,7 +60,7 @@ class ScriptedApprovals:
 @pytest.fixture
 def approvals() -> Iterator[ScriptedApprovals]:
     """Script the answers for gated code in this test, in all threads; other calls are denied."""
-    from gateway.client.blocking import Client, use_client  # noqa: PLC0415 (as above)
+    from gateway.client.blocking_client import Client, use_client  # noqa: PLC0415 (as above)
     from gateway.client.in_process import CallableTransport  # noqa: PLC0415 (pytest loads us in every run)
 
     scripted = ScriptedApprovals()

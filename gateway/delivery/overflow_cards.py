@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.approvals.core import Core
 from gateway.approvals.duplicates_and_overflow import AgentGroup
+from gateway.approvals.services import Core
 from gateway.cards.blocks import Block, headline, quote_name, warnings
 from gateway.cards.card import Card, CardState, Fact
 from gateway.cards.summary import our_head

@@ -15,8 +15,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from gateway.approvals.core import Core
-from gateway.approvals.writer import FOLLOWUPS
+from gateway.approvals.request_writer import FOLLOWUPS
+from gateway.approvals.services import Core
 from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.records import MessageRef
 from gateway.domain.redaction import start_of

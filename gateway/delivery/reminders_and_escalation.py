@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gateway.approvals.core import Core
-from gateway.approvals.writer import queues_of
+from gateway.approvals.request_writer import queues_of
+from gateway.approvals.services import Core
 from gateway.domain.policy_document import Route, adapters_of
 from gateway.domain.records import GROUP_MARK, Record
 from gateway.domain.time_and_tasks import Clock

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from gateway.approvals.core import Core
 from gateway.approvals.grant_lifecycle import GrantView
+from gateway.approvals.services import Core
 from gateway.cards.card import Card, discreet_summary, leads_to_inbox
 from gateway.cards.grant_cards import GrantCard
 from gateway.delivery.outbox_worker import TIMINGS, OrderedLock, Timings

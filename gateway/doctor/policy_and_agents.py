@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from gateway.approvals.writer import FOLLOWUPS
+from gateway.approvals.request_writer import FOLLOWUPS
 from gateway.domain.audit import UNTRUE
 from gateway.domain.policy_document import Mode, adapters_of
 from gateway.domain.records import REVIEWS, SCHEMA_VERSION
 from gateway.domain.store import REROUTING
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.policy.deciders import every
-from gateway.policy.policy_file import find_no_admin
+from gateway.policy.policy_file_reader import find_no_admin
 from gateway.ports.adapters import Finding, report_doubt, report_failure, report_ok
 from gateway.server.connections import Backend
 from gateway.server.push import NO_KEY, NOT_INSTALLED, push_key_of

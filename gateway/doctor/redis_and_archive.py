@@ -14,8 +14,8 @@ from gateway.domain.records import place_of
 from gateway.ports.adapters import Finding, report_doubt, report_failure, report_ok
 from gateway.server.connections import Backend
 from gateway.server.settings import Settings
-from gateway.server.start_up import OPEN_DEFAULT
-from gateway.stores.archive import Archive, ArchiveCursor, ArchiveProblem, name_numbers
+from gateway.server.start_up_checks import OPEN_DEFAULT
+from gateway.stores.archive_folder import Archive, ArchiveCursor, ArchiveProblem, name_numbers
 from gateway.stores.audit import check_folder, find_strays, seals_of
 from gateway.stores.connect import PACKED_BYTES, Facts, facts, packs_records, writes_alone
 from gateway.stores.credentials import AGENT, user_name

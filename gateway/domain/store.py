@@ -255,7 +255,7 @@ class Store(Protocol):
 
 class WritableStore(Store, Protocol):
     """Durable state with the three calls that set what a request is: made by
-    `gateway.approvals.writer` alone."""
+    `gateway.approvals.request_writer` alone."""
 
     async def create(
         self,

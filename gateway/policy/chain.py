@@ -18,8 +18,8 @@ from gateway.domain.risk import RaisedRisk, is_lower, lift
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, RiskLevel, Status
 from gateway.policy.authorization import NO_STEP_UP
-from gateway.policy.decider import Decider, Verdict
 from gateway.policy.guardrails import assess, weigh
+from gateway.policy.verdict import Decider, Verdict
 from gateway.wire.codec import Wire
 
 log = logging.getLogger("gateway.policy")

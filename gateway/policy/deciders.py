@@ -13,16 +13,15 @@ from gateway.domain.safe_text import fold
 from gateway.domain.time_and_tasks import Clock
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason
 from gateway.policy.authorization import holds_at_risk, is_backed, lets_through
-from gateway.policy.calls.leaves import Call, Declaration
-from gateway.policy.calls.paths import delicate, is_root, within
-from gateway.policy.calls.roles import (
+from gateway.policy.calls.argument_roles import (
     COMMAND_NAMES,
     COMMANDS,
     RoleSource,
     may_run_anything,
     plain_name,
 )
-from gateway.policy.calls.touches import (
+from gateway.policy.calls.call_arguments import Call, Declaration
+from gateway.policy.calls.call_effects import (
     CallEffects,
     DoubtKind,
     fits_text,
@@ -30,8 +29,8 @@ from gateway.policy.calls.touches import (
     touches_of,
     values_named,
 )
+from gateway.policy.calls.paths import delicate, is_root, within
 from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
-from gateway.policy.decider import Decider, Verdict
 from gateway.policy.grants.coverage import covers, runs_only, why_asked
 from gateway.policy.grants.denials import (
     forbids_command,
@@ -50,6 +49,7 @@ from gateway.policy.grants.variations import (
     may_write,
 )
 from gateway.policy.guardrails import find_signs, findings
+from gateway.policy.verdict import Decider, Verdict
 from gateway.wire.roles import Role
 
 _RUNNING = (Role.ACTION, Role.INPUT, Role.NESTED, *COMMANDS)

@@ -17,8 +17,7 @@ from gateway.domain.records import Record
 from gateway.domain.risk import is_named
 from gateway.errors import InvalidRequest
 from gateway.models import Kind
-from gateway.policy.calls.leaves import Leaf
-from gateway.policy.calls.roles import (
+from gateway.policy.calls.argument_roles import (
     FREE,
     HELD,
     VARYING,
@@ -31,7 +30,8 @@ from gateway.policy.calls.roles import (
     plain_name,
     role_of_name,
 )
-from gateway.policy.calls.touches import touches_of
+from gateway.policy.calls.call_arguments import Leaf
+from gateway.policy.calls.call_effects import touches_of
 from gateway.wire.roles import LONGEST_ADDRESS, MOST_ROLES, Role, role_mistakes
 from gateway.wire.schema import TOOL_NAME
 

@@ -19,7 +19,10 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import start_of
 from gateway.domain.risk import GUARDRAILS, RaisedRisk, lift
 from gateway.models import RiskLevel
-from gateway.policy.calls.effects import find_changed_paths
+from gateway.policy.calls.argument_roles import destroys, is_on
+from gateway.policy.calls.call_effects import CallEffects, Leaf, PathEffect, texts_of, touches_of
+from gateway.policy.calls.command_effects import find_changed_paths
+from gateway.policy.calls.danger_patterns import find_destructive, find_in_script, words_that_act
 from gateway.policy.calls.paths import (
     components,
     delicate,
@@ -30,11 +33,8 @@ from gateway.policy.calls.paths import (
     lies_with_system,
     stands_for_secret,
 )
-from gateway.policy.calls.roles import destroys, is_on
 from gateway.policy.calls.script import read_script
 from gateway.policy.calls.shell_words import steers
-from gateway.policy.calls.signs import find_destructive, find_in_script, words_that_act
-from gateway.policy.calls.touches import CallEffects, Leaf, PathEffect, texts_of, touches_of
 
 _MOST_TEXT = 20_000
 _MOST_FOUND = 8

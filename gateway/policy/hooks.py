@@ -28,7 +28,7 @@ from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Reason, Risk, RiskLevel
 from gateway.policy.chain import ALLOW, CONTINUE, DENY, MODIFY, RESPOND
-from gateway.policy.decider import Verdict
+from gateway.policy.verdict import Verdict
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject, Wire
 

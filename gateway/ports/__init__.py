@@ -30,19 +30,10 @@ from gateway.domain.risk import MOST_GUESSES
 from gateway.domain.safe_text import Segment, Visible, make_visible
 from gateway.domain.time_and_tasks import Clock, SystemClock, cancel_and_wait
 from gateway.domain.web_limits import BodyTooLarge, BodyTooSlow, read_whole
-from gateway.policy.decider import Decider, Verdict
 from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Effect, Grant
-from gateway.ports.adapters import (
-    FAIL,
-    Adapter,
-    Finding,
-    WebPages,
-    report_doubt,
-    report_failure,
-    report_ok,
-)
-from gateway.ports.desk import (
+from gateway.policy.verdict import Decider, Verdict
+from gateway.ports.adapter_api import (
     Desk,
     Feed,
     Found,
@@ -61,6 +52,15 @@ from gateway.ports.desk import (
     build_example,
     list_facts,
     name_event,
+)
+from gateway.ports.adapters import (
+    FAIL,
+    Adapter,
+    Finding,
+    WebPages,
+    report_doubt,
+    report_failure,
+    report_ok,
 )
 from gateway.ports.devices import DeviceCalls, PushDevice, QuietHours, Subscription, name_device
 from gateway.ports.outgoing import (

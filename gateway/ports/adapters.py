@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.domain.records import MessageRef
-from gateway.ports.desk import Desk
+from gateway.ports.adapter_api import Desk
 from gateway.ports.outgoing import AdapterStorage, DeliveryFailed, Notice, Shown
 
 # What a check finds.

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.cards.blocks import draw, weight_of
 from gateway.cards.card import Card, card_of, discreet_summary
 from gateway.cards.masks import MaskProofs

@@ -26,7 +26,7 @@ from gateway.delivery.egress_guard import (
 from gateway.domain.records import AuditEvent, Query
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import Unreachable
-from gateway.ports.desk import Feed, RequestCalls
+from gateway.ports.adapter_api import Feed, RequestCalls
 from gateway.ports.devices import PUSH, PushDevice
 from gateway.ports.outgoing import CopyGone, DeliveryFailed, Outbox, RetryLater
 from gateway.stores.devices import RedisDevices

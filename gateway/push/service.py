@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.delivery.egress_guard import Forbidden
 from gateway.domain.records import Identity, Record
 from gateway.domain.store import Store

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from gateway.api.agent_verbs import Intake
+from gateway.api.api_call import Enrolment
 from gateway.api.app import Site, build_api, build_pages, runner
-from gateway.api.call import Enrolment
-from gateway.approvals.core import Core
 from gateway.approvals.deadlines import Sweeper
+from gateway.approvals.services import Core
 from gateway.delivery.hook_events import HookEvents
 from gateway.delivery.outbox_worker import measure_outbox
 from gateway.delivery.webhooks import Webhook, Webhooks
@@ -25,7 +25,7 @@ from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict, GatewayError
 from gateway.integrations.coding_agents.claude_code import HTTP_HOOKS
-from gateway.policy.calls.signs import load_tables
+from gateway.policy.calls.danger_patterns import load_tables
 from gateway.policy.hooks import HookHost, host_hooks
 from gateway.ports import Adapter, Desk, Feed, WebPages
 from gateway.ports.outgoing import OutboxFigures
@@ -48,7 +48,7 @@ from gateway.server.connections import Backend, build_core, open_backend, signer
 from gateway.server.plugins import adapter_class
 from gateway.server.push import PushParts
 from gateway.server.settings import BadSettings, Settings
-from gateway.server.start_up import POLICY_FILE, apply_at_start, enrolment, refuse_unsafe
+from gateway.server.start_up_checks import POLICY_FILE, apply_at_start, enrolment, refuse_unsafe
 from gateway.stores.audit import Archiver, Sealer, Trimming
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS

@@ -12,8 +12,8 @@ from gateway.approval_protocol.provisioning import Provisioning, ReceiverRegistr
 from gateway.approval_protocol.requests import ProtocolRequests
 from gateway.approval_protocol.routes import protocol_routes
 from gateway.approval_protocol.webhooks import PollInterval, ProtocolNotices, ProtocolReceivers
-from gateway.approvals.core import Core
 from gateway.approvals.deadlines import dismiss
+from gateway.approvals.services import Core
 from gateway.domain.records import Identity
 from gateway.domain.time_and_tasks import Clock, SystemClock
 from gateway.server.connections import Backend

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
-from gateway.approvals.core import Core
 from gateway.approvals.policy_changes import recount
-from gateway.approvals.writer import FOLLOWUPS
+from gateway.approvals.request_writer import FOLLOWUPS
+from gateway.approvals.services import Core
 from gateway.delivery.outbox_worker import TIMINGS, Changes, Look, Timings, Worker
 from gateway.delivery.reminders_and_escalation import Reminders, Rerouting
 from gateway.delivery.request_cards import CardKeeper

@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from gateway.approvals.core import Core, OtherStores
+from gateway.approvals.services import Core, OtherStores
 from gateway.domain.redaction import key_masks
 from gateway.domain.time_and_tasks import Clock, SystemClock
 from gateway.errors import Unreachable
 from gateway.policy.chain import ModeDecider
-from gateway.policy.decider import Decider
 from gateway.policy.hooks import HookHost, links
+from gateway.policy.verdict import Decider
 from gateway.server.plugins import deciders as plugged_in
 from gateway.server.settings import BadSettings, Settings
 from gateway.sign_in.provider import ProviderSettings
 from gateway.sign_in.ways import Ways
-from gateway.stores.archive import Archive
+from gateway.stores.archive_folder import Archive
 from gateway.stores.connect import connect, disconnect, line_to
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.embedded_server import engine_url

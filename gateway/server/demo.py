@@ -19,7 +19,7 @@ from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.models import ENDINGS, Action, new_id
 from gateway.server import app
 from gateway.server.settings import Settings
-from gateway.server.start_up import first_login
+from gateway.server.start_up_checks import first_login
 
 DEMO_AGENT = "demo-agent"
 _DEMO_APPROVER = "demo-approver"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.delivery.outbox_worker import TIMINGS
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.ports.devices import PUSH

@@ -25,7 +25,7 @@ from gateway.domain.audit import (
 from gateway.domain.records import place_of
 from gateway.errors import GatewayError
 from gateway.ports import Feed
-from gateway.stores.archive import (
+from gateway.stores.archive_folder import (
     NOTHING,
     Archive,
     ArchiveCursor,

@@ -21,7 +21,7 @@ from gateway.domain.records import AuditEvent, place_of
 from gateway.domain.time_and_tasks import cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.ports import Wait
-from gateway.stores.archive import NOTHING, ArchiveCursor
+from gateway.stores.archive_folder import NOTHING, ArchiveCursor
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import event_from
 from gateway.stores.requests import RedisStore

@@ -26,7 +26,7 @@ from gateway.domain.redaction import mask
 from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import MAX_LIFE_SECONDS, RiskLevel
-from gateway.stores.archive import Archive, AuditHistory
+from gateway.stores.archive_folder import Archive, AuditHistory
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import NUMBER_FIELD, Recent, dumps, policy_of
 from gateway.stores.scripts import (

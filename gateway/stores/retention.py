@@ -10,7 +10,7 @@ from gateway.domain.records import place_of
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import GatewayError
 from gateway.ports.outgoing import GRANT
-from gateway.stores.archive import NOTHING, Archive, ArchiveCursor, SegmentHead
+from gateway.stores.archive_folder import NOTHING, Archive, ArchiveCursor, SegmentHead
 from gateway.stores.audit import Trimming, next_id, seals_of
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.requests import RedisStore

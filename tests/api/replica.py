@@ -13,11 +13,11 @@ import redis.asyncio
 from aiohttp import ClientResponse, ClientSession, TCPConnector, web
 from redis.exceptions import RedisError
 
+from gateway.api.api_call import Enrolment, Limits
 from gateway.api.app import SERVICES, Site, build_api, runner
-from gateway.api.call import Enrolment, Limits
 from gateway.approval_protocol.webhooks import ProtocolReceivers
 from gateway.approvals.agent_service import Approvals
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.domain.health_and_metrics import Readiness
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Person

@@ -10,7 +10,7 @@ from aiohttp import ClientResponse, ServerDisconnectedError
 from aiohttp.client_exceptions import ClientPayloadError
 from aiohttp.http_exceptions import TransferEncodingError
 
-from gateway.api.call import Limits
+from gateway.api.api_call import Limits
 from tests.api.replica import ANN_TOKEN, POLICY, Replica, made, replica, until
 
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from redis.exceptions import ConnectionError as RedisDown
 
-from gateway.api.call import Limits
+from gateway.api.api_call import Limits
 from gateway.domain.policy_document import Budget
 from gateway.wire.codec import plain
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, PROCESS, Replica, made, replica

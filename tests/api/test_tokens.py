@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientError
 
+from gateway.api.api_call import Limits
 from gateway.api.app import SERVICES
-from gateway.api.call import Limits
 from gateway.api.routes import AGENTS, APPROVERS, ENROL_SECRET, ApiRoute, routes
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.stores.credentials import RedisCredentials

@@ -11,7 +11,7 @@ import pytest
 from gateway.delivery.reminders_and_escalation import Rerouting
 from gateway.domain.policy_document import ToolRow
 from gateway.errors import Conflict
-from gateway.policy.calls.touches import touches_of
+from gateway.policy.calls.call_effects import touches_of
 from gateway.wire.roles import MOST_ROLES
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, EVE_TOKEN, POLICY, Answer, Replica, made
 

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 from aiohttp import ClientError
 
+from gateway.api.api_call import Limits
 from gateway.api.app import SERVICES
-from gateway.api.call import Limits
 from gateway.models import new_id
 from tests.api.replica import (
     AGENT_TOKEN,

@@ -8,7 +8,7 @@ from gateway.domain.policy_document import Mode, Route
 from gateway.errors import InvalidRequest
 from gateway.models import Reason, Status
 from gateway.policy.chain import ModeDecider
-from gateway.policy.policy_file import read_policy
+from gateway.policy.policy_file_reader import read_policy
 from gateway.server.connections import core_over
 from tests.clocks import ShiftedClock
 from tests.world import World, over_http, policy, request

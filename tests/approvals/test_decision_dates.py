@@ -16,7 +16,7 @@ from gateway.domain.records import Record, Remember
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, Status
 from gateway.policy.chain import ALLOW
-from gateway.policy.decider import Verdict
+from gateway.policy.verdict import Verdict
 from gateway.stores.requests import RedisGroups
 from tests.hooks.stage import reviewed_in
 from tests.world import World, assembled, click, over_http, policy, request

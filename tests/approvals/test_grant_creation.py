@@ -16,9 +16,9 @@ from gateway.domain.store import MessageContext
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, DeciderKind, Kind, Reason, RiskLevel, Status, new_id
 from gateway.policy.chain import ModeDecider
-from gateway.policy.decider import Verdict
 from gateway.policy.grants.grant import Effect, Grant
 from gateway.policy.grants.offers import offers
+from gateway.policy.verdict import Verdict
 from gateway.server.connections import core_over
 from gateway.stores.grants import RedisGrants
 from tests.world import World, assembled, click, identity, over_http, policy, request

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.approvals.core import Core, OtherStores
+from gateway.approvals.services import Core, OtherStores
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person, Remember
 from gateway.domain.time_and_tasks import SystemClock

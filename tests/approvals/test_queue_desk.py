@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.models import Risk, RiskLevel
-from gateway.ports.desk import QueueFilter
+from gateway.ports.adapter_api import QueueFilter
 from tests.world import World, click, identity, over_http, policy, request
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.approvals.writer import Writer
+from gateway.approvals.request_writer import Writer
 from gateway.domain.health_and_metrics import Health, Tally
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import Query

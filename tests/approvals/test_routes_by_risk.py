@@ -13,7 +13,7 @@ from gateway.domain.records import Record, Remember
 from gateway.domain.risk import LevelRules, RiskRule, RulesByRisk
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, RiskLevel, Status
-from gateway.policy.policy_file import (
+from gateway.policy.policy_file_reader import (
     BadPolicy,
     differences,
     find_lockout,

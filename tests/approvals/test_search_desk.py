@@ -10,7 +10,7 @@ import pytest
 from gateway.domain.records import Record
 from gateway.errors import Unauthorized
 from gateway.models import Action, Kind, Status
-from gateway.ports.desk import Search
+from gateway.ports.adapter_api import Search
 from tests.world import PEOPLE, World, click, identity
 
 SECRET = "ghp_" + "a1B2c3D4e5" * 3

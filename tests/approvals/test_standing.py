@@ -12,7 +12,7 @@ from gateway.domain.records import Approvers, Identity, Query, Record, Remember
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Question, Risk, RiskLevel, Status
 from gateway.policy.chain import MODIFY
-from gateway.policy.decider import Verdict
+from gateway.policy.verdict import Verdict
 from tests.world import World, assembled, click, identity, over_http, policy, request
 
 PAIR = Route(approvers=("ann", "bob", "eve"), quorum=2)

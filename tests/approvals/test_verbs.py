@@ -22,7 +22,7 @@ from gateway.models import (
     Report,
     Status,
 )
-from gateway.policy.decider import Verdict
+from gateway.policy.verdict import Verdict
 from gateway.wire.codec import plain
 from gateway.wire.signatures import Verifier
 from tests.world import (

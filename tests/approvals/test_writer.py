@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals.writer import Overtaken, Writer
+from gateway.approvals.request_writer import Overtaken, Writer
 from gateway.domain.health_and_metrics import Tally
 from gateway.domain.policy_document import Route, Ruling
 from gateway.domain.records import Record

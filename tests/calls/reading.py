@@ -3,9 +3,9 @@
 from typing import Any
 
 from gateway.models import Context, Kind
-from gateway.policy.calls.leaves import Declaration
-from gateway.policy.calls.roles import RoleSource
-from gateway.policy.calls.touches import Call, CallEffects, DoubtKind, touch
+from gateway.policy.calls.argument_roles import RoleSource
+from gateway.policy.calls.call_arguments import Declaration
+from gateway.policy.calls.call_effects import Call, CallEffects, DoubtKind, touch
 from gateway.wire.roles import Role
 
 

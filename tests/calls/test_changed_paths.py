@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.policy.calls.effects import find_changed_paths
+from gateway.policy.calls.command_effects import find_changed_paths
 
 _OPTIONS = (
     "-r", "-f", "-rt d", "-t d", "-td", "-fTv", "--target-directory=d", "--target d", "--t=d",

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gateway.domain.records import Record
-from gateway.policy.calls.touches import touches_of
+from gateway.policy.calls.call_effects import touches_of
 from gateway.wire.roles import Role
 from tests.grants.making import asked as ask
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gateway.policy.calls import command_table, roles, shell_words, signs
+from gateway.policy.calls import argument_roles, danger_patterns, known_commands, shell_words
 
 TABLES = (
     shell_words.read_wrappers,
-    command_table.read_commands,
-    roles.tools_by_name,
-    signs._by_program,
-    signs._valued,
+    known_commands.read_commands,
+    argument_roles.tools_by_name,
+    danger_patterns._by_program,
+    danger_patterns._valued,
 )
 
 
@@ -17,7 +17,7 @@ def test_the_tables_are_read_before_the_first_request() -> None:
     """Each reader of a table has its value."""
     for table in TABLES:
         table.cache_clear()
-    signs.load_tables()
+    danger_patterns.load_tables()
     for table in TABLES:
         assert table.cache_info().currsize == 1
         assert table()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.models import Context, Kind
-from gateway.policy.calls.touches import Call, CallEffects, touch
+from gateway.policy.calls.call_effects import Call, CallEffects, touch
 from gateway.wire.roles import Role
 from tests.calls.reading import operator, read
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.models import Kind
-from gateway.policy.calls.roles import FREE, RoleSource, is_lookup, known_tools, looks_like
+from gateway.policy.calls.argument_roles import FREE, RoleSource, is_lookup, known_tools, looks_like
 from gateway.wire.roles import Role
 from tests.calls.reading import author, operator, read, roles_of
 
@@ -141,7 +141,7 @@ def test_the_table_speaks_only_for_calls_that_fit() -> None:
 
 def test_a_payload_is_for_no_row_and_no_declaration() -> None:
     """The table says nothing of a payload, which is in the form of some other system."""
-    from gateway.policy.calls.touches import Call, touch  # noqa: PLC0415
+    from gateway.policy.calls.call_effects import Call, touch  # noqa: PLC0415
 
     found = touch(Call(tool="TodoWrite", kind=T, arguments={"todos": ["a b"]}, payload=True))
     assert roles_of(found) == {"todos[0]": Role.UNKNOWN} and not found.harmless

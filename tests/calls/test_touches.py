@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from gateway.models import Context, Kind
+from gateway.policy.calls.argument_roles import RoleSource
+from gateway.policy.calls.call_arguments import MAX_LEAVES, Declaration
+from gateway.policy.calls.call_effects import Call, CallEffects, DoubtKind, touch
 from gateway.policy.calls.code_effects import files_of_patch
-from gateway.policy.calls.leaves import MAX_LEAVES, Declaration
 from gateway.policy.calls.paths import PathEffect
-from gateway.policy.calls.roles import RoleSource
-from gateway.policy.calls.touches import Call, CallEffects, DoubtKind, touch
 from gateway.wire.roles import Role
 from tests.calls.reading import kinds_of_doubts, operator, read, roles_of
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from gateway.approvals.writer import FOLLOWUPS
+from gateway.approvals.request_writer import FOLLOWUPS
 from gateway.doctor import FAIL, OK, WARN, Check, examine, gateway_url
 from gateway.domain.audit import GENESIS, seal_events, seal_line
 from gateway.domain.policy_document import Escalation, Route

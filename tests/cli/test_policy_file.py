@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gateway.policy.policy_file import find_no_admin, read_policy
+from gateway.policy.policy_file_reader import find_no_admin, read_policy
 from tests.cli.shell import Shell
 from tests.frame.tree import ROOT
 

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 from gateway.cli.policy import format_tool
-from gateway.policy.policy_file import read_policy
+from gateway.policy.policy_file_reader import read_policy
 from gateway.wire.codec import plain
 from tests.cli.shell import Shell
 from tests.cli.test_cli import POLICY

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gateway.client import AsyncClient
-from gateway.client.blocking import current_client
+from gateway.client.blocking_client import current_client
 from gateway.client.config import load, load_patiently
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.server.app import run_gateway

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.client import gated, requires_approval
-from gateway.client.blocking import current_client
+from gateway.client.blocking_client import current_client
 from gateway.client.pytest_plugin import ScriptedApprovals
 from gateway.errors import InvalidRequest
 from gateway.wire.roles import Role

@@ -20,7 +20,7 @@ from gateway.client import (
     session,
     suspend,
 )
-from gateway.client.blocking import current_client
+from gateway.client.blocking_client import current_client
 from gateway.client.gate import gate_of
 from gateway.client.pytest_plugin import ScriptedApprovals
 from gateway.errors import Denied, InvalidRequest, Unverified

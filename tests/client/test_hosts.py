@@ -27,7 +27,7 @@ from gateway.client import (
     turn,
     use_client,
 )
-from gateway.client.client import ask_all
+from gateway.client.async_client import ask_all
 from gateway.errors import Denied, GatewayError, InvalidRequest, Unauthorized
 from gateway.models import Action, ApprovalRequest, Context, Kind, Origin, Preview
 

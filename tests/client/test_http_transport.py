@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from gateway.api.call import Limits
+from gateway.api.api_call import Limits
 from gateway.client import AsyncClient, http_transport
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.policy_document import Mode, Route

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.client import AsyncClient, Client
 from gateway.client.config import LAST_BOUND, Backoff
 from gateway.client.http_transport import HttpTransport

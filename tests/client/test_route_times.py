@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.client import AsyncClient, Client, requires_approval
-from gateway.client.client import DEFAULT_TIMEOUT
+from gateway.client.async_client import DEFAULT_TIMEOUT
 from gateway.client.gate import gate_of
 from gateway.client.http_connection import seconds_left
 from gateway.client.http_transport import HttpTransport

@@ -22,7 +22,7 @@ from gateway.client import (
     suspend,
     use_client,
 )
-from gateway.client.blocking import current_client
+from gateway.client.blocking_client import current_client
 from gateway.client.context import current_session
 from gateway.client.in_process import Approver
 from gateway.client.pytest_plugin import ScriptedApprovals

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gateway.client import AsyncClient, CallableTransport, Client, use_client
-from gateway.client import blocking as sync
-from gateway.client.blocking import current_client
+from gateway.client import blocking_client as sync
+from gateway.client.blocking_client import current_client
 from gateway.client.in_process import Approver
 from gateway.client.pytest_plugin import ScriptedApprovals
 from gateway.errors import (
@@ -212,7 +212,7 @@ def test_importing_the_client_loads_no_server_and_no_library() -> None:
     heavy = "pydantic aiohttp redis nacl jsonschema prometheus_client adapters"
     slow = "asyncio dataclasses email gateway.models gateway.wire.codec http pathlib secrets ssl"
     for module, banned in (
-        ("gateway.client.client, gateway.client.gate", heavy),
+        ("gateway.client.async_client, gateway.client.gate", heavy),
         ("gateway.client.commands", f"{heavy} {slow}"),
     ):
         code = f"import sys, {module}; print([m for m in {banned.split()!r} if m in sys.modules])"

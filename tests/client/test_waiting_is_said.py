@@ -13,8 +13,15 @@ from typing import Any
 
 import pytest
 
-from gateway.client import AsyncClient, CallableTransport, Client, client, config, requires_approval
-from gateway.client.client import transport_for
+from gateway.client import (
+    AsyncClient,
+    CallableTransport,
+    Client,
+    async_client,
+    config,
+    requires_approval,
+)
+from gateway.client.async_client import transport_for
 from gateway.client.transport import say_on_stderr
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import ApprovalRequest, Risk, RiskLevel, Status
@@ -30,7 +37,7 @@ INBOX = "http://127.0.0.1:8080/inbox"
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Say it as soon as the wait begins."""
-    monkeypatch.setattr(client, "_MOMENT_SECONDS", 0)
+    monkeypatch.setattr(async_client, "_MOMENT_SECONDS", 0)
 
 
 class Known(CallableTransport):

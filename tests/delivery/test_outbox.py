@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.approvals.writer import FOLLOWUPS
+from gateway.approvals.request_writer import FOLLOWUPS
 from gateway.delivery.outbox_worker import TIMINGS, Timings, Worker
 from gateway.delivery.posting_and_editing import PostedMessages
 from gateway.delivery.reminders_and_escalation import GRACE_SECONDS, Reminders, Rerouting

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.approvals.writer import FOLLOWUPS, PostedCopies
+from gateway.approvals.request_writer import FOLLOWUPS, PostedCopies
 from gateway.cards.card import Card
 from gateway.delivery.outbox_worker import Timings
 from gateway.delivery.reminders_and_escalation import GRACE_SECONDS

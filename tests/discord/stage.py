@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.approvals.agent_service import Approvals
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, Record
 from gateway.domain.risk import RiskRule

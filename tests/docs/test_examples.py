@@ -13,7 +13,7 @@ from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.models import Origin
 from gateway.policy.chain import Chain
-from gateway.policy.policy_file import read_policy
+from gateway.policy.policy_file_reader import read_policy
 from tests.clocks import StandingClock
 from tests.grants.making import asked
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from gateway.approvals.writer import FOLLOWUPS
+from gateway.approvals.request_writer import FOLLOWUPS
 from gateway.client.http_connection import HttpPool
 from gateway.domain.policy_document import Budget, ToolRow
 from gateway.domain.records import REVIEWS, AuditEvent, Identity
@@ -25,7 +25,7 @@ from gateway.domain.time_and_tasks import SystemClock, cancel_and_wait
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy.grants.grant import Answer, Effect, Grant, Match, Rule, RuleKind, Shape
-from gateway.stores.archive import Archive
+from gateway.stores.archive_folder import Archive
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.grants import RedisGrants

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
-from gateway.policy.decider import Verdict
+from gateway.policy.verdict import Verdict
 
 
 class Slow:

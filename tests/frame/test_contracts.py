@@ -38,7 +38,7 @@ PLANTED = {
         ("gateway.api.operators", "gateway.stores.keys"),
         ("gateway.api.agent_verbs", "gateway.policy.hooks"),
     ],
-    "ports-decide-nothing": [("gateway.ports.desk", "gateway.policy.chain")],
+    "ports-decide-nothing": [("gateway.ports.adapter_api", "gateway.policy.chain")],
     "hooks-behind-the-chain": [("gateway.approvals.decisions", "gateway.policy.hooks")],
     "settings-know-no-part": [("gateway.server.settings", "gateway.stores.keys")],
     "server-below-commands": [("gateway.server.app", "gateway.cli.commands")],

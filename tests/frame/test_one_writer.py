@@ -12,13 +12,13 @@ from gateway.domain.store import Store, WritableStore
 from tests.frame.tree import ROOT
 
 CALLS = ("create", "change", "change_all")
-WRITER = Path("gateway/approvals/writer.py")
+WRITER = Path("gateway/approvals/request_writer.py")
 PROTOCOLS = {
     # It is handed on to the writer, and to nothing else.
     "WritableStore": {
         WRITER,
         Path("gateway/domain/store.py"),
-        Path("gateway/approvals/core.py"),
+        Path("gateway/approvals/services.py"),
     },
 }
 

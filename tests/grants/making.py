@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.domain.records import Record
 from gateway.models import Context, Kind, new_id
-from gateway.policy.calls.touches import touches_of
+from gateway.policy.calls.call_effects import touches_of
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import (
     Answer,

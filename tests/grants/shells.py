@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from gateway.policy.calls.command_table import Known, Operands, table
+from gateway.policy.calls.known_commands import Known, Operands, table
 
 # Shells do these themselves, some of them at least, so that no stub is called.
 BUILT_IN = frozenset({"echo", "pwd", "which", "realpath"})

@@ -8,7 +8,7 @@ from gateway.domain.policy_document import PolicyRule, RuleEffect
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
 from gateway.policy.calls.code_effects import files_of_patch
-from gateway.policy.calls.command_table import Known, table
+from gateway.policy.calls.known_commands import Known, table
 from gateway.policy.deciders import fits
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, MatchResult, Shape

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.domain.records import Record
 from gateway.models import Action, Context, Kind, Question, Risk, RiskLevel
-from gateway.policy.calls.command_table import Operands, read_text
+from gateway.policy.calls.known_commands import Operands, read_text
 from gateway.policy.calls.paths import components, delicate, delicate_word, within
 from gateway.policy.grants.coverage import covers, runs_only, what_differs
 from gateway.policy.grants.grant import (

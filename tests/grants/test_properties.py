@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from gateway.cards.card import card_of
 from gateway.cards.remember_options import scopes_of
 from gateway.models import Action, Kind
-from gateway.policy.calls.command_table import Operands
+from gateway.policy.calls.known_commands import Operands
 from gateway.policy.calls.shell_words import simple_command
 from gateway.policy.grants.grant import Match, Shape
 from gateway.policy.grants.offers import offers

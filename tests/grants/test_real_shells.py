@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from gateway.policy.calls.command_table import Operands, table
+from gateway.policy.calls.known_commands import Operands, table
 from gateway.policy.calls.shell_words import simple_command
 from gateway.policy.grants.grant import Shape
 from gateway.policy.grants.offers import offers

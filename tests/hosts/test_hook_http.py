@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.api import agent_hooks
-from gateway.api.call import Limits
+from gateway.api.api_call import Limits
 from gateway.domain.records import Query, Record
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.integrations.coding_agents.claude_code import ClaudeCode

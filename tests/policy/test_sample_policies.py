@@ -12,7 +12,7 @@ from gateway.cards.card import card_of
 from gateway.domain.records import Record
 from gateway.errors import Unauthorized
 from gateway.models import MAX_LIFE_SECONDS, Context, Kind, RiskLevel, Status
-from gateway.policy.policy_file import read_policy_file
+from gateway.policy.policy_file_reader import read_policy_file
 from tests.world import World, click, identity
 
 SAMPLES = Path(__file__).parents[2] / "deploy" / "policies"

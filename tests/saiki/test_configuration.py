@@ -10,7 +10,7 @@ from adapters.saiki.configuration import Confirmation, read_section, write_polic
 from gateway.cli import main
 from gateway.domain.policy_document import Mode, PolicyDocument
 from gateway.errors import InvalidRequest
-from gateway.policy.policy_file import read_policy
+from gateway.policy.policy_file_reader import read_policy
 
 FULL = """
 # an agent

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from gateway.server.app import run_gateway
 from gateway.server.settings import Settings
-from gateway.server.start_up import OWNER, first_login
+from gateway.server.start_up_checks import OWNER, first_login
 from gateway.stores.credentials import APPROVER
 from gateway.wire.local_discovery import OWNER_FILE, read_private
 

@@ -14,7 +14,7 @@ from gateway.errors import GatewayError
 from gateway.server.app import run_adapter, run_gateway
 from gateway.server.connections import Backend, open_backend
 from gateway.server.settings import Settings
-from gateway.server.start_up import OPEN_DEFAULT, UnsafeSettings
+from gateway.server.start_up_checks import OPEN_DEFAULT, UnsafeSettings
 from gateway.stores.connect import connect
 from gateway.stores.embedded_server import find_server_binary
 from gateway.stores.keys import Keys

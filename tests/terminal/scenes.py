@@ -37,7 +37,7 @@ from gateway.cards.card import card_of, full_view
 from gateway.cards.remember_options import scopes_of
 from gateway.domain.records import Identity, Record
 from gateway.models import Action, RiskLevel
-from gateway.ports.desk import address_of
+from gateway.ports.adapter_api import address_of
 from tests.slack import states
 
 HEIGHT = 30

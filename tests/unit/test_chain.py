@@ -10,8 +10,8 @@ from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Risk, RiskLevel
 from gateway.policy.chain import ALLOW, ASK, DENY, LATER, Chain, ModeDecider, find_decisive
-from gateway.policy.decider import Decider, Verdict
 from gateway.policy.hooks import HookFailed
+from gateway.policy.verdict import Decider, Verdict
 from tests.unit.test_transitions import form, record
 
 

@@ -17,7 +17,7 @@ from gateway.domain.policy_document import PolicyDocument, ToolRow
 from gateway.domain.records import likeness
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, digest_of
-from gateway.policy.policy_file import BadPolicy, differences, read_policy
+from gateway.policy.policy_file_reader import BadPolicy, differences, read_policy
 from gateway.stores.record_codec import fields_of, record_from
 from gateway.wire.codec import build, plain
 from gateway.wire.roles import LONGEST_ADDRESS, MOST_ROLES, Role, check_roles

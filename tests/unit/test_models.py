@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.call import Nothing
+from gateway.api.api_call import Nothing
 from gateway.domain.parsing import parse_message, parse_request
 from gateway.errors import InvalidRequest
 from gateway.models import (

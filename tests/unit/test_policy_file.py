@@ -10,7 +10,7 @@ import pytest
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity
 from gateway.models import RiskLevel
-from gateway.policy.policy_file import BadPolicy, differences, read_policy
+from gateway.policy.policy_file_reader import BadPolicy, differences, read_policy
 from tests.unit.test_transitions import record
 from tests.world import request
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.policy.calls.touches import touches_of
+from gateway.policy.calls.call_effects import touches_of
 from tests.web.chromium import Page
 from tests.web.inbox import Inbox, card
 from tests.web.visitor import visitor

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.client import Client, Outcome, OutcomeKind
-from gateway.client.blocking import current_client
+from gateway.client.blocking_client import current_client
 from gateway.client.context import session_name
 from gateway.errors import GatewayError
 from gateway.models import (

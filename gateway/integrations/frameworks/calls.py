@@ -20,7 +20,7 @@ from typing import Any
 
 from gateway.client import AsyncClient, Client, Outcome, OutcomeKind, session_name
 from gateway.client.approval import ended, outcome_of
-from gateway.client.blocking import current_client
+from gateway.client.blocking_client import current_client
 from gateway.client.config import Backoff
 from gateway.client.context import DEFAULT_SESSION, current_session
 from gateway.client.gate import ALLOWED

@@ -19,7 +19,7 @@ from udspy.confirmation import clear_confirmation, respond_to_confirmation
 
 from gateway.client import Client, Outcome, OutcomeKind
 from gateway.client.approval import outcome_of
-from gateway.client.blocking import current_client
+from gateway.client.blocking_client import current_client
 from gateway.errors import GatewayError
 from gateway.integrations.frameworks.calls import new_session, session_of_run
 from gateway.models import Action, ApprovalRequest, Kind, Origin, Question, Reason

@@ -13,11 +13,11 @@ from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
 
-from gateway.policy.calls.command_table import Operands, ParsedCommand, files_of, read
+from gateway.policy.calls.danger_patterns import words_that_act
+from gateway.policy.calls.known_commands import Operands, ParsedCommand, files_of, read
 from gateway.policy.calls.paths import below, delicate, is_executed, names_delicate, within
 from gateway.policy.calls.script import Certainty, ShellScript, Step, read_script, reckons
 from gateway.policy.calls.shell_words import ENTITY, Word, load_words
-from gateway.policy.calls.signs import words_that_act
 
 HARMLESS_VARIABLES = frozenset(
     {"CI", "CLICOLOR", "COLUMNS", "DEBIAN_FRONTEND", "FORCE_COLOR", "LANG", "LC_ALL", "NODE_ENV",

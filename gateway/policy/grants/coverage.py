@@ -15,21 +15,9 @@ from typing import Any, NamedTuple
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask, names_secret, quote_start, start_of
 from gateway.models import Context, Kind, Reason, RiskLevel, Status
-from gateway.policy.calls.command_table import (
-    Operands,
-    ParsedCommand,
-    files_of,
-    paths_of,
-    writes,
-)
+from gateway.policy.calls.call_effects import CallEffects, Leaf, Program, is_same, touches_of
+from gateway.policy.calls.known_commands import Operands, ParsedCommand, files_of, paths_of, writes
 from gateway.policy.calls.paths import below, components, delicate, is_executed, within
-from gateway.policy.calls.touches import (
-    CallEffects,
-    Leaf,
-    Program,
-    is_same,
-    touches_of,
-)
 from gateway.policy.grants.denials import denies
 from gateway.policy.grants.grant import (
     ANY_TOOL,

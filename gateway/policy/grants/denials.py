@@ -15,19 +15,8 @@ from typing import Any
 
 from gateway.domain.records import Record
 from gateway.models import Action, Kind, Reason, Status
-from gateway.policy.calls.command_table import (
-    RUNNERS,
-    ParsedCommand,
-    is_list_of_texts,
-    paths_of,
-    read,
-    read_each,
-)
-from gateway.policy.calls.paths import components
-from gateway.policy.calls.roles import COMMANDS, FREE, RoleSource, bare_name, plain_name
-from gateway.policy.calls.script import read_script
-from gateway.policy.calls.shell_words import Word, unwrap
-from gateway.policy.calls.touches import (
+from gateway.policy.calls.argument_roles import COMMANDS, FREE, RoleSource, bare_name, plain_name
+from gateway.policy.calls.call_effects import (
     CallEffects,
     DoubtKind,
     Leaf,
@@ -41,6 +30,17 @@ from gateway.policy.calls.touches import (
     touch,
     touches_of,
 )
+from gateway.policy.calls.known_commands import (
+    RUNNERS,
+    ParsedCommand,
+    is_list_of_texts,
+    paths_of,
+    read,
+    read_each,
+)
+from gateway.policy.calls.paths import components
+from gateway.policy.calls.script import read_script
+from gateway.policy.calls.shell_words import Word, unwrap
 from gateway.policy.grants.grant import (
     ANY_TOOL,
     CommandPattern,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from gateway.errors import InvalidRequest
 from gateway.models import Kind
-from gateway.policy.calls.command_table import Operands
+from gateway.policy.calls.known_commands import Operands
 from gateway.wire.codec import Wire
 from gateway.wire.schema import AGENT_NAME, DIGEST, REQUEST_ID, SESSION_NAME, TOOL_NAME, matching
 

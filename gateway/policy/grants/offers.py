@@ -14,10 +14,10 @@ from typing import Any
 from gateway.domain.records import Record, ScopeQuorum
 from gateway.domain.redaction import mask_of, names_secret, render_safe, start_of
 from gateway.models import HostRule, Kind
-from gateway.policy.calls.command_table import Known, Operands, ParsedCommand
+from gateway.policy.calls.argument_roles import JsonType
+from gateway.policy.calls.call_effects import CallEffects, Leaf, touches_of
+from gateway.policy.calls.known_commands import Known, Operands, ParsedCommand
 from gateway.policy.calls.paths import is_root
-from gateway.policy.calls.roles import JsonType
-from gateway.policy.calls.touches import CallEffects, Leaf, touches_of
 from gateway.policy.grants.coverage import covers, group_by_address, is_where_it_works, value_at
 from gateway.policy.grants.denials import denial_matches
 from gateway.policy.grants.grant import (

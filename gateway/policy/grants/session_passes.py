@@ -7,18 +7,7 @@ import shlex
 
 from gateway.domain.records import Record
 from gateway.models import Kind
-from gateway.policy.calls.known_steps import Extent, hides_no_name, reach_of, sure_folder
-from gateway.policy.calls.paths import (
-    below,
-    could_be_delicate,
-    delicate,
-    is_executed,
-    is_root,
-    is_systems,
-    names_delicate,
-    within,
-)
-from gateway.policy.calls.roles import (
+from gateway.policy.calls.argument_roles import (
     COMMANDS,
     FREE,
     PATHS,
@@ -29,7 +18,7 @@ from gateway.policy.calls.roles import (
     plain_name,
     verbs_of_file_tool,
 )
-from gateway.policy.calls.touches import (
+from gateway.policy.calls.call_effects import (
     CallEffects,
     DoubtKind,
     Leaf,
@@ -37,6 +26,17 @@ from gateway.policy.calls.touches import (
     PathUse,
     texts_of,
     touches_of,
+)
+from gateway.policy.calls.known_steps import Extent, hides_no_name, reach_of, sure_folder
+from gateway.policy.calls.paths import (
+    below,
+    could_be_delicate,
+    delicate,
+    is_executed,
+    is_root,
+    is_systems,
+    names_delicate,
+    within,
 )
 from gateway.policy.grants.grant import Answer
 from gateway.policy.grants.variations import command_leaf, is_open, why_fixed

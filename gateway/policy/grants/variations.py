@@ -16,17 +16,7 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import holds_secrets, quote_start
 from gateway.domain.safe_text import make_visible
 from gateway.models import Kind
-from gateway.policy.calls.command_table import Operands, entry
-from gateway.policy.calls.paths import (
-    PathEffect,
-    PathUse,
-    components,
-    delicate,
-    is_executed,
-    is_root,
-    is_systems,
-)
-from gateway.policy.calls.roles import (
+from gateway.policy.calls.argument_roles import (
     COMMANDS,
     PATHS,
     Family,
@@ -39,8 +29,18 @@ from gateway.policy.calls.roles import (
     verbs_of_file_tool,
     words_of,
 )
+from gateway.policy.calls.call_effects import CallEffects, Leaf
+from gateway.policy.calls.known_commands import Operands, entry
+from gateway.policy.calls.paths import (
+    PathEffect,
+    PathUse,
+    components,
+    delicate,
+    is_executed,
+    is_root,
+    is_systems,
+)
 from gateway.policy.calls.shell_words import Word, simple_command
-from gateway.policy.calls.touches import CallEffects, Leaf
 from gateway.policy.grants.grant import Answer, CommandPattern
 from gateway.wire.roles import Role
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from gateway.api.call import Enrolment
+from gateway.api.api_call import Enrolment
 from gateway.domain.policy_document import PolicyDocument
 from gateway.errors import Conflict, GatewayError
-from gateway.policy.policy_file import (
+from gateway.policy.policy_file_reader import (
     BadPolicy,
     differences,
     find_lockout,

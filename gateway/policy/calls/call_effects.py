@@ -16,41 +16,7 @@ from typing import Any
 from gateway.domain.records import Record
 from gateway.domain.risk import is_named
 from gateway.errors import InvalidRequest
-from gateway.policy.calls.code_effects import files_of_patch, named_in_patches
-from gateway.policy.calls.command_table import (
-    Program,
-    is_list_of_texts,
-    paths_of_program,
-    read_argv,
-    read_each,
-    read_text,
-)
-from gateway.policy.calls.leaves import (
-    MAX_LEAVES,
-    MAX_TEXT,
-    Call,
-    Declaration,
-    Doubt,
-    DoubtKind,
-    InnerCall,
-    Leaf,
-    ReadingLimits,
-    Traversal,
-    calls_of,
-    walk,
-)
-from gateway.policy.calls.paths import (
-    EFFECTS,
-    MOST_URLS,
-    PathEffect,
-    PathUse,
-    UrlUse,
-    below,
-    find_urls,
-    use_path,
-    use_url,
-)
-from gateway.policy.calls.roles import (
+from gateway.policy.calls.argument_roles import (
     COMMANDS,
     NAMES_OF_COMMANDS,
     PATHS,
@@ -65,6 +31,40 @@ from gateway.policy.calls.roles import (
     plain_name,
     role_of_name,
     rows_of_any_name,
+)
+from gateway.policy.calls.call_arguments import (
+    MAX_LEAVES,
+    MAX_TEXT,
+    Call,
+    Declaration,
+    Doubt,
+    DoubtKind,
+    InnerCall,
+    Leaf,
+    ReadingLimits,
+    Traversal,
+    calls_of,
+    walk,
+)
+from gateway.policy.calls.code_effects import files_of_patch, named_in_patches
+from gateway.policy.calls.known_commands import (
+    Program,
+    is_list_of_texts,
+    paths_of_program,
+    read_argv,
+    read_each,
+    read_text,
+)
+from gateway.policy.calls.paths import (
+    EFFECTS,
+    MOST_URLS,
+    PathEffect,
+    PathUse,
+    UrlUse,
+    below,
+    find_urls,
+    use_path,
+    use_url,
 )
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.roles import Role

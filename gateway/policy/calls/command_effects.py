@@ -26,7 +26,16 @@ from gateway.policy.calls.code_effects import (
     is_patch,
     list_started,
 )
-from gateway.policy.calls.command_table import DELETING, LISTING, MOVING, READING
+from gateway.policy.calls.danger_patterns import (
+    DECODING,
+    LOADING,
+    Flow,
+    find_destructive,
+    find_flows,
+    trace_sources,
+    words_that_act,
+)
+from gateway.policy.calls.known_commands import DELETING, LISTING, MOVING, READING
 from gateway.policy.calls.known_steps import Extent, reach_of_step
 from gateway.policy.calls.paths import (
     components,
@@ -46,15 +55,6 @@ from gateway.policy.calls.script import (
     said_by,
 )
 from gateway.policy.calls.shell_words import strip_wrapper
-from gateway.policy.calls.signs import (
-    DECODING,
-    LOADING,
-    Flow,
-    find_destructive,
-    find_flows,
-    trace_sources,
-    words_that_act,
-)
 
 # What a command may change, by its words: also where it is several, or not understood.
 #

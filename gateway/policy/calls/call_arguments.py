@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
-from gateway.policy.calls.command_table import is_list_of_texts
-from gateway.policy.calls.roles import (
+from gateway.policy.calls.argument_roles import (
     COMMANDS,
     FREE,
     HELD,
@@ -38,6 +37,7 @@ from gateway.policy.calls.roles import (
     verbs_of_file_tool,
     words_in,
 )
+from gateway.policy.calls.known_commands import is_list_of_texts
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import JsonObject
 from gateway.wire.roles import Role

@@ -14,15 +14,15 @@ from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.grant_service import GrantService
 from gateway.approvals.operators import OperatorService
 from gateway.approvals.request_service import RequestService, SessionService
-from gateway.approvals.writer import PostedCopies, Writer
+from gateway.approvals.request_writer import PostedCopies, Writer
 from gateway.cards.blocks import CardSizes
 from gateway.cards.masks import MaskProofs
 from gateway.domain.health_and_metrics import Health, Tally
 from gateway.domain.store import WritableStore
 from gateway.domain.time_and_tasks import Clock
 from gateway.policy.chain import Chain
-from gateway.policy.decider import Decider
 from gateway.policy.deciders import GrantBook, GrantStore, rule_links
+from gateway.policy.verdict import Decider
 from gateway.ports import Feed
 from gateway.ports.outgoing import Outbox
 from gateway.wire.signatures import Signer

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gateway.client.client import AsyncClient, OnEvent, log_report_failure
+from gateway.client.async_client import AsyncClient, OnEvent, log_report_failure
 from gateway.client.config import CONNECT_TIMEOUT, name_agent
 from gateway.client.transport import Say, Transport, say_on_stderr
 from gateway.errors import Conflict, GatewayError, Unauthorized

@@ -14,9 +14,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
+from gateway.policy.calls.argument_roles import tools_by_name
 from gateway.policy.calls.code_effects import CodeHarm, find_in_code, find_in_sql
-from gateway.policy.calls.command_table import DELETING, read_commands
-from gateway.policy.calls.roles import tools_by_name
+from gateway.policy.calls.known_commands import DELETING, read_commands
 from gateway.policy.calls.script import (
     INTERPRETERS,
     Certainty,

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from gateway.api.authentication import TokenAccess
 from gateway.api.metrics import Metrics
 from gateway.api.problems import BadCall, Stopping, TooLarge, TooManyWaits, TooSlow, WrongMediaType
-from gateway.approvals.core import Core
+from gateway.approvals.services import Core
 from gateway.cards.blocks import draw
 from gateway.domain.health_and_metrics import Readiness
 from gateway.domain.parsing import adapter_of, parse_message, parse_off_loop, sentence
