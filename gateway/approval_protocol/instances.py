@@ -142,7 +142,7 @@ class RedisNotices:
         self._index, self._rows = store.keys.of("aap", "agents"), store.keys.of("aap", "instances")
         self._due, self._place = store.keys.of("aap", "due"), store.keys.of("aap", "cursor")
         self._sender = secrets.token_hex(8)
-        self._take = Script("claim", store.at)
+        self._take = Script("take_claim", store.at)
 
     async def wanted(self) -> bool:
         """Tell whether an instance ever had a receiver."""

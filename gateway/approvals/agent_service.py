@@ -1,7 +1,7 @@
 """What agents ask of requests: the five verbs, reviews by slow hooks, the end of an aborted turn.
 
 Each method computes a transition of the record it reads, mostly by the pure functions of
-`approvals.transitions`, and hands it to `approvals.writer`.
+`approvals.transitions`, and hands it to `approvals.request_writer`.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ class Writer:
                         "today"
                     )
                 case _:
-                    raise ValueError(f"submit.lua never answers {result}")
+                    raise ValueError(f"submit_request.lua never answers {result}")
         raise Unreachable("the request could not be stored: the policy keeps changing")
 
     async def update(
@@ -397,7 +397,7 @@ class Writer:
             case WriteResult.LATE | WriteResult.STOPPED:
                 raise Overtaken(TOO_LATE[result], refused.before.id)
             case _:
-                raise ValueError(f"change.lua never refuses with {result}")
+                raise ValueError(f"change_requests.lua never refuses with {result}")
 
     async def _repeat(self, denied: str) -> RequestOutcome | None:
         """Return how a call ends that was denied a moment ago, None when that is over."""

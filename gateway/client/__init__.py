@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Approval": "approval",
-    "AsyncClient": "client",
+    "AsyncClient": "async_client",
     "CallableTransport": "in_process",
-    "Client": "blocking",
+    "Client": "blocking_client",
     "Event": "approval",
     "Outcome": "approval",
     "OutcomeKind": "approval",
@@ -48,7 +48,7 @@ _HOMES = {
     "sub_agent": "context",
     "suspend": "gate",
     "turn": "context",
-    "use_client": "blocking",
+    "use_client": "blocking_client",
 }
 
 __all__ = [

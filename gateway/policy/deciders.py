@@ -170,7 +170,7 @@ def mistakes(rule: PolicyRule) -> Iterator[str]:
         yield "an allow names tools or commands."
     for text in rule.commands:
         if (derive_allow_pattern(text, None) if allows else derive_deny_pattern(text)) is None:
-            known = "known in commands.txt, without flags" if allows else "plain"
+            known = "known in known_commands.txt, without flags" if allows else "plain"
             yield f"the command {text!r} is not {known}."
     for folder in rule.folders:
         if not folder.startswith("/"):

@@ -54,7 +54,7 @@ class Sealer:
     def __init__(self, store: RedisStore, feed: Feed) -> None:
         self._store = store
         self._feed = feed
-        self._seal = Script("seal", store.at)
+        self._seal = Script("seal_events", store.at)
 
     async def run(self) -> None:
         """Seal until cancelled; woken by events, silent while nothing happens."""
@@ -269,7 +269,7 @@ class Trimming:
 
     def __init__(self, store: RedisStore) -> None:
         self._store = store
-        self._trim, self._claim = Script("trim", store.at), Script("claim", store.at)
+        self._trim, self._claim = Script("trim_events", store.at), Script("take_claim", store.at)
         self._me, self._lock = secrets.token_hex(8), asyncio.Lock()
 
     @asynccontextmanager

@@ -188,7 +188,7 @@ class RedisCredentials:
         self._named: dict[tuple[str, str], JsonObject] = {}
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
-        self._claim = Script("claim", store.at)
+        self._claim = Script("take_claim", store.at)
 
     async def authenticate(self, token: str) -> Credential | None:
         """Return whom the token belongs to; None for anything unknown, malformed or revoked, and

@@ -349,7 +349,7 @@ class RedisCursor:
         self._place = store.keys.of("webhooks", "cursor")
         self._claim = [store.keys.of("webhooks", "claim"), store.keys.meta]
         self._sender = secrets.token_hex(8)
-        self._take = Script("claim", store.at)
+        self._take = Script("take_claim", store.at)
 
     async def claim(self, seconds: float) -> bool:
         """Be the one replica that sends, for so many seconds; False while another one is."""

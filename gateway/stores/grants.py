@@ -36,8 +36,8 @@ class RedisGrants:
         self._store = store
         self._add = Script("grant_add", store.at)
         self._drop = Script("grant_drop", store.at)
-        self._say = Script("grant_say", store.at)
-        self._rest = Script("grant_rest", store.at)
+        self._say = Script("grant_announce", store.at)
+        self._rest = Script("grant_suspend", store.at)
 
     async def add(self, grant: Grant) -> str:
         """Write a grant and its event, durably, before it decides anything."""

@@ -169,7 +169,7 @@ class Ingress:
         self._keys = keys
         self._handle = handle
         self._dead_letter = dead_letter
-        self._lease = Script("lease", at)
+        self._lease = Script("share_streams", at)
         self._reader = BoundedReader(redis, blocking, keys.events, Script("drop_oversized", at))
         self._at = at
         self._replica = secrets.token_hex(8)

@@ -19,7 +19,7 @@ class RedisOutbox:
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
         self._together = store.together
-        self._lease_due, self._ack = Script("lease_due", store.at), Script("ack", store.at)
+        self._lease_due, self._ack = Script("lease_due", store.at), Script("end_lease", store.at)
         self._put_copy = Script("put_copy", store.at)
 
     async def lease_due(self, queue: str, *, limit: int, lease_ms: int) -> list[Task]:
@@ -86,8 +86,8 @@ class RedisAdapterStorage:
     def __init__(self, store: RedisStore, adapter: str) -> None:
         self._redis, self._keys, self._adapter = store.redis, store.keys, adapter
         self._rate_limit = Script("rate_limit", store.at)
-        self._extend = Script("extend", store.at)
-        self._turn = Script("turn", store.at)
+        self._extend = Script("extend_note", store.at)
+        self._turn = Script("take_turn", store.at)
 
     async def get(self, name: str) -> str | None:
         """Return a note."""

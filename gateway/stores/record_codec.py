@@ -130,7 +130,7 @@ def ending_of(record: Record) -> tuple[str, str]:
 
 def _short(values: JsonObject, record: Record) -> list[Any] | None:
     """Return what the record does not say of an approval by one person, as most decisions are, or
-    None for any other. `whole` in prelude.lua reads it as well."""
+    None for any other. `whole` in shared_functions.lua reads it as well."""
     if values["decided_by"]["kind"] != DeciderKind.PERSON or "signature" not in values:
         return None
     who = values["decided_by"]["name"]

@@ -97,11 +97,11 @@ class RedisStore:
         self.redis, self.keys, self.at = redis, keys or Keys(), at
         self.audit = AuditHistory(redis, self.keys, archive)
         self.line, self._at_once, self._recent = line or redis, at_once, Recent()
-        self._submit, self._change = Script("submit", at), Script("change", at)
-        self._attach, self._answer = Script("attach", at), Script("answer", at)
-        self._due, self._expire_process = Script("due", at), Script("expire_process", at)
-        self._apply, self._note = Script("apply", at), Script("note", at)
-        self._register, self._schema = Script("register", at), Script("schema", at)
+        self._submit, self._change = Script("submit_request", at), Script("change_requests", at)
+        self._attach, self._answer = Script("attach_process", at), Script("answer_message", at)
+        self._due, self._expire_process = Script("find_due", at), Script("expire_process", at)
+        self._apply, self._note = Script("apply_policy", at), Script("append_event", at)
+        self._register, self._schema = Script("register_agent", at), Script("mark_schema", at)
 
     async def together(self, *commands: Sequence[str]) -> list[Any]:
         """Send commands at once; return their answers. What others send may come between them."""
@@ -605,11 +605,11 @@ class RedisGroups:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
         self._promote_next, self._release = (
             Script("promote_next", store.at),
-            Script("release", store.at),
+            Script("release_overflow", store.at),
         )
         self._resume_agent, self._place = (
             Script("resume_agent", store.at),
-            Script("place", store.at),
+            Script("place_reviewed", store.at),
         )
 
     async def behind(self, what: str) -> list[str]:

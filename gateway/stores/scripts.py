@@ -1,7 +1,7 @@
 """Runs the Lua scripts that lie beside this file, each with the shared prelude in front.
 
 The two that set a status are called with arguments by name. They say at their top what each name
-holds; `arguments` in prelude.lua reads them.
+holds; `arguments` in shared_functions.lua reads them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Script:
     """
 
     def __init__(self, name: str, at: At = ignore_step) -> None:
-        prelude = (_FOLDER / "prelude.lua").read_text(encoding="utf-8")
+        prelude = (_FOLDER / "shared_functions.lua").read_text(encoding="utf-8")
         self._text = prelude + (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
         self._sha = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
         self._before, self._after = f"{name}:before", f"{name}:after"
@@ -155,7 +155,7 @@ def submission(
     budget: Budget,
     posts: bool,
 ) -> ScriptCall:
-    """Return the call of submit.lua that creates a record."""
+    """Return the call of submit_request.lua that creates a record."""
     request = record.request
     decision, told = ending_of(record)
     fields = fields_of(record)
@@ -199,7 +199,7 @@ def submission(
 def changes(
     keys: Keys, transitions: Sequence[Transition], origin: MessageContext | None = None
 ) -> ScriptCall:
-    """Return the call of change.lua that applies transitions, all of them or none."""
+    """Return the call of change_requests.lua that applies transitions, all of them or none."""
     call = ScriptCall([], [])
     for transition in transitions:
         before, after, guards = transition.before, transition.after, transition.guards()

@@ -13,7 +13,7 @@ import gateway.policy.calls
 
 Row = dict[str, Any]
 
-TABLE = Path(gateway.policy.calls.__file__).parent / "tools.toml"
+TABLE = Path(gateway.policy.calls.__file__).parent / "known_tools.toml"
 ROWS: list[Row] = tomllib.loads(TABLE.read_text(encoding="utf-8"))["tool"]
 
 FREE_ROLES = {"data", "part", "remark"}

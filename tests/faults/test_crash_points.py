@@ -20,7 +20,7 @@ pytestmark = pytest.mark.thorough
 SCRIPTS = sorted(
     file.name.removesuffix(".lua")
     for file in (files("gateway.stores") / "lua").iterdir()
-    if file.name != "prelude.lua"
+    if file.name != "shared_functions.lua"
 )
 LIVES = [
     *((f"{script}:before", f"{script}:after") for script in SCRIPTS),

@@ -556,7 +556,7 @@ def _holds(parsed: Any, hints: list[str]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("row", tuple(rows("signs.txt")))
+@pytest.mark.parametrize("row", tuple(rows("danger_patterns.txt")))
 def test_the_hints_of_a_row_leave_out_none_of_its_texts(row: str) -> None:
     """What has none of them is not looked at, so that each alternative needs one."""
     _, hints, pattern = row.split(" => ", 2)

@@ -54,7 +54,7 @@ async def test_an_end_without_a_decision_is_told_as_such(world: World) -> None:
 
 async def test_a_live_replica_keeps_its_shard(world: World) -> None:
     """Another one takes none that is read, nor the duty, and both when the first one is gone."""
-    keys, lease = world.store.keys, Script("lease")
+    keys, lease = world.store.keys, Script("share_streams")
     places = [keys.agents, keys.replicas, keys.owners]
     redis = world.store.redis
     held = await lease.run(redis, places, ["first", 60_000])
@@ -88,7 +88,7 @@ async def test_no_copy_is_kept_of_what_is_forgotten(world: World) -> None:
 
 async def test_the_chain_takes_one_seal_for_each_head(world: World) -> None:
     """A replica that read an older head writes nothing."""
-    keys, seal = world.store.keys, Script("seal")
+    keys, seal = world.store.keys, Script("seal_events")
     for head, taken in (("1" * 64, 1), ("2" * 64, 0)):
         words: list[str | int] = ["0" * 64, head, "1-0", "{}", "submitted", 2]
         names = [keys.seals, keys.meta, keys.counts]

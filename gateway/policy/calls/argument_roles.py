@@ -100,7 +100,7 @@ _MESSAGE_NOUNS = frozenset(
      "gitlab", "gmail", "in", "issue", "jira", "linear", "mcp", "messages", "note", "notification",
      "on", "outlook", "pr", "slack", "teams", "telegram", "text", "thread", "ticket", "to", "user"}
 )  # fmt: skip
-_RUNNING_WORDS = load_words("tools.txt")
+_RUNNING_WORDS = load_words("dangerous_tool_words.txt")
 _JOINED = re.compile(r"[A-Za-z_./:-]+")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _PREFIX = re.compile(
@@ -172,7 +172,7 @@ def _all_words(tool: str) -> frozenset[str]:
 
 _LOOK_UPS = frozenset({"get", "list", "find", "lookup", "check", "count", "show", "describe"})
 # Words that change something, or join another verb to the first, or turn it (`check_out`).
-_CHANGING = _WRITING | _MOVING | _DELETING | _SPEAKING | load_words("changing.txt")
+_CHANGING = _WRITING | _MOVING | _DELETING | _SPEAKING | load_words("changing_words.txt")
 
 
 def is_lookup(tool: str) -> bool:
@@ -477,7 +477,7 @@ def _role_of_ending(name: str) -> Role | None:
     return _ENDINGS.get(words[-1]) if words[1:] else None
 
 
-# The table of tools that are known, `tools.toml`: what each argument of each does.
+# The table of tools that are known, `known_tools.toml`: what each argument of each does.
 #
 # A row speaks only for a call whose every argument it has, with its type. Of a call that does not
 # fit it only narrows.
@@ -563,7 +563,7 @@ def narrowing_roles(tool: str) -> Mapping[str, Role]:
 @lru_cache(maxsize=1)
 def known_tools() -> tuple[KnownTool, ...]:
     """Return all rows, in the order of the file."""
-    text = (files("gateway.policy.calls") / "tools.toml").read_text(encoding="utf-8")
+    text = (files("gateway.policy.calls") / "known_tools.toml").read_text(encoding="utf-8")
     return tuple(map(_read_row, tomllib.loads(text).get("tool", [])))
 
 

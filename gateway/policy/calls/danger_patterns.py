@@ -1,6 +1,6 @@
 """Finds what looks destructive in what runs.
 
-`signs.txt` has regular expressions for any text, `options.txt` the programs of steps with their
+`danger_patterns.txt` has regular expressions for any text, `dangerous_options.txt` the programs of steps with their
 verbs and options, which are parsed, so that each spelling of them counts alike.
 """
 
@@ -27,9 +27,9 @@ from gateway.policy.calls.script import (
 )
 from gateway.policy.calls.shell_words import read_wrappers, rows
 
-_ROWS = tuple(row.split(" => ", 2) for row in rows("signs.txt"))
+_ROWS = tuple(row.split(" => ", 2) for row in rows("danger_patterns.txt"))
 _SIGNS = tuple((says, re.compile(pattern, re.IGNORECASE)) for says, _, pattern in _ROWS)
-_OPTIONS = tuple(row for row in rows("options.txt") if row[0] != "=")
+_OPTIONS = tuple(row for row in rows("dangerous_options.txt") if row[0] != "=")
 _HINTS = tuple((hint, at) for at, (_, hints, _) in enumerate(_ROWS) for hint in hints.split())
 _SPELLING = re.compile(r"[\"'\\{}]|,(?=\S)|\$'")
 _EXPANSION = re.compile(r"\$\(\)|\$\w+|\$\{[^}]*\}")
@@ -172,7 +172,7 @@ def _guess_names(step: Step) -> list[str]:
 
 
 class _Signs(NamedTuple):
-    """One row of `options.txt`."""
+    """One row of `dangerous_options.txt`."""
 
     says: str
     programs: re.Pattern[str]
@@ -310,7 +310,7 @@ def _by_program() -> dict[str, tuple[_Signs, ...]]:
 
 @lru_cache(maxsize=1)
 def _valued() -> dict[str, frozenset[str]]:
-    lines = (one[1:].partition("|") for one in rows("options.txt") if one[0] == "=")
+    lines = (one[1:].partition("|") for one in rows("dangerous_options.txt") if one[0] == "=")
     return {name: frozenset(options.split()) for names, _, options in lines
             for name in names.split()}  # fmt: skip
 

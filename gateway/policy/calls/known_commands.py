@@ -1,6 +1,6 @@
 """What is known of commands, and the commands that a call runs.
 
-The table, `commands.txt`, is a list of what is permitted. A command, a flag or an operand that it
+The table, `known_commands.txt`, is a list of what is permitted. A command, a flag or an operand that it
 does not know makes the reading fail, and what was not read is never covered by a pattern.
 """
 
@@ -293,7 +293,7 @@ def _fits(reading: ParsedCommand) -> bool:
 @lru_cache(maxsize=1)
 def read_commands() -> dict[tuple[str, ...], Known]:
     """Return the rows of known commands, by program and verbs."""
-    return {(known.program, *known.verbs): known for known in map(_row, rows("commands.txt"))}
+    return {(known.program, *known.verbs): known for known in map(_row, rows("known_commands.txt"))}
 
 
 def _row(line: str) -> Known:
@@ -347,7 +347,7 @@ MOVING = frozenset({"mv", "cp", "ln"})
 class Program(NamedTuple):
     """One command. Without `words` it is opaque: nobody knows what it runs.
 
-    `text` is what stands in the call. `reading` is what `commands.txt` knows of it, if it does.
+    `text` is what stands in the call. `reading` is what `known_commands.txt` knows of it, if it does.
     `wrapper` are the words before it, as `bash -lc`. `base` is the folder in which it runs. A
     command is `proven` where the tool is known to run it as a shell, or to start it by its words.
     """

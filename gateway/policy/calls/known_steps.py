@@ -2,7 +2,7 @@
 
 `reach_of` answers only for a script of which every step is known, whose words are all certain, and
 whose paths all lie below the folder in which the call runs. For anything else it returns None. A
-step is known by `commands.txt`, or by the rules here.
+step is known by `known_commands.txt`, or by the rules here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _IDLE = frozenset({":", "[", "echo", "exit", "false", "printf", "pwd", "seq", "s
 # With these options they take the name of a variable, by which code runs or any of them is set.
 _NAMING = {"[": ("-v", "-R"), "test": ("-v", "-R"), "printf": ("-v",), "wait": ("-p",)}
 _LOOKING = frozenset({"column", "fold", "od", "paste", "rev", "tr", "type"})
-# Of `commands.txt`: what changes files here, what only formats or stages them, and what looks.
+# Of `known_commands.txt`: what changes files here, what only formats or stages them, and what looks.
 _CHANGING = frozenset({"mkdir", "touch"})
 _FORMATTING = frozenset({"git add", "isort", "black", "ruff check", "ruff format", "go fmt",
                          "cargo fmt", "terraform fmt"})  # fmt: skip
@@ -256,7 +256,7 @@ def _reach_of_going(step: Step, base: str | None) -> Extent | None:
 
 
 def _reach_by_table(step: Step, base: str | None) -> Extent | None:
-    """Return how far a command of `commands.txt` reaches."""
+    """Return how far a command of `known_commands.txt` reaches."""
     words = step.words[2:] if step.words[1:2] == ("--no-pager",) else step.words[1:]
     reading = read(tuple(Word(word, word) for word in (step.name, *words)))
     if reading is None or not _are_looked_at(step, reading, base):

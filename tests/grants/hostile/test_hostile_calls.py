@@ -21,7 +21,7 @@ from tests.grants.hostile.search import Search, first_record, shapes_of
 from tests.grants.hostile.toy_hosts import HOSTS
 from tests.grants.hostile.words import understand
 
-TABLE = Path(gateway.policy.calls.__file__).with_name("tools.toml")
+TABLE = Path(gateway.policy.calls.__file__).with_name("known_tools.toml")
 CALLS = (*BASE_CALLS, *from_table(TABLE))
 SEED = int(os.environ.get("HOSTILE_SEED", "7"))
 SAMPLE, MANY = 1_500, 100_000

@@ -1,7 +1,7 @@
 -- Applies transitions to requests that exist, all of them or none.
 -- Everything is checked before the first write, and a terminal transition frees memory first.
 --
--- For each transition by name (see `arguments` in prelude.lua), where those marked ? may be absent:
+-- For each transition by name (see `arguments` in shared_functions.lua), where those marked ? may be absent:
 --   record (its id), agent, revision and created (as they were read), status, digest and decision? after,
 --   event and data; consumer?, the process that may act on an approval; untaken?, when it was handed to
 --   none and nothing was reported; attached+?, the processes to tell; set.<field>? and delete+?, what changes of the record

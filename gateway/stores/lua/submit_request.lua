@@ -1,6 +1,6 @@
 -- Creates a request, pending or already decided by policy.
 --
--- By name (see `arguments` in prelude.lua), where those marked ? may be absent:
+-- By name (see `arguments` in shared_functions.lua), where those marked ? may be absent:
 --   record (its id), agent, session, digest, status, data (of its event), timeout (in ms), body, and
 --   set.<field>, the others; named (when the agent was given its name, in ms); process?, which waits for it, and lease (in ms); arrived? (when, in ms)
 --   number? that the process is to show, also among the fields
