@@ -10,7 +10,8 @@ from benchmarks.stage import Stage, click, stage
 from benchmarks.table import Row, p50
 from gateway.domain.store import MessageContext
 from gateway.models import ApprovalRequest
-from gateway.stores.audit import ArchivePace, Archiver, Sealer, Trimming
+from gateway.stores.archiver import ArchivePace, Archiver, Trimming
+from gateway.stores.audit import Sealer
 from gateway.wire.codec import build
 
 _FEW, _MANY = 500, 2500

@@ -1,20 +1,17 @@
-"""Requests over HTTP: read them, wait for news, decide one or several, follow events."""
+"""Requests over HTTP: read them, wait for news, decide one or several."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.api_call import ApiCall, end_on_shutdown, long_poll, operation, reply
+from gateway.api.api_call import ApiCall, long_poll, operation, reply
 from gateway.api.messages import (
-    EVENT_ID,
     MAX_WAIT_SECONDS,
     NONCE,
     Decide,
@@ -26,12 +23,11 @@ from gateway.api.messages import (
     masked_view,
     view,
 )
-from gateway.api.problems import TooMany, Unauthenticated
 from gateway.approvals.decisions import MOST
 from gateway.cards.blocks import draw, weight_of
-from gateway.domain.records import AuditEvent, Click, Query, Record, place_of
+from gateway.domain.records import Click, Query, Record
 from gateway.domain.time_and_tasks import check_wanted
-from gateway.errors import NotRemembered, Unreachable
+from gateway.errors import NotRemembered
 from gateway.models import Action, State, Status, new_id
 from gateway.wire.codec import JsonObject, Wire, plain
 from gateway.wire.schema import REQUEST_ID, Says, matching
@@ -209,86 +205,3 @@ async def decide_batch(call: ApiCall) -> web.Response:
     ]
     records = await call.core.requests.decide_all(clicks)
     return reply({"items": await render_records(records), "next": None})
-
-
-# Server-sent events for approvers, without a gap after a reconnect.
-
-_PAGE = 200
-
-
-@operation("events.stream", {200: "text/event-stream"})
-async def stream(call: ApiCall) -> web.StreamResponse:
-    """Send events as they happen, from the one after Last-Event-ID or from now on."""
-    last = call.request.headers.get("Last-Event-ID") or None
-    check_match(EVENT_ID, "Last-Event-ID", last)
-    if call.services.streams.locked():
-        raise TooMany("too many event streams are open")
-    with end_on_shutdown(call):
-        async with call.services.streams, call.core.feed.changes() as live:
-            answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-            await answer.prepare(call.request)
-            try:
-                await _send(call, answer, live, last)
-            except (Unreachable, Unauthenticated, TimeoutError, ConnectionResetError):
-                pass  # the client is too slow, revoked or gone; it may resume from its last id
-            finally:
-                _hang_up(call.request)
-    return answer
-
-
-def _hang_up(request: web.Request) -> None:
-    # A graceful close would wait for a client that does not read.
-    if request.transport is not None:
-        request.transport.abort()
-
-
-async def _send(
-    call: ApiCall,
-    answer: web.StreamResponse,
-    live: AsyncIterator[AuditEvent],
-    last: str | None,
-) -> None:
-    if last is not None:
-        last = await _replay(call, answer, last)
-    patience = call.services.limits.heartbeat_seconds
-    coming = asyncio.ensure_future(anext(live))
-    try:
-        while True:
-            check_wanted()
-            # `wait` and not `timeout`: a cancelled iterator would be at its end.
-            done, _ = await asyncio.wait({coming}, timeout=patience)
-            if not done:
-                await call.services.access.check_unchanged(call.request, call.caller)
-                await _write(call, answer, b": still here\n\n")
-                continue
-            event = coming.result()
-            coming = asyncio.ensure_future(anext(live))
-            if last is None or place_of(event.id) > place_of(last):
-                if not event.request_id:  # it may name people: check the token again
-                    await call.services.access.check_unchanged(call.request, call.caller)
-                await _write(call, answer, _frame(event))
-    finally:
-        coming.cancel()
-
-
-async def _replay(call: ApiCall, answer: web.StreamResponse, last: str) -> str | None:
-    """Send the events after `last`; return the id of the last one, None when there was none."""
-    sent: str | None = None
-    while events := await call.services.reads.history(sent or last, _PAGE):
-        for event in events:
-            await _write(call, answer, _frame(event))
-        sent = events[-1].id
-    return sent
-
-
-async def _write(call: ApiCall, answer: web.StreamResponse, data: bytes) -> None:
-    async with asyncio.timeout(call.services.limits.heartbeat_seconds):
-        await answer.write(data)
-
-
-def _frame(event: AuditEvent) -> bytes:
-    # What an operator's rules in shadow would have done is for the audit alone.
-    told = {name: value for name, value in event.data.items() if name != "shadow"}
-    event = replace(event, data=told)
-    data = json.dumps(plain(event), separators=(",", ":"), allow_nan=False)
-    return f"id: {event.id}\nevent: {event.type}\ndata: {data}\n\n".encode()

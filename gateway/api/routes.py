@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.api import agent_verbs, grants, operators, requests
+from gateway.api import agent_verbs, events, grants, operators, requests
 from gateway.api.api_call import AGENT, APPROVER, Operation
 
 ANYONE: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     ApiRoute("POST", "/v1/agents/{agent}/lift", operators.lift, APPROVERS),
     ApiRoute("GET", "/v1/report", operators.report, APPROVERS),
     ApiRoute("POST", "/v1/explain", operators.explain, APPROVERS),
-    ApiRoute("GET", "/v1/events", requests.stream, APPROVERS),
+    ApiRoute("GET", "/v1/events", events.stream, APPROVERS),
     ApiRoute("POST", "/v1/hooks", agent_verbs.run_hooks, AGENTS),
     ApiRoute("POST", ENROLL_PATH, agent_verbs.enroll, ENROL_SECRET),
     ApiRoute("GET", "/healthz", operators.check_health, ANYONE),

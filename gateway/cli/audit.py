@@ -27,7 +27,8 @@ from gateway.errors import InvalidRequest
 from gateway.models import ENDINGS, DeciderKind, Decision, Execution, Status
 from gateway.ports import list_facts
 from gateway.stores.archive_folder import name_numbers
-from gateway.stores.audit import check_folder, export
+from gateway.stores.archiver import check_folder
+from gateway.stores.audit import export
 from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, plain

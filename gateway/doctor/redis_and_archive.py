@@ -16,7 +16,8 @@ from gateway.server.connections import Backend
 from gateway.server.settings import Settings
 from gateway.server.start_up_checks import OPEN_DEFAULT
 from gateway.stores.archive_folder import Archive, ArchiveCursor, ArchiveProblem, name_numbers
-from gateway.stores.audit import check_folder, find_strays, seals_of
+from gateway.stores.archiver import check_folder
+from gateway.stores.audit import find_strays, seals_of
 from gateway.stores.connect import PACKED_BYTES, Facts, facts, packs_records, writes_alone
 from gateway.stores.credentials import AGENT, user_name
 from gateway.stores.requests import RedisStore

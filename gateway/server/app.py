@@ -49,7 +49,8 @@ from gateway.server.plugins import adapter_class
 from gateway.server.push import PushParts
 from gateway.server.settings import BadSettings, Settings
 from gateway.server.start_up_checks import POLICY_FILE, apply_at_start, enrolment, refuse_unsafe
-from gateway.stores.audit import Archiver, Sealer, Trimming
+from gateway.stores.archiver import Archiver, Trimming
+from gateway.stores.audit import Sealer
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.embedded_server import DataFolder, running_engine

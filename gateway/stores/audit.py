@@ -1,14 +1,11 @@
-"""Seals events behind the hot path, reads the audit out, and moves old events into the archive."""
+"""Seals events behind the hot path, and reads the audit out."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from redis.exceptions import RedisError
 
@@ -27,7 +24,6 @@ from gateway.errors import GatewayError
 from gateway.ports import Feed
 from gateway.stores.archive_folder import (
     NOTHING,
-    Archive,
     ArchiveCursor,
     ArchiveProblem,
     Sealed,
@@ -223,192 +219,3 @@ async def seals_of(store: RedisStore) -> AsyncIterator[tuple[str, Seal]]:
         for entry, fields in rows:
             yield entry, build(Seal, json.loads(fields["seal"]))
         cursor = f"({rows[-1][0]}"
-
-
-# Moves events that are sealed and some minutes old out of Redis, into the archive.
-#
-# Start at `Archiver`. docs/adr/0033-archive.md says why nothing is lost on the way.
-
-_ARCHIVER_LOOK_SECONDS = 60.0
-_CLAIM_MS = 300_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivePace:
-    """When a segment is made: of what happened `settled_ms` ago, once that is `most_events`, or
-    once the first of it happened `longest_ms` ago."""
-
-    settled_ms: int = 300_000
-    longest_ms: int = 3_600_000
-    most_events: int = 5000
-
-
-PACE = ArchivePace()
-
-
-@dataclass(frozen=True, slots=True)
-class SealedBatch:
-    """Seals in their order with their events, and the place of the last one in its stream."""
-
-    sealed: list[Sealed]
-    entry: str
-
-    @property
-    def last(self) -> str:
-        """The last event."""
-        return self.sealed[-1].seal.last
-
-    @property
-    def head(self) -> str:
-        """The chain's head after the last seal."""
-        return self.sealed[-1].seal.head
-
-
-class Trimming:
-    """Drops events and seals from the beginning of their streams, on one gateway at a time."""
-
-    def __init__(self, store: RedisStore) -> None:
-        self._store = store
-        self._trim, self._claim = Script("trim_events", store.at), Script("take_claim", store.at)
-        self._me, self._lock = secrets.token_hex(8), asyncio.Lock()
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[bool]:
-        """Have nobody else trim inside the block; yields False while another gateway does."""
-        keys = self._store.keys
-        names = [keys.of("archive", "claim"), keys.meta]
-        async with self._lock:
-            yield bool(await self._claim.run(self._store.redis, names, [self._me, _CLAIM_MS]))
-
-    async def trim(self, before: ArchiveCursor, after: ArchiveCursor, entry: str) -> bool:
-        """Drop the events that the new mark says are gone, and the seals up to `entry`; return
-        False when another gateway was faster."""
-        keys = self._store.keys
-        done = await self._trim.run(
-            self._store.redis,
-            [keys.events, keys.seals, keys.meta],
-            [before.written, after.written, next_id(after.last), next_id(entry)],
-        )
-        return bool(done)
-
-
-class Archiver:
-    """Archives, on whichever gateway has the turn. The folder must be the one that Redis knows.
-
-    `tell` is told what keeps it from archiving, None when nothing does."""
-
-    def __init__(
-        self,
-        store: RedisStore,
-        trimming: Trimming,
-        pace: ArchivePace | None = None,
-        *,
-        tell: Callable[[str | None], None] = lambda _: None,
-    ) -> None:
-        self._tell = tell
-        self._store, self._trimming, self._pace = store, trimming, pace or PACE
-        self._archive = store.audit.need_archive()
-        self._said = ""
-
-    async def run(self) -> None:
-        """Look once a minute, until cancelled."""
-        while True:
-            try:
-                await self.archive_all()
-                self._said = ""
-                self._tell(None)
-            except (GatewayError, RedisError, OSError) as error:
-                if str(error) != self._said:  # once, and not each minute
-                    log.error("not archived: %s", error, extra={"event": "archive_failed"})
-                self._said = str(error)
-                if not isinstance(error, RedisError):  # that is told elsewhere
-                    self._tell(f"the audit is not archived, and stays in Redis: {error}")
-            await asyncio.sleep(_ARCHIVER_LOOK_SECONDS)
-
-    async def archive_all(self) -> int:
-        """Archive what is due; return how many segments left Redis.
-
-        Raises ArchiveProblem when the folder is not the one that Redis knows, OSError when the disk
-        refuses.
-        """
-        made, due = 0, True
-        while due:
-            async with self._trimming.turn() as ours:
-                due = ours and await self._archive_next()
-            made += due
-        return made
-
-    async def _archive_next(self) -> bool:
-        """Archive one segment, or trim one that a gateway died over; return whether one was due."""
-        mark = await self._store.audit.mark()
-        numbers = await asyncio.to_thread(self._look, mark)
-        strays = [number for number in numbers if number > mark.number]
-        if strays:
-            known = {seal.head: entry async for entry, seal in seals_of(self._store)}
-            for number in strays:
-                head = await asyncio.to_thread(self._archive.head_of, number)
-                if head.head in known:
-                    await asyncio.to_thread(self._archive.verify, head)
-                    left = ArchiveCursor(number=number, last=head.last, head=head.head)
-                    return await self._trim(mark, left, known[head.head])
-        batch = await self._gather(mark)
-        if batch is None:
-            return False
-        if strays:
-            text = "segments %s hold what Redis has forgotten: the audit went backwards"
-            log.error(text, strays, extra={"event": "archive_went_back"})
-        left = ArchiveCursor(
-            number=max([mark.number, *numbers]) + 1, last=batch.last, head=batch.head
-        )
-        try:
-            await asyncio.to_thread(self._archive.write, left.number, batch.sealed)
-        except FileExistsError:
-            return False  # a gateway that seemed dead was faster
-        return await self._trim(mark, left, batch.entry)
-
-    def _look(self, mark: ArchiveCursor) -> list[int]:
-        """Return the numbers of all segments, and clear away what is left of dead writers."""
-        self._archive.sweep()
-        check_folder(self._archive, mark)
-        return self._archive.numbers()
-
-    async def _trim(self, mark: ArchiveCursor, left: ArchiveCursor, entry: str) -> bool:
-        oldest = (await asyncio.to_thread(self._archive.numbers))[0]
-        left = left._replace(first=max(mark.first, oldest))
-        return await self._trimming.trim(mark, left, entry)
-
-    async def _gather(self, mark: ArchiveCursor) -> SealedBatch | None:
-        """Return what is to be the next segment, None when nothing is due."""
-        now, pace = await self._store.now(), self._pace
-        sealed: list[Sealed] = []
-        entry, count = "", 0
-        async for place, one in sealed_after(self._store, mark.last):
-            if _ms(one.seal.last) > now - pace.settled_ms or count >= pace.most_events:
-                break
-            sealed.append(one)
-            entry, count = place, count + len(one.events)
-        if not sealed:
-            return None
-        waited = now - _ms(sealed[0].events[0].id)
-        due = count >= pace.most_events or waited >= pace.longest_ms
-        return SealedBatch(sealed, entry) if due else None
-
-
-def check_folder(archive: Archive, mark: ArchiveCursor) -> None:
-    """Raise ArchiveProblem unless the folder holds the last segment that left Redis."""
-    if not mark.segments:
-        return
-    # Another folder may be there since, or none.
-    found = archive.head_of(mark.number, again=True)
-    if (found.last, found.head) != (mark.last, mark.head):
-        raise ArchiveProblem(f"{archive.folder} is the archive of another Redis")
-
-
-def next_id(event_id: str) -> str:
-    """Return the first id that comes after one."""
-    milliseconds, _, sequence = event_id.partition("-")
-    return f"{milliseconds}-{int(sequence) + 1}"
-
-
-def _ms(event_id: str) -> int:
-    return place_of(event_id)[0]

@@ -11,7 +11,8 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.errors import GatewayError
 from gateway.ports.outgoing import GRANT
 from gateway.stores.archive_folder import NOTHING, Archive, ArchiveCursor, SegmentHead
-from gateway.stores.audit import Trimming, next_id, seals_of
+from gateway.stores.archiver import Trimming, next_id
+from gateway.stores.audit import seals_of
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.requests import RedisStore
 

@@ -15,7 +15,8 @@ from gateway.domain.audit import GENESIS, verify
 from gateway.domain.records import AuditEvent
 from gateway.models import Action
 from gateway.stores.archive_folder import Archive, ArchiveCursor, ArchiveProblem
-from gateway.stores.audit import ArchivePace, Archiver, Sealer, Trimming, export, sealed_after
+from gateway.stores.archiver import ArchivePace, Archiver, Trimming
+from gateway.stores.audit import Sealer, export, sealed_after
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.metrics import measure_store
 from gateway.stores.requests import RedisStore

@@ -13,7 +13,8 @@ import pytest
 from gateway.cli import main as command
 from gateway.domain.audit import Verification, verify
 from gateway.stores.archive_folder import Archive, ArchiveProblem, name_numbers
-from gateway.stores.audit import Archiver, Trimming, export
+from gateway.stores.archiver import Archiver, Trimming
+from gateway.stores.audit import export
 from gateway.stores.requests import RedisStore
 from tests.audit.test_archive import AT_ONCE, archived, forgotten, reopened, sealed
 from tests.world import World

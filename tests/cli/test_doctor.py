@@ -27,7 +27,8 @@ from gateway.server.app import Gateway, run_gateway
 from gateway.server.connections import Backend, open_backend
 from gateway.server.push import push_key_of
 from gateway.server.settings import Settings
-from gateway.stores.audit import ArchivePace, Archiver, Sealer, Trimming
+from gateway.stores.archiver import ArchivePace, Archiver, Trimming
+from gateway.stores.audit import Sealer
 from gateway.stores.devices import RedisDevices
 from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox

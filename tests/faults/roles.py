@@ -22,7 +22,7 @@ from gateway.errors import Denied, GatewayError, NotApproved, Unauthorized, Unre
 from gateway.models import Action, ApprovalRequest, Execution
 from gateway.server import app
 from gateway.server.settings import Settings
-from gateway.stores import audit, ingress
+from gateway.stores import archiver, ingress
 from tests.faults.agentlog import AgentLog
 from tests.faults.processes import Door
 from tests.waiting import moment
@@ -63,7 +63,8 @@ async def gateway(
         ingress.REPLICA_LEASE_MS = lease_ms
         ingress._TICK_SECONDS = lease_ms / 3000
     # Everything moves to the archive as soon as it is sealed.
-    audit.PACE, audit._ARCHIVER_LOOK_SECONDS = audit.ArchivePace(settled_ms=0, longest_ms=0), 0.5
+    archiver.PACE = archiver.ArchivePace(settled_ms=0, longest_ms=0)
+    archiver._ARCHIVER_LOOK_SECONDS = 0.5
     at = Deadly(step, nth)
     sys.path.insert(0, str(PLUGINS))
     async with app.run_gateway(Settings(), at=at) as running:

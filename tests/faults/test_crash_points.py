@@ -61,7 +61,7 @@ async def judged(server_url: str, folder: Path, steps: Sequence[str], nth: int =
     namespace = f"t{os.urandom(6).hex()}"
     (folder / namespace).mkdir()
     async with Site(server_url, namespace, folder / namespace) as site:
-        if any(step.startswith("place:") for step in steps):
+        if any(step.startswith("place_reviewed:") for step in steps):
             site.env["GATEWAY_DECIDERS"] = '["slow"]'
         await story(site, steps, nth)
         return problems(await site.export(), site.logs(), site.cards())

@@ -27,7 +27,8 @@ from gateway.server.app import run_gateway
 from gateway.server.background import HealthWatch
 from gateway.server.connections import open_backend
 from gateway.server.settings import Settings
-from gateway.stores.audit import Archiver, Trimming, export
+from gateway.stores.archiver import Archiver, Trimming
+from gateway.stores.audit import export
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.embedded_server import DataFolder
 from gateway.stores.scripts import NotRecorded

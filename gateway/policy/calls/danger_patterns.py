@@ -1,7 +1,7 @@
 """Finds what looks destructive in what runs.
 
-`danger_patterns.txt` has regular expressions for any text, `dangerous_options.txt` the programs of steps with their
-verbs and options, which are parsed, so that each spelling of them counts alike.
+`danger_patterns.txt` has regular expressions for any text. `dangerous_options.txt` has the programs
+of steps with their verbs and options, which are parsed, so that each spelling counts alike.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is known of commands, and the commands that a call runs.
 
-The table, `known_commands.txt`, is a list of what is permitted. A command, a flag or an operand that it
-does not know makes the reading fail, and what was not read is never covered by a pattern.
+The table, `known_commands.txt`, is a list of what is permitted. A command, a flag or an operand
+that it does not know makes the reading fail. What was not read is never covered by a pattern.
 """
 
 from __future__ import annotations
@@ -347,7 +347,7 @@ MOVING = frozenset({"mv", "cp", "ln"})
 class Program(NamedTuple):
     """One command. Without `words` it is opaque: nobody knows what it runs.
 
-    `text` is what stands in the call. `reading` is what `known_commands.txt` knows of it, if it does.
+    `text` is what stands in the call. `reading` is what `known_commands.txt` knows of it, or None.
     `wrapper` are the words before it, as `bash -lc`. `base` is the folder in which it runs. A
     command is `proven` where the tool is known to run it as a shell, or to start it by its words.
     """

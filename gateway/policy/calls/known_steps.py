@@ -43,7 +43,7 @@ _IDLE = frozenset({":", "[", "echo", "exit", "false", "printf", "pwd", "seq", "s
 # With these options they take the name of a variable, by which code runs or any of them is set.
 _NAMING = {"[": ("-v", "-R"), "test": ("-v", "-R"), "printf": ("-v",), "wait": ("-p",)}
 _LOOKING = frozenset({"column", "fold", "od", "paste", "rev", "tr", "type"})
-# Of `known_commands.txt`: what changes files here, what only formats or stages them, and what looks.
+# Of `known_commands.txt`: what changes files here, what formats or stages them, and what looks.
 _CHANGING = frozenset({"mkdir", "touch"})
 _FORMATTING = frozenset({"git add", "isort", "black", "ruff check", "ruff format", "go fmt",
                          "cargo fmt", "terraform fmt"})  # fmt: skip
