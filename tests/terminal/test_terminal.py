@@ -486,7 +486,7 @@ async def test_a_gateway_that_is_gone_is_told_until_it_is_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first line, and at each key, which decides nothing; then all is looked at anew."""
-    monkeypatch.setattr("adapters.terminal.screen._LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("adapters.terminal.screen._LOOK_SECONDS", 0.3)
     record = await world.submit()
     async with seated(world) as seat:
         await seat.sees("Approval needed", "1 of 1 waiting")
