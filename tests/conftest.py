@@ -3,10 +3,13 @@
 import gc
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 import redis
 
 from gateway.domain.redaction import key_masks
+from gateway.server import plugins
 from gateway.stores.connect import connect
 from gateway.stores.embedded_server import find_server_binary
 from gateway.stores.keys import Keys
@@ -33,6 +37,20 @@ key_masks(MASK_KEY)  # also for what is drawn while tests are collected
 def _masks() -> None:
     """Have masks of the same secret look the same in each run, whatever a test did with the key."""
     key_masks(MASK_KEY)
+
+
+@cache
+def _installed(path: tuple[str, ...], group: str, **wanted: str) -> EntryPoints:
+    return entry_points(group=group, **wanted)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _packages() -> Iterator[None]:
+    """Read what each package offers once for each search path: every start of a gateway would read
+    the metadata of all of them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(plugins, "entry_points", lambda **one: _installed(tuple(sys.path), **one))
+        yield
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
