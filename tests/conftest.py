@@ -22,6 +22,7 @@ from gateway.stores.connect import connect
 from gateway.stores.embedded_server import find_server_binary
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
+from tests.api.replica import POLICY, Replica, replica
 from tests.frame.tree import ROOT
 from tests.world import World, assembled
 
@@ -40,8 +41,12 @@ def _masks() -> None:
 
 
 @cache
-def _installed(path: tuple[str, ...], group: str, **wanted: str) -> EntryPoints:
-    return entry_points(group=group, **wanted)
+def _installed(path: tuple[str, ...], group: str) -> EntryPoints:
+    return entry_points(group=group)
+
+
+def _offers(*, group: str, **wanted: Any) -> EntryPoints:
+    return _installed(tuple(sys.path), group).select(**wanted)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -49,7 +54,7 @@ def _packages() -> Iterator[None]:
     """Read what each package offers once for each search path: every start of a gateway would read
     the metadata of all of them."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(plugins, "entry_points", lambda **one: _installed(tuple(sys.path), **one))
+        patched.setattr(plugins, "entry_points", _offers)
         yield
 
 
@@ -122,4 +127,12 @@ async def store(server_url: str, namespace: str) -> AsyncIterator[RedisStore]:
 async def world(server_url: str, namespace: str) -> AsyncIterator[World]:
     """Yield a gateway without HTTP: store, feed, approvals, and the intake of agent `bot`."""
     async with assembled(server_url, namespace) as made:
+        yield made
+
+
+@pytest.fixture
+async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
+    """Yield a replica with a policy under which Ann approves."""
+    async with replica(server_url, namespace) as made:
+        await made.store.apply(POLICY, by="test")
         yield made

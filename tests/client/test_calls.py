@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
 
 from gateway.client import AsyncClient, Client, OutcomeKind, origin, session_name, sub_agent, turn
 from gateway.client.http_transport import HttpTransport
@@ -17,21 +15,13 @@ from gateway.errors import AlreadyUsed, Cancelled, GatewayError, InvalidRequest,
 from gateway.models import Action, ApprovalRequest, Context, Execution, Reason, Status, id_of_call
 from gateway.wire.codec import JsonObject
 from gateway.wire.schema import SESSION_NAME
-from tests.api.replica import AGENT_TOKEN, OTHER_TOKEN, POLICY, Replica, replica
+from tests.api.replica import AGENT_TOKEN, OTHER_TOKEN, Replica
 from tests.api.replica import made as made_over_http
 from tests.client.test_single_use import Door, door  # noqa: F401 (a fixture)
 from tests.fake_secrets import fake_secrets
 from tests.waiting import moment
 from tests.world import World, over_http
 from tests.world import request as made_by_bot
-
-
-@pytest_asyncio.fixture
-async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
-    """A replica with a policy under which Ann approves."""
-    async with replica(server_url, namespace) as one:
-        await one.store.apply(POLICY, by="test")
-        yield one
 
 
 def client_of(gate: Replica, agent: str = "agent1", token: str = AGENT_TOKEN) -> AsyncClient:

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from gateway.domain.records import Query, Record
-from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, POLICY, Replica, replica
+from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, Replica
 from tests.hosts.__main__ import HOSTS, file_name, known_hosts
 from tests.waiting import moment
 
 Answer = Callable[..., Awaitable[Record]]
 NO_GATEWAY = {"GATEWAY_URL": "http://127.0.0.1:9", "GATEWAY_CONNECT_TIMEOUT": "0.1"}
-
-
-@pytest_asyncio.fixture
-async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
-    """A replica with a policy under which Ann approves."""
-    async with replica(server_url, namespace) as one:
-        await one.store.apply(POLICY, by="test")
-        yield one
 
 
 @pytest.fixture
