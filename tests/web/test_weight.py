@@ -6,9 +6,10 @@ import gzip
 import re
 from collections.abc import Iterator
 
+import pytest
+
 from adapters.web.adapter import read_assets
 from tests.frame.tree import ROOT
-from tests.sweeps import sweep
 from tests.web.inbox import COMMAND, Inbox
 from tests.web.visitor import visitor
 
@@ -52,7 +53,7 @@ def test_the_first_sight_needs_little_and_all_of_it_is_named() -> None:
     assert sum(len(read_assets("static")[name].packed) for name in needed) <= FIRST_SCRIPT
 
 
-@sweep(
+@pytest.mark.parametrize(
     ("path", "packed"),
     [
         ("/inbox", True),
@@ -62,7 +63,6 @@ def test_the_first_sight_needs_little_and_all_of_it_is_named() -> None:
         ("/inbox/api/audit", True),
         ("/inbox/api/me", False),
     ],
-    few=2,
 )
 async def test_answers_are_compressed_but_for_the_token(
     box: Inbox, path: str, packed: bool
