@@ -129,6 +129,11 @@ class Replica:
         """How many calls wait on this replica."""
         return len(self.app[SERVICES].open_calls)
 
+    async def put(self, **members: Any) -> None:
+        """Put these members of the policy in force, and leave the others as they are."""
+        await self.store.apply(replace(await self.store.policy(), **members), by="test")
+        self.core.writer.forget_policy()
+
     async def waiting(self, count: int = 1) -> tuple[Record, ...]:
         """Return the requests that wait, once there are so many."""
         return await self._listed(Query(), count)

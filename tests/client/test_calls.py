@@ -254,17 +254,14 @@ async def test_the_audit_says_where_a_call_came_from(gate: Replica) -> None:
 
 async def test_a_call_that_was_refused_for_its_budget_leaves_little(gate: Replica) -> None:
     """Its id is kept for an hour, as it may be stored meanwhile; what was stored, for its life."""
-    policy = await gate.store.policy()
-    await gate.store.apply(replace(policy, budgets=(Budget(waiting=1),)), by="test")
-    gate.core.writer.forget_policy()
+    await gate.put(budgets=(Budget(waiting=1),))
     async with client_of(gate) as client:
         await client.submit(client.request("pay", {}))
         refused = await client.outcome(made(client))
         assert (refused.kind, refused.arguments) == (OutcomeKind.OVER_BUDGET, None)
         (key,) = await gate.store.redis.keys(gate.store.keys.versions("*"))
         assert 0 < await gate.store.redis.ttl(key) <= 3600
-        await gate.store.apply(replace(await gate.store.policy(), budgets=()), by="test")
-        gate.core.writer.forget_policy()
+        await gate.put(budgets=())
         await client.submit(made(client))
         assert await gate.store.redis.ttl(key) > 3600
 
