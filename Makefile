@@ -22,13 +22,14 @@ setup: $(READY) ## install everything into .venv, once
 demo: $(READY) ## try the product: an agent asks, you answer in the browser
 	$(VENV)/bin/gateway demo
 
-# Four at a time, also on two cores: most tests wait for processes, browsers and pauses of the product.
+# Three at a time, also on two cores: many tests wait for processes, browsers and pauses of the
+# product, and each process more collects every test once more.
 # Those that share what is dear to make name a group, which stays in one process.
 test: $(READY) ## run the tests
-	$(RUN) -m pytest -q -m "not thorough and not slow and not hosts" --numprocesses 4 --dist loadgroup
+	$(RUN) -m pytest -q -m "not thorough and not slow and not hosts" --numprocesses 3 --dist loadgroup
 
 test-thorough: $(READY) ## run what kills processes, types whole pages, drives shells, tries every case or very long texts
-	$(RUN) -m pytest -q -m "thorough and not slow and not hosts" --numprocesses 4 --dist loadgroup
+	$(RUN) -m pytest -q -m "thorough and not slow and not hosts" --numprocesses 3 --dist loadgroup
 
 # Without what waits for a gateway to go away, starts a process for each case, or tries every text.
 AT_LENGTH := $(wildcard tests/client/test_ask*.py) tests/client/test_reach.py tests/client/test_run_command.py \

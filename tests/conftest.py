@@ -3,10 +3,13 @@
 import gc
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,12 @@ import pytest
 import redis
 
 from gateway.domain.redaction import key_masks
+from gateway.server import plugins
 from gateway.stores.connect import connect
 from gateway.stores.embedded_server import find_server_binary
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
+from tests.api.replica import POLICY, Replica, replica
 from tests.frame.tree import ROOT
 from tests.world import World, assembled
 
@@ -33,6 +38,24 @@ key_masks(MASK_KEY)  # also for what is drawn while tests are collected
 def _masks() -> None:
     """Have masks of the same secret look the same in each run, whatever a test did with the key."""
     key_masks(MASK_KEY)
+
+
+@cache
+def _installed(path: tuple[str, ...], group: str) -> EntryPoints:
+    return entry_points(group=group)
+
+
+def _offers(*, group: str, **wanted: Any) -> EntryPoints:
+    return _installed(tuple(sys.path), group).select(**wanted)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _packages() -> Iterator[None]:
+    """Read what each package offers once for each search path: every start of a gateway would read
+    the metadata of all of them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(plugins, "entry_points", _offers)
+        yield
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -104,4 +127,12 @@ async def store(server_url: str, namespace: str) -> AsyncIterator[RedisStore]:
 async def world(server_url: str, namespace: str) -> AsyncIterator[World]:
     """Yield a gateway without HTTP: store, feed, approvals, and the intake of agent `bot`."""
     async with assembled(server_url, namespace) as made:
+        yield made
+
+
+@pytest.fixture
+async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
+    """Yield a replica with a policy under which Ann approves."""
+    async with replica(server_url, namespace) as made:
+        await made.store.apply(POLICY, by="test")
         yield made

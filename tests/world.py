@@ -119,6 +119,16 @@ class World:
         record, _ = await self.approvals.submit(request(**changes), over_http())
         return record
 
+    async def put(self, **members: Any) -> None:
+        """Put these members of the policy in force, and leave the others as they are."""
+        await self.store.apply(replace(await self.store.policy(), **members), by="test")
+        self.core.writer.forget_policy()
+
+    async def route(self, *routes: Route, harmless: str = "") -> None:
+        """Put these routes in force, as `policy` does."""
+        await policy(self.store, *routes, harmless=harmless)
+        self.core.writer.forget_policy()
+
     async def send(
         self,
         verb: str,

@@ -20,7 +20,7 @@ from gateway.approvals.agent_service import Approvals
 from gateway.approvals.services import Core
 from gateway.domain.health_and_metrics import Readiness
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.records import Person
+from gateway.domain.records import Person, Query, Record
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Unauthorized
 from gateway.integrations.coding_agents.claude_code import HTTP_HOOKS
@@ -128,6 +128,24 @@ class Replica:
     def hanging(self) -> int:
         """How many calls wait on this replica."""
         return len(self.app[SERVICES].open_calls)
+
+    async def put(self, **members: Any) -> None:
+        """Put these members of the policy in force, and leave the others as they are."""
+        await self.store.apply(replace(await self.store.policy(), **members), by="test")
+        self.core.writer.forget_policy()
+
+    async def waiting(self, count: int = 1) -> tuple[Record, ...]:
+        """Return the requests that wait, once there are so many."""
+        return await self._listed(Query(), count)
+
+    async def ended(self, count: int = 1) -> tuple[Record, ...]:
+        """Return the requests that ended, once there are so many."""
+        return await self._listed(Query(final=True), count)
+
+    async def _listed(self, query: Query, count: int) -> tuple[Record, ...]:
+        while len(items := (await self.core.requests.page(query)).items) < count:
+            await moment()
+        return items
 
     async def lapse(self, process: str) -> None:
         """Let the waiter lease of a process of agent1 run out."""

@@ -15,9 +15,7 @@ BUDGET = Budget(name="strict", agents=("agent1",), denials=1, pause=1800)
 @pytest.fixture
 async def paused(gate: Replica) -> Replica:
     """A replica whose agent was paused by one denial of ann's."""
-    generation = await gate.store.generation()
-    await gate.store.apply(replace(POLICY, generation=generation, budgets=(BUDGET,)), by="test")
-    gate.core.writer.forget_policy()
+    await gate.put(budgets=(BUDGET,))
     request = made()
     await gate.submitted(request)
     assert (await gate.decided(request.id, action="deny")).status == 200

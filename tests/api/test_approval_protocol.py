@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -21,7 +20,7 @@ from gateway.models import RiskLevel
 from gateway.server.app import run_gateway
 from gateway.server.settings import Settings
 from gateway.stores.credentials import RedisCredentials
-from tests.api.replica import ANN_TOKEN, OTHER_TOKEN, POLICY, Answer, Replica, replica, until
+from tests.api.replica import ANN_TOKEN, OTHER_TOKEN, Answer, Replica, replica, until
 
 CALL: dict[str, Any] = {
     "tool": "issue_refund",
@@ -263,9 +262,7 @@ async def test_what_was_asked_in_another_way_is_out_of_reach(gate: Replica) -> N
 async def test_what_is_refused_is_soon_forgotten(gate: Replica) -> None:
     """Else an agent over its budget would fill the store; a repeated call of what was taken in
     keeps it, whatever becomes of the call."""
-    budgets = (Budget(waiting=1),)
-    await gate.store.apply(replace(POLICY, generation=1, budgets=budgets), by="test")
-    gate.core.writer.forget_policy()
+    await gate.put(budgets=(Budget(waiting=1),))
     created = await create(gate)
     for number in range(3):
         refused = await create(gate, key={"Idempotency-Key": str(number)})

@@ -4,23 +4,13 @@ back."""
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from gateway.models import ApprovalRequest, digest_of
 from gateway.wire.canonical_json import canonical
 from gateway.wire.codec import build
-from tests.api.replica import AGENT_TOKEN, OTHER_TOKEN, POLICY, PROCESS, Replica, made, replica
-
-
-@pytest_asyncio.fixture
-async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
-    """A replica with a policy under which Ann approves."""
-    async with replica(server_url, namespace) as one:
-        await one.store.apply(POLICY, by="test")
-        yield one
+from tests.api.replica import AGENT_TOKEN, OTHER_TOKEN, PROCESS, Replica, made
 
 
 async def test_a_request_is_prepared_and_submitted_as_it_came(gate: Replica) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -303,9 +302,7 @@ async def test_pages_keep_their_own_answers(server_url: str, namespace: str) -> 
 
 async def test_too_much_of_one_agent_is_a_problem_of_its_own(gate: Replica) -> None:
     """429 with a code that no other refusal has; room is made as soon as one ended."""
-    policy = replace(await gate.store.policy(), budgets=(Budget(waiting=1),))
-    await gate.store.apply(policy, by="test")
-    gate.core.writer.forget_policy()
+    await gate.put(budgets=(Budget(waiting=1),))
     first, more = made(), made(arguments={"command": "pwd"})
     assert (await gate.submitted(first)).status == 201
     assert (await gate.submitted(more)).problem == (429, "over_budget")

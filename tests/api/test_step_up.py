@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from gateway.domain.policy_document import Route
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
-from tests.api.replica import ANN_TOKEN, POLICY, PROCESS, Replica, made
+from tests.api.replica import ANN_TOKEN, PROCESS, Replica, made
 from tests.approvals.test_step_up import other_than
 
 HIGH = {"level": "high", "reasons": ["touches prod"]}
@@ -16,10 +15,7 @@ ROUTE = Route(approvers=("ann",), risk=RulesByRisk(high=LevelRules(step_up=(Step
 
 async def in_force(gate: Replica) -> None:
     """Have high risk take a number."""
-    generation = (await gate.store.policy()).generation
-    policy = replace(POLICY, generation=generation, routes=(ROUTE,))
-    await gate.store.apply(policy, by="test")
-    gate.core.writer.forget_policy()
+    await gate.put(routes=(ROUTE,))
 
 
 async def test_the_submitting_agent_is_told_the_number_and_the_approver_sends_it(

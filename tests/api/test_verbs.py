@@ -11,7 +11,6 @@ from tests.api.replica import (
     ANN_TOKEN,
     EVE_TOKEN,
     OTHER_TOKEN,
-    POLICY,
     PROCESS,
     SEED,
     Replica,
@@ -301,11 +300,7 @@ async def test_only_an_approver_of_the_agent_ends_its_sessions(gate: Replica) ->
 
 async def test_a_nonce_is_its_senders_own(gate: Replica) -> None:
     """Another approver with the same nonce is not told that the click was theirs."""
-    policy = replace(
-        POLICY, generation=(await gate.store.policy()).generation, routes=(BOTH_APPROVE,)
-    )
-    await gate.store.apply(policy, by="test")
-    gate.core.writer.forget_policy()
+    await gate.put(routes=(BOTH_APPROVE,))
     request = made()
     await gate.submitted(request)
     path, body = f"/v1/requests/{request.id}/decide", {"revision": 1, "nonce": "click-0001"}

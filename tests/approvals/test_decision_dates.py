@@ -19,7 +19,7 @@ from gateway.policy.chain import ALLOW
 from gateway.policy.verdict import Verdict
 from gateway.stores.requests import RedisGroups
 from tests.hooks.stage import reviewed_in
-from tests.world import World, assembled, click, over_http, policy, request
+from tests.world import World, assembled, click, over_http, request
 
 SKEWS = (-60_000, -900, 0, 900)
 
@@ -48,8 +48,7 @@ class Late:
 
 async def ask(world: World, mode: Mode) -> None:
     """Put a route with this mode in force."""
-    await policy(world.store, Route(approvers=("ann", "bob"), mode=mode))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann", "bob"), mode=mode))
 
 
 async def decide_each_way(world: World) -> dict[str, Record]:

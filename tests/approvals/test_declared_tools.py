@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,7 @@ HARMLESS: dict[str, Any] = {"tool": "get_weather", "roles": ROLES, "harmless": T
 
 async def trusting(world: World, *agents: str, **more: Any) -> None:
     """Trust the declarations of these agents from now on."""
-    now = await world.store.policy()
-    await world.store.apply(replace(now, trust_declarations=agents, **more), by="test")
-    world.core.writer.forget_policy()
+    await world.put(trust_declarations=agents, **more)
 
 
 async def asked(world: World, city: str, **changes: Any) -> Status:

@@ -31,6 +31,7 @@ from gateway.domain.audit import event_line
 from gateway.domain.records import Record
 from gateway.models import Action, Context, Execution, Preview, Reason, Report, new_id
 from tests.fake_secrets import FakeSecret, fake_secrets
+from tests.sweeps import sweep
 from tests.unit.test_cards import record
 from tests.world import World, click, over_http, request
 
@@ -115,7 +116,7 @@ def in_clear(said: str, of: FakeSecret) -> bool:
     return any(of.is_in(form) for form in (said, said.replace("\\", ""), said.replace("\n", "")))
 
 
-@pytest.mark.parametrize("path", PATHS)
+@sweep("path", PATHS, few=3)
 def test_no_surface_shows_a_secret(path: str) -> None:
     """Every kind in a command; through each other path another sixth of the kinds."""
     at = list(PATHS).index(path)
@@ -132,9 +133,10 @@ async def quiet(world: World) -> AsyncIterator[World]:
     yield world
 
 
-async def test_no_event_keeps_a_secret(quiet: World) -> None:
+@sweep("part", range(6), few=2)
+async def test_no_event_keeps_a_secret(quiet: World, part: int) -> None:
     """Asked, decided with words, edited, reported, withdrawn, refused: stream, export, webhook."""
-    kinds = fake_secrets("events")
+    kinds = fake_secrets("events")[part::6]
     core = quiet.core.requests
     for one in kinds:
         first = await quiet.submit(arguments={"command": one.text}, hint=one.text)

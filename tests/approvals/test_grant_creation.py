@@ -21,7 +21,7 @@ from gateway.policy.grants.offers import offers
 from gateway.policy.verdict import Verdict
 from gateway.server.connections import core_over
 from gateway.stores.grants import RedisGrants
-from tests.world import World, assembled, click, identity, over_http, policy, request
+from tests.world import World, assembled, click, identity, over_http, request
 
 GIT_LOG: dict[str, Any] = {"kind": Kind.COMMAND, "arguments": {"command": "git log -n 5"}}
 
@@ -80,8 +80,7 @@ async def test_a_pattern_covers_its_siblings_everywhere(world: World) -> None:
 
 async def test_a_whole_tool_is_remembered_for_the_session_or_everywhere(world: World) -> None:
     """With other values, while the policy has it as harmless; for the session in it."""
-    await policy(world.store, Route(approvers=("ann",)), harmless="get_weather")
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann",)), harmless="get_weather")
     first = await world.submit(tool="get_weather", arguments={"city": "Oslo"})
     grant = await remember(world, first, offer=widest(first))
     other: dict[str, Any] = {"tool": "get_weather", "arguments": {"city": "Bergen"}}
@@ -96,8 +95,7 @@ async def test_a_whole_tool_is_remembered_for_the_session_or_everywhere(world: W
         assert decision is not None
         assert decision.decided_by.name == by.id
     # What is no longer declared is asked about from that moment on, also where it was remembered.
-    await policy(world.store, Route(approvers=("ann",)))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann",)))
     assert (await world.submit(**other)).status is Status.PENDING
 
 
@@ -144,8 +142,7 @@ async def test_what_a_denial_may_cover_no_mode_approves(world: World) -> None:
     first = await world.submit(kind=Kind.COMMAND, arguments={"command": "touch M"})
     denial = offers(first, effect=Effect.DENY)[-2].id
     await remember(world, first, Action.DENY, offer=denial, everywhere=True)
-    await policy(world.store, Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
     hidden = {"kind": Kind.COMMAND, "arguments": {"command": "touch${IFS}M"}}
     assert (await world.submit(**hidden)).status is Status.PENDING
     plain = {"kind": Kind.COMMAND, "arguments": {"command": "ls"}}
@@ -333,10 +330,8 @@ async def test_high_risk_is_never_remembered_nor_covered(world: World) -> None:
     """Neither a click nor an older grant lets it through."""
     first = await world.submit()
     await remember(world, first, everywhere=True, lifetime="revoked")
-    current = await world.store.policy()
     rule = RiskRule(name="all", level=RiskLevel.HIGH, reason="because")
-    await world.store.apply(replace(current, risks=(rule,)), by="test")
-    world.core.writer.forget_policy()
+    await world.put(risks=(rule,))
     again = await world.submit()
     assert again.status is Status.PENDING
     with pytest.raises(InvalidRequest, match="cannot be remembered"):

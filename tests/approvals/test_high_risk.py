@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,10 +29,8 @@ async def in_force(
     world: World, mode: Mode = Mode.AUTO_APPROVE, *, quorum: int = 1, **members: Any
 ) -> None:
     """Put a mode, and more, in force for all requests."""
-    current = await world.store.policy()
     routes = (Route(approvers=("ann", "bob"), mode=mode, quorum=quorum),)
-    await world.store.apply(replace(current, routes=routes, **members), by="test")
-    world.core.writer.forget_policy()
+    await world.put(routes=routes, **members)
 
 
 class Saying:

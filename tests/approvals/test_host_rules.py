@@ -23,7 +23,7 @@ from gateway.models import (
     RiskLevel,
     Status,
 )
-from tests.world import World, click, policy, request
+from tests.world import World, click, request
 
 RULE = HostRule(rule="Bash(npm test:*)", scope="in this project")
 OTHER = HostRule(rule="Bash(npm run:*)", scope="in all projects")
@@ -129,8 +129,7 @@ async def test_what_several_must_vote_for_is_not_one_persons_to_give(
     world: World, route: Route
 ) -> None:
     """The host has no votes."""
-    await policy(world.store, route)
-    world.core.writer.forget_policy()
+    await world.route(route)
     record = await asked(world)
     assert offered(record) == []
     with pytest.raises((InvalidRequest, Unauthorized, Conflict)):
@@ -141,8 +140,7 @@ async def test_a_route_that_came_to_ask_for_more_votes_refuses(world: World) -> 
     """The card was drawn before."""
     record = await asked(world)
     wide = Route(approvers=("ann",), scope_quorum=ScopeQuorum(tool=2))
-    await policy(world.store, wide)
-    world.core.writer.forget_policy()
+    await world.route(wide)
     with pytest.raises(InvalidRequest, match="several people"):
         await world.core.requests.decide(click(record, remember=FIRST))
 

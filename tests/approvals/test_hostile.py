@@ -14,6 +14,7 @@ from gateway.domain.redaction import render_safe
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action, Execution, Reason, Report, Status, new_id
 from gateway.server.background import desk_of
+from tests.sweeps import sweep
 from tests.world import World, click, identity, over_http
 
 pytestmark = pytest.mark.timeout(120)
@@ -34,7 +35,7 @@ SCHEMAS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
+@sweep("schema", SCHEMAS, few=1)
 async def test_a_hostile_schema_refuses_the_edit_and_holds_up_nobody(
     world: World, schema: str
 ) -> None:
@@ -65,7 +66,7 @@ NEVER_ENDING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("schema", NEVER_ENDING)
+@sweep("schema", NEVER_ENDING, few=2)
 async def test_no_pattern_of_an_agents_schema_is_tried(world: World, schema: str) -> None:
     """It would hold all others up for hours. What costs steps is counted, the rest is let go."""
     record = await world.submit(schema=NEVER_ENDING[schema])

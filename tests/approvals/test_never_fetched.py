@@ -13,11 +13,8 @@ from gateway.domain.records import Query, Record
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Execution, Report, Status
 from tests.api.replica import AGENT_TOKEN, Replica, made
-from tests.client.test_other_process import gate
 from tests.waiting import moment
 from tests.world import AGENT, PROCESS, World, assembled, click, over_http, policy, request
-
-__all__ = ["gate"]  # a fixture
 
 
 async def approved(world: World, process: str | None = PROCESS, *, gone: bool = False) -> Record:

@@ -16,10 +16,7 @@ from gateway.policy.grants.grant import Shape
 from gateway.stores.grants import RedisGrants
 from gateway.wire.canonical_json import call_key
 from tests.api.replica import EVE_TOKEN, Replica, made
-from tests.client.test_other_process import gate
 from tests.world import AGENT, World, click, identity, over_http, policy, request
-
-__all__ = ["gate"]  # a fixture
 
 
 def version(command: str) -> ApprovalRequest:

@@ -4,7 +4,6 @@ silently lifted."""
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ from tests.approvals.test_grant_creation import GIT_LOG, remember
 from tests.clocks import ShiftedClock
 from tests.delivery.test_outbox import Office, route
 from tests.outdated import outdated
-from tests.world import AGENT, World, click, identity, policy
+from tests.world import AGENT, World, click, identity
 
 
 async def told(world: World, *kinds: str) -> list[Any]:
@@ -55,8 +54,7 @@ def widest_pattern(record: Record) -> str:
 async def declare(world: World, arguments: dict[str, str]) -> None:
     """Have the operator declare the arguments of one tool."""
     row = ToolRow(name="lookup_order", arguments=arguments)
-    await world.store.apply(replace(await world.store.policy(), tools=(row,)), by="test")
-    world.core.writer.forget_policy()
+    await world.put(tools=(row,))
 
 
 async def test_a_declaration_that_changes_suspends_what_rests_on_it(world: World) -> None:
@@ -137,8 +135,7 @@ async def test_neither_the_recount_nor_the_policy_lifts_it(world: World) -> None
     await rests(world, "cat")
     await world.core.grants.suspend_outdated()
     for approvers in (("bob",), ("ann", "bob")):
-        await policy(world.store, Route(approvers=approvers))
-        world.core.writer.forget_policy()
+        await world.route(Route(approvers=approvers))
         await world.core.grants.look_over()
         assert (await world.submit(**call("cat"))).status is Status.PENDING
     (rested,) = await world.core.grants.all()

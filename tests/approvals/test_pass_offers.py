@@ -15,7 +15,7 @@ from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, Context, Kind, RiskLevel, Status
 from gateway.policy.grants.grant import PASSES, Grant, Shape
 from gateway.policy.grants.offers import passes_for
-from tests.world import World, click, identity, policy
+from tests.world import World, click, identity
 
 HOUR = 3_600_000
 EDIT: dict[str, Any] = {
@@ -92,10 +92,8 @@ async def test_no_pass_is_offered_for_high_risk_and_findings(world: World) -> No
     """Neither what is asked about each time, nor what shows signs of danger."""
     record = await world.submit()
     assert offered(replace(record, findings=("looks destructive",))) == []
-    current = await world.store.policy()
     rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="because")
-    await world.store.apply(replace(current, risks=(rule,)), by="test")
-    world.core.writer.forget_policy()
+    await world.put(risks=(rule,))
     assert offered(await world.submit()) == []
 
 
@@ -114,12 +112,10 @@ async def test_a_pass_stands_last_and_is_never_the_default(world: World) -> None
 
 async def test_only_who_may_give_it_gives_it(world: World) -> None:
     """Whoever answers for one tool alone is told so, and nothing is decided."""
-    await policy(
-        world.store,
+    await world.route(
         Route(tools=("bash",), approvers=("ann", "eve")),
         Route(approvers=("ann",)),
     )
-    world.core.writer.forget_policy()
     record = await world.submit(tool="bash")
     assert await world.core.requests.may_pass(identity("ann"), record)
     assert not await world.core.requests.may_pass(identity("eve"), record)
@@ -132,8 +128,7 @@ async def test_only_who_may_give_it_gives_it(world: World) -> None:
 
 async def test_where_two_must_approve_one_gives_no_pass(world: World) -> None:
     """Neither for the request, nor by what widening asks for."""
-    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann", "bob"), quorum=2))
     record = await world.submit()
     with pytest.raises(Unauthorized, match="alone"):
         await give(world, record)

@@ -66,10 +66,8 @@ async def test_what_is_dangerous_still_asks(world: World) -> None:
         changed = Context(env={name: "./x"})
         assert (await world.submit(context=changed)).status is Status.PENDING, name
     assert (await world.submit(kind=Kind.PLAN)).status is Status.PENDING
-    current = await world.store.policy()
     rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="because")
-    await world.store.apply(replace(current, risks=(rule,)), by="test")
-    world.core.writer.forget_policy()
+    await world.put(risks=(rule,))
     assert (await world.submit()).status is Status.PENDING
 
 
@@ -199,8 +197,7 @@ async def test_who_approves_only_some_of_it_gives_no_pass(world: World) -> None:
 
 async def test_a_pass_is_not_for_tools_on_whose_requests_nobody_may_decide(world: World) -> None:
     """Ann may approve `shell`, and no route names `bash`: her pass lets only the first through."""
-    await policy(world.store, Route(name="reading", tools=("shell", "begin"), approvers=("ann",)))
-    world.core.writer.forget_policy()
+    await world.route(Route(name="reading", tools=("shell", "begin"), approvers=("ann",)))
     waiting = await world.submit(tool="bash")
     with pytest.raises(Unauthorized):
         await world.core.requests.decide(click(waiting))
@@ -212,8 +209,7 @@ async def test_a_pass_is_not_for_tools_on_whose_requests_nobody_may_decide(world
 
 async def test_who_asked_lets_nothing_through_where_they_may_not_decide(world: World) -> None:
     """Bot is ann's, and on this route nobody decides on their own requests: bob's pass does."""
-    await policy(world.store, Route(approvers=("ann", "bob"), self_approval=False))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann", "bob"), self_approval=False))
     first, _ = await world.approvals.submit(request(), replace(over_http(), owner="ann"))
     with pytest.raises(Unauthorized):
         await world.core.requests.decide(click(first))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from gateway.models import Action, Context, Kind, RiskLevel, Status
 from gateway.policy.grants.grant import Effect
 from gateway.policy.grants.offers import offers
 from tests.approvals.test_passes import passed
-from tests.world import World, click, policy
+from tests.world import World, click
 
 EVIL = {"command": "rm -rf /home/me/.ssh"}
 AUTO = Route(approvers=("ann",), mode=Mode.AUTO_APPROVE)
@@ -32,9 +31,7 @@ async def confirmed(world: World, payload: dict[str, Any] | None = None, **more:
 
 async def in_force(world: World, **members: Any) -> None:
     """Put this in force on a route that approves whatever nothing refuses."""
-    current = await world.store.policy()
-    await world.store.apply(replace(current, routes=(AUTO,), **members), by="test")
-    world.core.writer.forget_policy()
+    await world.put(routes=(AUTO,), **members)
 
 
 @pytest.mark.parametrize(
@@ -76,10 +73,8 @@ async def test_guardrails_read_the_payload(world: World) -> None:
 
 async def test_risk_rules_read_the_payload(world: World) -> None:
     """Also once a person edited the arguments: nobody lowers it by changing the hint."""
-    current = await world.store.policy()
     rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="because", contains=("RM -rf",))
-    await world.store.apply(replace(current, risks=(rule,)), by="test")
-    world.core.writer.forget_policy()
+    await world.put(risks=(rule,))
     record = await confirmed(world)
     assert record.risk.level is RiskLevel.HIGH
     edit = click(record, Action.EDIT, arguments={"confirm": "x"}, confirmed=True)
@@ -102,8 +97,7 @@ async def test_a_remembered_denial_reads_the_payload(world: World) -> None:
     first = await world.submit(kind=Kind.COMMAND, arguments=EVIL)
     wide = offers(first, effect=Effect.DENY)[-2].id
     await world.core.requests.decide(click(first, Action.DENY, remember=Remember(offer=wide)))
-    await policy(world.store, AUTO)
-    world.core.writer.forget_policy()
+    await world.route(AUTO)
     moved = await world.submit(kind=Kind.COMMAND, arguments={"x": 1}, payload=EVIL)
     assert moved.status is Status.DENIED
 

@@ -13,7 +13,7 @@ from gateway.errors import BatchRefused, InvalidRequest
 from gateway.models import Action, Kind, Status
 from gateway.policy.grants.grant import Shape
 from gateway.policy.grants.offers import offers
-from tests.world import World, assembled, click, identity, policy
+from tests.world import World, assembled, click, identity
 
 HIDING = {
     "kind": Kind.COMMAND,
@@ -69,8 +69,7 @@ async def test_no_is_possible_all_the_same(world: World, action: Action) -> None
 
 async def test_a_vote_and_a_batch_are_refused_as_well(world: World) -> None:
     """Each of a quorum reveals it, and no batch approves it."""
-    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann", "bob"), quorum=2))
     record, other = await world.submit(**HIDING), await world.submit()
     voted = await world.core.requests.decide(click(record, revealed=True))
     with pytest.raises(InvalidRequest, match="in the inbox only"):
@@ -83,8 +82,7 @@ async def test_a_vote_and_a_batch_are_refused_as_well(world: World) -> None:
 
 async def test_what_an_edit_put_in_is_judged_anew(world: World) -> None:
     """A partner, who sees the editor's words masked, approves them revealed only."""
-    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann", "bob"), quorum=2))
     record = await world.submit(**{**HIDING, "arguments": {"command": "ls"}})
     edit = click(record, Action.EDIT, arguments=HIDING["arguments"])
     edited = await world.core.requests.decide(edit)

@@ -10,7 +10,7 @@ from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.models import Risk, RiskLevel
 from gateway.ports.adapter_api import QueueFilter
-from tests.world import World, click, identity, over_http, policy, request
+from tests.world import World, click, identity, over_http, request
 
 
 async def asked(world: World, seconds: int) -> Record:
@@ -39,8 +39,7 @@ async def test_the_soonest_deadline_stands_first(world: World) -> None:
 
 async def test_mine_is_what_i_may_decide_and_have_not(world: World) -> None:
     """Eve may decide nothing, so all waits for others; what ann voted on does so, too."""
-    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann", "bob"), quorum=2))
     voted, fresh = await asked(world, 60), await asked(world, 90)
     await world.core.requests.decide(click(voted))
     assert await ids(world, "ann", QueueFilter.MINE) == [fresh.id]

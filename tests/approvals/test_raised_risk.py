@@ -107,8 +107,7 @@ async def test_who_asked_may_not_decide_what_was_raised(server_url: str, namespa
     """Though the route lets people decide what they asked for themselves."""
     async with assembled(server_url, namespace, (Reviewer(),)) as world:
         routes = (Route(approvers=("ann", "bob"), self_approval=True),)
-        await world.store.apply(replace(await world.store.policy(), routes=routes), by="test")
-        world.core.writer.forget_policy()
+        await world.put(routes=routes)
         cheap = await by_ann(world, {"cheap": 1})
         await world.core.requests.decide(click(cheap))
         dear = await by_ann(world, DEAR)
@@ -185,8 +184,7 @@ async def test_an_edit_that_is_raised_is_not_for_who_asked(server_url: str, name
     """Whose own request it is, and who may decide it only while its risk is lower."""
     async with assembled(server_url, namespace, (Reviewer(),)) as world:
         routes = (Route(approvers=("ann", "bob"), self_approval=True),)
-        await world.store.apply(replace(await world.store.policy(), routes=routes), by="test")
-        world.core.writer.forget_policy()
+        await world.put(routes=routes)
         cheap = await by_ann(world, {"cheap": 1})
         edit = click(cheap, Action.EDIT, arguments=DEAR, confirmed=True)
         with pytest.raises(Unauthorized):

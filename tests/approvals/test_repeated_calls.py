@@ -100,8 +100,7 @@ async def test_other_answers_remember_nothing(
 
 async def test_nothing_but_a_persons_denial_remembers(firm: World) -> None:
     """Not a vote that waits for others, a question, a withdrawal, or the end of its time."""
-    await policy(firm.store, Route(approvers=("ann", "bob"), quorum=2))
-    firm.core.writer.forget_policy()
+    await firm.route(Route(approvers=("ann", "bob"), quorum=2))
     voted = await firm.submit(arguments={"command": "two"})
     await firm.core.requests.decide(click(voted))
     questions = (Question(id="q", text="Which?"),)
@@ -128,8 +127,7 @@ async def test_a_denial_that_is_remembered_longer_stays_the_only_one(firm: World
 
 async def test_a_denial_ends_a_quorum_and_counts(firm: World) -> None:
     """One denial decides where two must approve, also of arguments that somebody edited."""
-    await policy(firm.store, Route(approvers=("ann", "bob"), quorum=2))
-    firm.core.writer.forget_policy()
+    await firm.route(Route(approvers=("ann", "bob"), quorum=2))
     record = await firm.submit()
     edited = await firm.core.requests.decide(
         click(record, Action.EDIT, arguments={"command": "ls -a"}, identity=identity("bob"))
@@ -192,8 +190,7 @@ async def test_it_ends_by_itself(firm: World) -> None:
 async def test_it_raises_no_cards_and_is_never_announced(firm: World) -> None:
     """Neither the short grant nor what it denies is posted where people answer."""
     route = Route(approvers=("ann",), targets=("slack:C1",))
-    await policy(firm.store, route)
-    firm.core.writer.forget_policy()
+    await firm.route(route)
     first = await firm.submit()
     assert first.queues
     grant = await deny(firm, first)
@@ -336,7 +333,6 @@ async def test_denials_that_ran_out_are_forgotten_with_their_events(firm: World)
 async def test_a_rule_that_allows_counts_less_than_a_denial(firm: World) -> None:
     """Of the same call, and of no other."""
     await deny(firm, await firm.submit())
-    await policy(firm.store, Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
-    firm.core.writer.forget_policy()
+    await firm.route(Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
     assert (await firm.submit()).status is Status.DENIED
     assert (await firm.submit(arguments={"command": "ls -l"})).status is Status.APPROVED

@@ -47,8 +47,7 @@ def test_hostile_quotes_are_scanned_in_linear_time() -> None:
 
 async def test_a_removed_approvers_earlier_vote_does_not_count(world: World) -> None:
     """Quorum two, one voter removed: the other alone does not make two."""
-    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann", "bob"), quorum=2))
     record = await world.submit()
     await world.core.requests.decide(click(record))
     await policy(world.store, Route(approvers=("bob", "eve"), quorum=2))
@@ -59,16 +58,14 @@ async def test_a_removed_approvers_earlier_vote_does_not_count(world: World) -> 
 
 async def test_no_rule_approves_what_does_not_allow_approval(world: World) -> None:
     """Auto-approve leaves it to people."""
-    await policy(world.store, Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
     record = await world.submit(allowed=(Action.DENY, Action.RESPOND))
     assert record.status is Status.PENDING
 
 
 async def test_a_nonce_is_one_persons(world: World) -> None:
     """Another person's click with the same nonce is a click of its own."""
-    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann", "bob"), quorum=2))
     record = await world.submit()
     await world.core.requests.decide(click(record, nonce="same"))
     denied = await world.core.requests.decide(
@@ -103,8 +100,7 @@ async def test_consume_brings_secret_answers(world: World) -> None:
 
 async def test_a_partner_who_approves_an_edit_approves_an_edit(world: World) -> None:
     """Whoever runs it is told that the arguments are not its own."""
-    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann", "bob"), quorum=2))
     record = await world.submit()
     edited = await world.core.requests.decide(
         click(record, Action.EDIT, arguments={"command": "pwd"})

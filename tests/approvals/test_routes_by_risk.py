@@ -33,11 +33,8 @@ DANGEROUS = {"command": "deploy prod"}
 
 async def in_force(world: World, route: Route = ROUTE, **members: Any) -> None:
     """Put a route with levels in force."""
-    current = await world.store.policy()
     values = {"people": PEOPLE, "routes": (route,), "risks": RULES, **members}
-    document = replace(current, **values)
-    await world.store.apply(document, by="test")
-    world.core.writer.forget_policy()
+    await world.put(**values)
 
 
 def notices(record: Record) -> str:

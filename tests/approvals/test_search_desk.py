@@ -78,9 +78,7 @@ async def test_it_says_how_far_it_looked(world: World, monkeypatch: pytest.Monke
 async def test_the_audit_is_for_admins(world: World) -> None:
     """Others are refused; an admin finds events by type, agent, person and text without secrets."""
     people = tuple(replace(one, admin=one.name == "eve") for one in PEOPLE)
-    document = replace(await world.store.policy(), people=people)
-    await world.store.apply(document, by="test")
-    world.core.writer.forget_policy()
+    await world.put(people=people)
     record = await ended(world, arguments={"command": "ls"})
     look = world.core.requests.search_events
     with pytest.raises(Unauthorized):

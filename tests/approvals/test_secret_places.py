@@ -32,6 +32,7 @@ from gateway.push.notifications import end_of_notification, notification_of
 from gateway.wire.codec import plain
 from tests.api.replica import ANN_TOKEN, EVE_TOKEN, POLICY, Replica, made, replica
 from tests.approvals.test_fake_secrets import PLACES as SURFACES
+from tests.sweeps import sweep
 from tests.unit.test_cards import decided, record
 
 SEEDS = range(int(os.environ.get("SECRET_PLACES_SEEDS", "1")))
@@ -140,7 +141,7 @@ MADE: dict[str, Callable[[Record], str]] = {
 }
 
 
-@pytest.mark.parametrize("place", PLANTED)
+@sweep("place", PLANTED, few=7)
 def test_no_text_that_is_made_from_a_request_says_its_secrets(place: str) -> None:
     """Nor when it waits, nor edited, nor when it has ended."""
     leaks = set()

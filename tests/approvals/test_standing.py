@@ -13,7 +13,7 @@ from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Question, Risk, RiskLevel, Status
 from gateway.policy.chain import MODIFY
 from gateway.policy.verdict import Verdict
-from tests.world import World, assembled, click, identity, over_http, policy, request
+from tests.world import World, assembled, click, identity, over_http, request
 
 PAIR = Route(approvers=("ann", "bob", "eve"), quorum=2)
 ROLE = "slack:T1/S9"
@@ -21,8 +21,7 @@ ROLE = "slack:T1/S9"
 
 async def in_force(world: World, route: Route) -> None:
     """Put one route in force."""
-    await policy(world.store, route)
-    world.core.writer.forget_policy()
+    await world.route(route)
 
 
 async def of_ann(world: World, **more: object) -> Record:

@@ -44,10 +44,7 @@ EITHER = route(StepUp.NUMBER, StepUp.PERSON)
 
 async def in_force(world: World, there: Route = NUMBER) -> None:
     """Put a route in force."""
-    current = await world.store.policy()
-    document = replace(current, people=PEOPLE, routes=(there,), risks=RULES)
-    await world.store.apply(document, by="test")
-    world.core.writer.forget_policy()
+    await world.put(people=PEOPLE, routes=(there,), risks=RULES)
 
 
 async def asked(world: World, there: Route = NUMBER, **more: Any) -> tuple[Record, str]:

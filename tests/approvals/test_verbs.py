@@ -338,8 +338,7 @@ async def test_edited_arguments_pass_the_deny_rules_again(server_url: str, names
 )
 async def test_a_mode_settles_within_submit(world: World, mode: Mode, status: Status) -> None:
     """One message, one answer, decided by the rule that the decision cites."""
-    await policy(world.store, Route(mode=mode))
-    world.core.writer.forget_policy()
+    await world.route(Route(mode=mode))
     asked = request()
     await world.send("submit", plain(asked))
     await world.handled()

@@ -26,8 +26,7 @@ def progress(record: Record) -> str:
 async def test_a_removed_approvers_vote_leaves_the_card(world: World) -> None:
     """Without a click, on every waiting request that can be read, with an event; those of the
     others stay."""
-    await policy(world.store, PAIR)
-    world.core.writer.forget_policy()
+    await world.route(PAIR)
     corrupt = await world.core.requests.decide(click(await world.submit()))
     await world.store.redis.hset(world.store.keys.record(corrupt.id), "body", "{")
     both = [await world.submit(), await world.submit()]
@@ -69,11 +68,9 @@ async def test_a_quorum_may_be_raised_for_what_waits_and_never_lowered(
     world: World, before: int, after: int
 ) -> None:
     """The stricter of the two holds: that of its birth, or that of now."""
-    await policy(world.store, replace(PAIR, quorum=before))
-    world.core.writer.forget_policy()
+    await world.route(replace(PAIR, quorum=before))
     record = await world.submit()
-    await policy(world.store, replace(PAIR, quorum=after))
-    world.core.writer.forget_policy()
+    await world.route(replace(PAIR, quorum=after))
     voted = await world.core.requests.decide(click(record, identity=identity("ann")))
     assert not voted.final
     both = click(voted, identity=identity("bob"))

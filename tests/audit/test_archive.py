@@ -23,6 +23,7 @@ from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
 from tests.audit.test_audit import FAR_OFF, another_millisecond
 from tests.clocks import StandingClock
+from tests.sweeps import sweep
 from tests.world import World, click
 
 AT_ONCE = ArchivePace(settled_ms=0, longest_ms=0)
@@ -155,7 +156,7 @@ async def test_only_what_is_settled_is_archived_and_in_pieces(world: World, tmp_
 STEPS = 16
 
 
-@pytest.mark.parametrize("nth", range(1, STEPS + 1))
+@sweep("nth", range(1, STEPS + 1), few=5)
 async def test_whoever_dies_while_archiving_loses_and_doubles_nothing(
     world: World, tmp_path: Path, nth: int
 ) -> None:

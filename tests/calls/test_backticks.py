@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.cards.card import card_of
@@ -13,6 +12,7 @@ from gateway.cards.summary import plain_head
 from gateway.models import Context, Kind
 from gateway.policy.calls.script import read_script
 from tests.discord.pictures import stored
+from tests.sweeps import tried
 from tests.world import request
 
 NAMES = tuple(f"p{number}" for number in range(6))
@@ -84,8 +84,7 @@ def scripts(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
-@given(scripts())
-@settings(max_examples=150, deadline=None)
+@tried(scripts(), few=40, many=150)
 def test_what_a_shell_runs_is_listed(script: str) -> None:
     """And nothing that it does not run: no text in single quotes, no comment."""
     listed = {step.name for step in read_script(script).steps}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.models import Context, Kind
 from gateway.policy.calls.call_effects import Call, CallEffects, touch
 from gateway.wire.roles import Role
 from tests.calls.reading import operator, read
+from tests.sweeps import tried
 
 _NAMES = st.sampled_from(
     ["command", "Command", "commands", "argv", "cwd", "workdir", "path", "file_path", "filePath",
@@ -60,8 +60,7 @@ def _count(value: Any) -> int:
     return sum(map(_count, value)) if isinstance(value, list) and value else 1
 
 
-@settings(max_examples=100, deadline=None)
-@given(_TOOLS, _KINDS, _ARGUMENTS, _CWD)
+@tried(_TOOLS, _KINDS, _ARGUMENTS, _CWD, few=25, many=100)
 def test_every_value_has_exactly_one_role(
     tool: str, kind: Kind, arguments: dict[str, Any], cwd: str | None
 ) -> None:
@@ -79,8 +78,7 @@ def test_every_value_has_exactly_one_role(
     assert found.hosts is not None
 
 
-@settings(max_examples=40, deadline=None)
-@given(_TOOLS, _KINDS, _ARGUMENTS, st.randoms(use_true_random=False))
+@tried(_TOOLS, _KINDS, _ARGUMENTS, st.randoms(use_true_random=False), few=10, many=40)
 def test_the_order_of_names_changes_nothing(
     tool: str, kind: Kind, arguments: dict[str, Any], random: Any
 ) -> None:
@@ -95,8 +93,15 @@ def test_the_order_of_names_changes_nothing(
     assert {p.text for p in one.paths} == {p.text for p in two.paths}
 
 
-@settings(max_examples=40, deadline=None)
-@given(_TOOLS, _KINDS, _ARGUMENTS, st.sampled_from(["data", "part", "remark"]), st.data())
+@tried(
+    _TOOLS,
+    _KINDS,
+    _ARGUMENTS,
+    st.sampled_from(["data", "part", "remark"]),
+    st.data(),
+    few=10,
+    many=40,
+)
 def test_a_declaration_that_is_dropped_frees_nothing(
     tool: str, kind: Kind, arguments: dict[str, Any], role: str, data: st.DataObject
 ) -> None:
@@ -110,8 +115,7 @@ def test_a_declaration_that_is_dropped_frees_nothing(
     assert {leaf.address for leaf in without.leaves if leaf.free} <= free | misfits
 
 
-@settings(max_examples=40, deadline=None)
-@given(_TOOLS, _KINDS, _ARGUMENTS, _NAMES, st.integers(min_value=1, max_value=20))
+@tried(_TOOLS, _KINDS, _ARGUMENTS, _NAMES, st.integers(min_value=1, max_value=20), few=10, many=40)
 def test_depth_and_length_free_nothing(
     tool: str, kind: Kind, arguments: dict[str, Any], name: str, levels: int
 ) -> None:
@@ -127,8 +131,7 @@ def test_depth_and_length_free_nothing(
     assert {leaf.place for leaf in longer.leaves if leaf.free} & known_before <= free
 
 
-@settings(max_examples=25, deadline=None)
-@given(_ARGUMENTS)
+@tried(_ARGUMENTS, few=10, many=25)
 def test_json_in_a_text_is_read_as_the_object_that_it_is(arguments: dict[str, Any]) -> None:
     """A command or path within JSON text is found under some reading."""
     text = json.dumps({**arguments, "marker": {"path": "/etc/marked"}})

@@ -4,15 +4,45 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import IO
 
 from gateway.cli import main
+from tests.faults.processes import CONTEXT
 from tests.signals import handlers_kept
+
+
+@dataclass
+class ForkedGateway:
+    """A `gateway up` that was forked from a process that has imported it, and what it says."""
+
+    process: ForkServerProcess
+    stderr: IO[str]
+    said: list[str] = field(default_factory=list)
+
+    def says(self, pattern: str) -> str:
+        """Read what it says up to the line that fits; return that line."""
+        while line := self.stderr.readline():
+            self.said.append(line)
+            if re.search(pattern, line):
+                return line
+        raise AssertionError(f"it ended without saying {pattern}: {self.said}")
+
+
+def _up(env: dict[str, str], stderr: Connection) -> None:
+    os.environ.clear()
+    os.environ.update(env)
+    os.dup2(stderr.fileno(), 2)
+    stderr.close()
+    sys.exit(main(["up"]))
 
 
 class Shell:
@@ -57,6 +87,21 @@ class Shell:
         out, err = done.communicate(timeout=40)
         assert done.returncode == code, (words, done.returncode, out, err)
         return out + err
+
+    @contextmanager
+    def running_up(self, **env: str) -> Iterator[ForkedGateway]:
+        """Run `gateway up` until left, with these variables too."""
+        reading, writing = CONTEXT.Pipe(duplex=False)
+        process = CONTEXT.Process(target=_up, args=({**self.env, **env}, writing), daemon=True)
+        process.start()
+        writing.close()
+        with reading, os.fdopen(reading.fileno(), closefd=False) as stderr:
+            try:
+                yield ForkedGateway(process, stderr)
+            finally:
+                process.terminate()
+                stderr.read()
+                process.join(timeout=40)
 
     @contextmanager
     def _environment(self, changes: dict[str, str]) -> Iterator[None]:

@@ -37,6 +37,7 @@ from tests.cli.shell import Shell
 from tests.cli.test_adapters import forget_toys, install
 from tests.devices import push_device
 from tests.ports import free_port
+from tests.sweeps import sweep
 
 KIND = """
 from gateway.ports import Adapter, report_ok
@@ -160,7 +161,7 @@ async def test_a_kill_switch_that_was_lost_is_named(site: Site) -> None:
     assert "gateway resume" in found.remedy
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("setting", "value", "name", "result"),
     [
         ("appendonly", "no", "persistence", FAIL),
@@ -172,6 +173,7 @@ async def test_a_kill_switch_that_was_lost_is_named(site: Site) -> None:
         ("hash-max-listpack-value", "64", "memory", WARN),
         ("proto-max-bulk-len", "512mb", "message size", WARN),
     ],
+    few=3,
 )
 async def test_what_a_server_must_keep(
     site: Site, setting: str, value: str, name: str, result: str
@@ -386,7 +388,7 @@ def test_the_running_gateways_address_comes_first(tmp_path: Path) -> None:
     assert gateway_url(public) == "https://ask.example"
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "result", "says"),
     [
         ("", WARN, "not enabled"),
@@ -396,6 +398,7 @@ def test_the_running_gateways_address_comes_first(tmp_path: Path) -> None:
         ('[plugins]\nenabled = ["x"]\n[plugin.approval_gateway]\nenabled = true\n', WARN, "list"),
         ("plugin = [", WARN, "cannot be read"),
     ],
+    few=2,
 )
 async def test_doctor_says_whether_gptme_asks(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, result: str, says: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import signal
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gateway.policy.policy_file_reader import find_no_admin, read_policy
-from tests.cli.shell import Shell
+from tests.cli.shell import ForkedGateway, Shell
 from tests.frame.tree import ROOT
 
 GOOD = """
@@ -31,33 +31,18 @@ timeout = {}
 
 
 @contextmanager
-def running(shell: Shell, path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """Run `gateway up` with this policy file until left; yield it once ready, and what it said."""
-    process = shell.popen("up", env={"GATEWAY_POLICY_FILE": str(path)})
-    said: list[str] = []
-    try:
-        until(process, "Log in|Answer in the browser", said)
-        yield process, said
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
+def running(shell: Shell, path: Path) -> Iterator[ForkedGateway]:
+    """Run `gateway up` with this policy file until left; yield it once it is ready."""
+    with shell.running_up(GATEWAY_POLICY_FILE=str(path)) as gateway:
+        gateway.says("Log in|Answer in the browser")
+        yield gateway
 
 
-def until(process: subprocess.Popen[str], pattern: str, said: list[str] | None = None) -> str:
-    """Read what it says up to the line that fits; return that line."""
-    assert process.stderr is not None
-    while line := process.stderr.readline():
-        if said is not None:
-            said.append(line)
-        if re.search(pattern, line):
-            return line
-    raise AssertionError(f"it ended without saying {pattern}")
-
-
-def hang_up(process: subprocess.Popen[str], pattern: str) -> str:
+def hang_up(gateway: ForkedGateway, pattern: str) -> str:
     """Send SIGHUP; return the line with which the gateway answers it."""
-    process.send_signal(signal.SIGHUP)
-    return until(process, pattern)
+    assert gateway.process.pid
+    os.kill(gateway.process.pid, signal.SIGHUP)
+    return gateway.says(pattern)
 
 
 def readiness(said: list[str]) -> dict[str, Any]:
@@ -75,21 +60,21 @@ def test_it_is_read_again_on_sighup(shell: Shell, tmp_path: Path) -> None:
     path, other = tmp_path / "policy.toml", tmp_path / "other.toml"
     path.write_text(GOOD.format(61), encoding="utf-8")
     other.write_text(GOOD.format(63), encoding="utf-8")
-    with running(shell, path) as (process, said):
+    with running(shell, path) as gateway:
         shell.run("approver", "add", "owner")
         path.write_text(GOOD.format(62), encoding="utf-8")
-        hang_up(process, "is in force")
+        hang_up(gateway, "is in force")
         assert '"timeout": 62' in shell.run("policy")
         path.write_text("people = 3", encoding="utf-8")
-        assert "what was in force stays" in hang_up(process, "not applied")
-        assert "not applied" in readiness(said)["problems"][0]
+        assert "what was in force stays" in hang_up(gateway, "not applied")
+        assert "not applied" in readiness(gateway.said)["problems"][0]
         path.write_text('guardrails = "ask"', encoding="utf-8")
-        assert "nobody could approve" in hang_up(process, "not applied")
+        assert "nobody could approve" in hang_up(gateway, "not applied")
         assert '"timeout": 62' in shell.run("policy")
         path.write_text(GOOD.format(62), encoding="utf-8")
         shell.run("apply", str(other), "--by", "ana")
-        assert "newer, by ana" in hang_up(process, "unchanged")
-        assert readiness(said) == {"status": "ready"}
+        assert "newer, by ana" in hang_up(gateway, "unchanged")
+        assert readiness(gateway.said) == {"status": "ready"}
         assert '"timeout": 63' in shell.run("policy")
 
 
@@ -100,13 +85,13 @@ def test_a_start_keeps_what_is_in_force(shell: Shell, tmp_path: Path) -> None:
     other.write_text(GOOD.format(63), encoding="utf-8")
     with running(shell, path):
         shell.run("apply", str(other), "--yes")
-    with running(shell, path) as (_, said):
-        assert "newer, by operator" in "".join(said)
+    with running(shell, path) as gateway:
+        assert "newer, by operator" in "".join(gateway.said)
         assert '"timeout": 63' in shell.run("policy")
     path.write_text("people = 3", encoding="utf-8")
-    with running(shell, path) as (_, said):
-        assert "not applied" in "".join(said)
-        assert readiness(said)["status"] == "degraded"
+    with running(shell, path) as gateway:
+        assert "not applied" in "".join(gateway.said)
+        assert readiness(gateway.said)["status"] == "degraded"
         assert '"timeout": 63' in shell.run("policy")
 
 
@@ -199,10 +184,10 @@ def test_a_file_that_is_read_again_takes_away_no_admin(shell: Shell, tmp_path: P
     """As with approvers: what is in force stays, and the log says why."""
     path = tmp_path / "policy.toml"
     path.write_text(GOOD.format(61), encoding="utf-8")
-    with running(shell, path) as (process, _):
+    with running(shell, path) as gateway:
         shell.run("approver", "add", "owner")
         path.write_text(GOOD.format(62).replace("admin = true\n", ""), encoding="utf-8")
-        assert "act as an admin" in hang_up(process, "not applied")
+        assert "act as an admin" in hang_up(gateway, "not applied")
         assert '"timeout": 61' in shell.run("policy")
 
 

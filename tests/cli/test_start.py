@@ -15,6 +15,7 @@ from gateway.cli import http_access, main
 from gateway.cli.commands import _parser, find_command, make_parser
 from gateway.server.plugins import adapter_class
 from tests.frame.tree import ROOT
+from tests.sweeps import sweep
 
 _LOADED = """
 import sys, json
@@ -42,8 +43,10 @@ def test_every_command_names_a_function_that_is_there() -> None:
         assert callable(find_command(parser.get_default("run"))), parser.prog
 
 
-@pytest.mark.parametrize(
-    "words", ["apply -", "hook codex", "adapter terminal", "demo", "run -- true", "mcp server"]
+@sweep(
+    "words",
+    ["apply -", "hook codex", "adapter terminal", "demo", "run -- true", "mcp server"],
+    few=2,
 )
 def test_a_closed_standard_input_is_an_empty_one(words: str, tmp_path: Path) -> None:
     """As after `<&-`: no command fails for want of it."""

@@ -20,6 +20,7 @@ from gateway.wire.local_discovery import FILE_NAME, announce, name_data, write_p
 from tests.cli.shell import Shell
 from tests.frame.tree import ROOT
 from tests.ports import free_port
+from tests.sweeps import sweep
 
 NO_GATEWAY = {"up", "adapter", "demo", "completion", "audit verify"}
 """Commands that run a gateway, or read a file alone."""
@@ -135,7 +136,7 @@ def test_without_settings_the_gateway_found_is_meant(shell: Shell) -> None:
     assert {"pending", "grant revoke", "tool list", "explain", "approve", "doctor"} < came
 
 
-@pytest.mark.parametrize("path", TYPED)
+@sweep("path", TYPED, few=5)
 @pytest.mark.parametrize("named", ["nothing", "GATEWAY_PUBLIC_URL", "GATEWAY_URL"])
 def test_redis_url_wins_over_the_gateway_found(
     shell: Shell, server_url: str, namespace: str, path: str, named: str

@@ -12,12 +12,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import pytest_asyncio
 
 from gateway.client import commands
 from gateway.domain.records import Query, Record
 from gateway.models import Action, Status
-from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica
+from tests.api.replica import AGENT_TOKEN, Replica
 from tests.client.approving import PENDING, deciding
 from tests.client.scripted import answer
 from tests.faults.proxy import Proxy
@@ -25,14 +24,6 @@ from tests.waiting import moment
 from tests.world import click
 
 CODE = "import sys; from gateway.client.commands import main; sys.exit(main(sys.argv[1:]))"
-
-
-@pytest_asyncio.fixture
-async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
-    """A replica with a policy under which Ann approves."""
-    async with replica(server_url, namespace) as one:
-        await one.store.apply(POLICY, by="test")
-        yield one
 
 
 @asynccontextmanager

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
 
 from gateway.client import AsyncClient, Client, OutcomeKind, origin, session_name, sub_agent, turn
 from gateway.client.http_transport import HttpTransport
@@ -17,21 +15,13 @@ from gateway.errors import AlreadyUsed, Cancelled, GatewayError, InvalidRequest,
 from gateway.models import Action, ApprovalRequest, Context, Execution, Reason, Status, id_of_call
 from gateway.wire.codec import JsonObject
 from gateway.wire.schema import SESSION_NAME
-from tests.api.replica import AGENT_TOKEN, OTHER_TOKEN, POLICY, Replica, replica
+from tests.api.replica import AGENT_TOKEN, OTHER_TOKEN, Replica
 from tests.api.replica import made as made_over_http
 from tests.client.test_single_use import Door, door  # noqa: F401 (a fixture)
 from tests.fake_secrets import fake_secrets
 from tests.waiting import moment
 from tests.world import World, over_http
 from tests.world import request as made_by_bot
-
-
-@pytest_asyncio.fixture
-async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
-    """A replica with a policy under which Ann approves."""
-    async with replica(server_url, namespace) as one:
-        await one.store.apply(POLICY, by="test")
-        yield one
 
 
 def client_of(gate: Replica, agent: str = "agent1", token: str = AGENT_TOKEN) -> AsyncClient:
@@ -264,17 +254,14 @@ async def test_the_audit_says_where_a_call_came_from(gate: Replica) -> None:
 
 async def test_a_call_that_was_refused_for_its_budget_leaves_little(gate: Replica) -> None:
     """Its id is kept for an hour, as it may be stored meanwhile; what was stored, for its life."""
-    policy = await gate.store.policy()
-    await gate.store.apply(replace(policy, budgets=(Budget(waiting=1),)), by="test")
-    gate.core.writer.forget_policy()
+    await gate.put(budgets=(Budget(waiting=1),))
     async with client_of(gate) as client:
         await client.submit(client.request("pay", {}))
         refused = await client.outcome(made(client))
         assert (refused.kind, refused.arguments) == (OutcomeKind.OVER_BUDGET, None)
         (key,) = await gate.store.redis.keys(gate.store.keys.versions("*"))
         assert 0 < await gate.store.redis.ttl(key) <= 3600
-        await gate.store.apply(replace(await gate.store.policy(), budgets=()), by="test")
-        gate.core.writer.forget_policy()
+        await gate.put(budgets=())
         await client.submit(made(client))
         assert await gate.store.redis.ttl(key) > 3600
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from gateway.domain.records import Query
-from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica
+from tests.api.replica import AGENT_TOKEN, Replica
 
 COMMON = """
 import pickle, sys
@@ -73,14 +71,6 @@ import atexit
 
 atexit.register(lambda: told(lambda: client.fetch("0" * 32)))
 """
-
-
-@pytest_asyncio.fixture
-async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
-    """A replica with a policy under which Ann approves."""
-    async with replica(server_url, namespace) as one:
-        await one.store.apply(POLICY, by="test")
-        yield one
 
 
 async def run(gate: Replica, code: str, *words: str) -> str:

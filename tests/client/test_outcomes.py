@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
-
-import pytest_asyncio
 
 from gateway.client import Approval, AsyncClient
 from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import SYSTEM, Query, Record, RequestOutcome
 from gateway.errors import Aborted, Cancelled, Denied, Expired, NotApproved
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, Status
-from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica
+from tests.api.replica import AGENT_TOKEN, Replica
 
 ANN = DecidedBy(kind=DeciderKind.PERSON, name="ann")
 GRANT = DecidedBy(kind=DeciderKind.GRANT, name="g-7")
@@ -59,14 +56,6 @@ OUTCOMES = (
     Row(Status.CANCELLED, Reason.SUPERSEDED, SYSTEM, Cancelled, 4, "a newer request"),
     Row(Status.CANCELLED, Reason.RESOLVED_ELSEWHERE, SYSTEM, Cancelled, 4, "elsewhere"),
 )
-
-
-@pytest_asyncio.fixture
-async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
-    """A replica with a policy under which Ann approves."""
-    async with replica(server_url, namespace) as one:
-        await one.store.apply(POLICY, by="test")
-        yield one
 
 
 def test_the_table_is_whole() -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
+import pytest
+
 import adapters.discord
 import adapters.slack
 import adapters.terminal
@@ -73,6 +75,7 @@ async def test_every_builder_has_a_picture() -> None:
     assert [name for name, code in builders() if code not in seen] == []
 
 
+@pytest.mark.thorough
 async def test_every_screen_is_drawn() -> None:
     """Also where a terminal is narrow."""
     for name, make in terminal_scenes().items():

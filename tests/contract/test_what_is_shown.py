@@ -18,9 +18,10 @@ from tests.contract.hostile_requests import BRACKETED, draw_record
 from tests.contract.read_back import Reader, told, what_runs
 from tests.contract.surfaces import SURFACES, Read
 from tests.discord.pictures import stored
+from tests.sweeps import sweep
 from tests.world import request
 
-QUICK, FULL = 60, 4_500  # of each surface
+FULL = 4_500  # of each surface
 
 
 def check(surface: str, seed: int, count: int) -> tuple[int, int]:
@@ -44,11 +45,12 @@ def read(surface: str, record: Record, which: str) -> list[Read]:
     return views
 
 
+@sweep("count", (20, 60), few=1)
 @pytest.mark.parametrize("surface", SURFACES)
-def test_what_is_shown_is_what_runs(surface: str) -> None:
+def test_what_is_shown_is_what_runs(surface: str, count: int) -> None:
     """On every surface, and some of it can be approved."""
-    views, approvable = check(surface, 1, QUICK)
-    assert views >= QUICK and approvable > QUICK / 4
+    views, approvable = check(surface, 1, count)
+    assert views >= count and approvable > count / 4
 
 
 @pytest.mark.parametrize("text", BRACKETED)

@@ -44,6 +44,7 @@ from tests.discord.pictures import (
 )
 from tests.discord.stage import Stage, labels, private_text
 from tests.discord.town import Json
+from tests.sweeps import sweep
 from tests.web.chromium import chromium
 from tests.world import request
 
@@ -137,7 +138,7 @@ def test_31_lone_surrogates_and_ten_thousand_lines_are_sendable() -> None:
     assert "Approve" in labels(message(full(many, page=LAST)))
 
 
-@pytest.mark.parametrize("unit", ["x", "😀", "👩🏽‍🚒", "`", "```", "\\", "@", "\u202e", "я"])
+@sweep("unit", ["```", "😀", "👩🏽‍🚒", "`", "x", "\\", "@", "\u202e", "я"], few=3)
 @pytest.mark.parametrize(
     "count",
     [

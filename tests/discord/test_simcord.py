@@ -6,7 +6,6 @@ about buttons, modals and time is so seen twice.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +61,7 @@ async def test_people_do_in_the_simulator_what_they_do_in_ours(world: World) -> 
         )
         target = f"discord:{guild.id}/{channel.id}"
         route = Route(approvers=("ann", "bob"), targets=(target,))
-        policy = await world.store.policy()
-        policy = replace(policy, people=people, routes=(route,))
-        await world.store.apply(policy, by="test")
-        world.core.writer.forget_policy()
+        await world.put(people=people, routes=(route,))
         adapter = DiscordAdapter()
         adapter._posting = Posting(lambda: env.bot, desk.notes)
         courier = CardKeeper(adapter, desk, world.core, SystemClock())

@@ -17,12 +17,10 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from gateway.domain.records import Query
 from gateway.stores.embedded_server import running_engine
 from gateway.wire.signatures import Signer
 from tests.api.replica import AGENT_TOKEN, POLICY, SEED, Replica, replica
 from tests.frame.tree import ROOT
-from tests.waiting import moment
 
 pytestmark = pytest.mark.thorough
 
@@ -115,8 +113,7 @@ class Runner:
 
 async def answer(gate: Replica, action: str) -> None:
     """Have Ann answer what waits next."""
-    while not (waiting := (await gate.core.requests.page(Query())).items):
-        await moment()
+    waiting = await gate.waiting()
     assert (await gate.decided(waiting[0].id, action)).status == 200
 
 

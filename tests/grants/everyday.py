@@ -1,6 +1,7 @@
 """The everyday corpus: remembered calls, what should then go through, and what still asks.
 
-`corpus/*.toml` holds the calls, `corpus/figures.toml` how many pairs of each family were covered.
+`corpus/*.toml` holds the calls by family, `corpus/figures.toml` how many pairs of each go through.
+A call without a tool is a shell's.
 """
 
 from __future__ import annotations
@@ -77,11 +78,9 @@ def _record(pair: Pair, arguments: JsonObject) -> Record:
 
 def _read_pairs() -> Iterator[Pair]:
     for file in _FILES:
-        document = _read(file)
-        for group in document.get("command", []):
-            yield from _pairs_of({**group, **_as_calls(group)})
-        for group in document.get("call", []):
-            yield from _pairs_of(group)
+        for family, groups in _read(file).items():
+            for group in groups:
+                yield from _pairs_of(family, group if "tool" in group else _as_calls(group))
 
 
 def _as_calls(group: dict[str, Any]) -> dict[str, Any]:
@@ -91,19 +90,19 @@ def _as_calls(group: dict[str, Any]) -> dict[str, Any]:
         "tool": "shell",
         "kind": "command",
         "first": {"command": group["first"]},
-        "next": [{"command": text} for text in group["next"]],
+        "next": [{"command": text} for text in group.get("next", [])],
         "ask": [{"command": text} for text in group.get("ask", [])],
     }
 
 
-def _pairs_of(group: dict[str, Any]) -> Iterator[Pair]:
+def _pairs_of(family: str, group: dict[str, Any]) -> Iterator[Pair]:
     for name in ("next", "ask"):
         for arguments in group.get(name, []):
             yield Pair(
-                family=group["family"],
+                family=family,
                 host=group["host"],
                 tool=group["tool"],
-                kind=Kind(group["kind"]),
+                kind=Kind(group.get("kind", "tool")),
                 first=group["first"],
                 next_one=arguments,
                 group=name,

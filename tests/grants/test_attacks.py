@@ -15,6 +15,7 @@ from gateway.policy.grants.grant import Effect, MatchResult, Shape
 from gateway.policy.grants.offers import offers
 from gateway.policy.guardrails import find_signs
 from tests.grants.making import asked, granted
+from tests.sweeps import sweep
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL
 Call = tuple[str, Kind, dict[str, Any]]
@@ -238,7 +239,7 @@ def test_a_flag_that_does_more_of_the_same_is_named(first: str, following: str, 
     assert all(flag in one.partition("no flags but ")[2].split(", ")[0].split() for one in words)
 
 
-@pytest.mark.parametrize("one", table(), ids=lambda one: " ".join((one.program, *one.verbs)))
+@sweep("one", table(), ids=lambda one: " ".join((one.program, *one.verbs)), few=20)
 def test_flags_that_are_counted_are_harmless(one: Known) -> None:
     """Of no command of the table does an offer count a flag that does more, with or without one."""
     for used in (

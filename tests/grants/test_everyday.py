@@ -9,6 +9,7 @@ from gateway.policy.grants.offers import narrowest, offers
 from tests.grants.everyday import count, covered, figures, pairs
 from tests.grants.everyday_report import report
 from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered
+from tests.sweeps import sweep
 
 # What was approved with "any of its flags", and what must then go through.
 EVERYDAY = [
@@ -124,7 +125,7 @@ EVERYDAY = [
 ]
 
 
-@pytest.mark.parametrize(("approved", "next_one"), EVERYDAY)
+@sweep(("approved", "next_one"), EVERYDAY, few=20)
 def test_a_remembered_command_covers_its_everyday_siblings(approved: str, next_one: str) -> None:
     """What an approver means by "this command" goes through without asking."""
     assert allowed([remembered(command(approved))], command(approved))
@@ -132,7 +133,7 @@ def test_a_remembered_command_covers_its_everyday_siblings(approved: str, next_o
     assert any(allowed([one], command(next_one)) for one in wider)
 
 
-@pytest.mark.parametrize("approved", sorted({approved for approved, _ in EVERYDAY}))
+@sweep("approved", sorted({approved for approved, _ in EVERYDAY}), few=15)
 def test_the_narrow_command_covers_what_was_approved_and_less(approved: str) -> None:
     """The first pattern offered permits the flags that were there."""
     narrow = next(

@@ -17,6 +17,7 @@ from gateway.wire.codec import JsonObject
 from tests.grants.everyday import pairs
 from tests.grants.making import asked, command
 from tests.grants.test_everyday import EVERYDAY
+from tests.sweeps import sweep
 
 DESTRUCTIVE = [
     "rm -rf /",
@@ -131,7 +132,7 @@ def test_what_destroys_or_reaches_for_secrets_is_seen(text: str) -> None:
     assert findings(asked("thing", arguments={"code": {"body": [text]}}))
 
 
-@pytest.mark.parametrize("text", sorted({text for pair in EVERYDAY for text in pair}))
+@sweep("text", sorted({text for pair in EVERYDAY for text in pair}), few=20)
 def test_everyday_commands_show_no_signs(text: str) -> None:
     """A guardrail that cries at everything is turned off."""
     assert findings(command(text)) == ()
@@ -509,9 +510,7 @@ RESPELLED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("says", "text"), [(says, text) for says, *texts in RESPELLED for text in texts]
-)
+@sweep(("says", "text"), [(says, text) for says, *texts in RESPELLED for text in texts], few=25)
 def test_an_option_counts_however_it_is_spelled(says: str, text: str) -> None:
     """Among other letters, cut short, with its value in the same word, behind any others."""
     assert any(one.startswith(says) for one in findings(command(text))), findings(command(text))

@@ -27,6 +27,7 @@ from gateway.policy.calls.shell_words import simple_command
 from gateway.policy.grants.grant import Match, Shape
 from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered
+from tests.sweeps import sweep
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 SLOW = settings(QUICK, max_examples=15_000)
@@ -197,10 +198,11 @@ PROPERTIES: dict[str, tuple[Callable[[Any], None], st.SearchStrategy[Any]]] = {
 }
 
 
+@sweep("examples", (40, 150), few=1)
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_property(name: str) -> None:
-    """Each property of the language holds for a few hundred examples."""
-    _hold(name, QUICK)
+def test_property(name: str, examples: int) -> None:
+    """Each property of the language holds for that many examples."""
+    _hold(name, settings(QUICK, max_examples=examples))
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from gateway.cli.serve import LineFormatter
 from gateway.domain.audit import event_line
 from tests.fake_secrets import fake_secrets
 from tests.hooks.stage import Staged
+from tests.sweeps import sweep
 
 SAYS: tuple[Callable[[str], dict[str, Any]], ...] = (
     lambda text: {"error": text},
@@ -25,7 +26,7 @@ SAYS: tuple[Callable[[str], dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.parametrize("way", range(len(SAYS)))
+@sweep("way", range(len(SAYS)), few=2)
 async def test_what_a_hook_says_is_kept_without_its_secrets(
     way: int, staged: Staged, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -105,10 +105,8 @@ async def test_what_quick_deciders_refuse_is_refused_at_once(world: World) -> No
     again = await waiting(world)
     await reviewed_in(world, again.id)
     assert (await world.core.requests.get(again.id)).status is Status.APPROVED
-    current = await world.store.policy()
     rule = PolicyRule(name="no", effect=RuleEffect.DENY, tools=("thing",))
-    await world.store.apply(replace(current, rules=(rule,)), by="test")
-    world.core.writer.forget_policy()
+    await world.put(rules=(rule,))
     record = await world.submit(tool="thing", arguments={"x": 1})
     assert record.status is Status.DENIED
 
@@ -157,8 +155,7 @@ async def test_what_was_reviewed_finds_its_place_as_if_there_were_no_hooks(world
     current = await world.store.policy()
     route = replace(current.routes[0], targets=("chat:1",))
     budget = Budget(cards=2)
-    await world.store.apply(replace(current, routes=(route,), budgets=(budget,)), by="test")
-    world.core.writer.forget_policy()
+    await world.put(routes=(route,), budgets=(budget,))
     no = {"all": {"approve_tool": {"approved": False, "reason": "no"}}}
     found = []
     for arguments in ({"x": 1}, {"x": 1}, no, no, {"x": 2}, {"x": 3}):

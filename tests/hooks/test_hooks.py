@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,10 +192,8 @@ async def test_a_hook_that_changes_nothing_has_no_objection(staged: Staged, tmp_
 async def test_deny_rules_judge_what_a_hook_made_of_it(staged: Staged) -> None:
     """The changed call passes the whole chain again, and the hooks' approval."""
     stage = await staged()
-    current = await stage.world.store.policy()
     rule = PolicyRule(name="no prod", effect=RuleEffect.DENY, contains=("production",))
-    await stage.world.store.apply(replace(current, rules=(rule,)), by="test")
-    stage.world.core.writer.forget_policy()
+    await stage.world.put(rules=(rule,))
     call = {"tool": "thing", "arguments": {"to": "Production"}}
     record = await stage.asked({"all": {"before_tool": {"action": "modify", "call": call}}})
     assert record.decision is not None

@@ -11,6 +11,7 @@ from gateway.domain.records import Record
 from gateway.errors import Conflict, InvalidRequest, Unauthorized, Unconfirmed
 from gateway.models import Action, RiskLevel, Status
 from tests.hooks.stage import Staged, hook, reviewed_in
+from tests.sweeps import sweep
 from tests.world import click
 
 HIGH: dict[str, Any] = {"level": "high", "reasons": ["touches pay"]}
@@ -74,7 +75,7 @@ async def test_each_hook_raises_it_in_its_own_name(staged: Staged) -> None:
 
 
 @pytest.mark.parametrize("risk", STRANGE)
-@pytest.mark.parametrize("method", ["before_tool", "approve_tool"])
+@sweep("method", ["before_tool", "approve_tool"], few=1)
 async def test_a_risk_that_nobody_understands_is_a_failure(
     staged: Staged, method: str, risk: Any
 ) -> None:

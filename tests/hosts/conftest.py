@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from gateway.domain.records import Query, Record
-from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, POLICY, Replica, replica
+from gateway.domain.records import Record
+from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, Replica
 from tests.hosts.__main__ import HOSTS, file_name, known_hosts
-from tests.waiting import moment
 
 Answer = Callable[..., Awaitable[Record]]
 NO_GATEWAY = {"GATEWAY_URL": "http://127.0.0.1:9", "GATEWAY_CONNECT_TIMEOUT": "0.1"}
-
-
-@pytest_asyncio.fixture
-async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
-    """A replica with a policy under which Ann approves."""
-    async with replica(server_url, namespace) as one:
-        await one.store.apply(POLICY, by="test")
-        yield one
 
 
 @pytest.fixture
@@ -33,8 +23,7 @@ def answer(gate: Replica) -> Answer:
     """Return what waits for the next request, and has Ann answer it."""
 
     async def answer_next(action: str = "approve", **more: Any) -> Record:
-        while not (waiting := (await gate.core.requests.page(Query())).items):
-            await moment()
+        waiting = await gate.waiting()
         record = waiting[-1]
         done = await gate.decided(record.id, action, **more)
         assert done.status == 200, done.json
@@ -87,8 +76,7 @@ async def run(*command: str, env: dict[str, str], cwd: Path) -> tuple[int, str]:
 
 async def remember(gate: Replica) -> None:
     """Approve what waits for the next request, and remember that for its session."""
-    while not (waiting := (await gate.core.requests.page(Query())).items):
-        await moment()
+    waiting = await gate.waiting()
     offers = await gate.call("GET", f"/v1/requests/{waiting[0].id}/offers", token=ANN_TOKEN)
     wish = {"offer": offers.json["approve"][0]["id"], "lifetime": "1h", "everywhere": False}
     done = await gate.decided(waiting[0].id, remember=wish)

@@ -97,8 +97,7 @@ class Agent:
 
     async def wait_for_requests(self, count: int) -> list[Record]:
         """Return the requests that wait once there are so many, by the path they name."""
-        while len(items := (await self.gate.core.requests.page(Query())).items) < count:
-            await moment()
+        items = await self.gate.waiting(count)
         assert len(items) == count
         return sorted(items, key=lambda one: str(one.request.arguments.get("path")))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query
 from gateway.integrations.coding_agents.claude_code import AFTER_CALL, AFTER_TURN
 from gateway.models import FieldKind, Reason, Status
 from tests.api.replica import Replica
@@ -358,13 +358,6 @@ async def at_a_terminal(claude: Claude, model: CodingModel) -> AsyncIterator[Scr
         os.close(ours)
 
 
-async def ended(gate: Replica) -> Record:
-    """Return the one request when it has ended."""
-    while not (items := (await gate.core.requests.page(Query(final=True))).items):
-        await moment()
-    return items[0]
-
-
 async def until_told(model: CodingModel, times: int) -> None:
     """Wait until the model was asked so often."""
     async with asyncio.timeout(60):
@@ -388,7 +381,7 @@ async def test_relay_by_http_closes_the_card_too(relayed: Claude, gate: Replica)
     async with coding_model(TOUCH) as model, at_a_terminal(relayed, model) as screen:
         await screen.shows("want to proceed")
         screen.type(b"1")
-        record = await ended(gate)
+        record = (await gate.ended())[0]
     assert record.decision is not None
     assert record.decision.reason is Reason.RESOLVED_ELSEWHERE
     assert (relayed.work / "made").exists()
@@ -419,7 +412,7 @@ async def test_relay_the_terminal_is_answered_first(relayed: Claude, gate: Repli
     async with coding_model(TOUCH) as model, at_a_terminal(relayed, model) as screen:
         await screen.shows("want to proceed")
         screen.type(b"1")
-        record = await ended(gate)
+        record = (await gate.ended())[0]
     assert record.decision is not None
     assert record.decision.reason is Reason.RESOLVED_ELSEWHERE
     assert (relayed.work / "made").exists()
@@ -430,7 +423,7 @@ async def test_relay_the_turn_is_stopped_at_the_terminal(relayed: Claude, gate: 
     async with coding_model(TOUCH) as model, at_a_terminal(relayed, model) as screen:
         await screen.shows("want to proceed")
         screen.type(b"\x1b")
-        record = await ended(gate)
+        record = (await gate.ended())[0]
     assert record.status is Status.CANCELLED
     assert not (relayed.work / "made").exists()
 

@@ -17,7 +17,6 @@ from tests.hosts.coding_models import CodingModel, Use, coding_model
 from tests.hosts.conftest import NO_GATEWAY, Answer, remember
 from tests.hosts.rpc_program import RpcProgram, rpc_program
 from tests.hosts.test_codex import Codex
-from tests.waiting import moment
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(120)]
 
@@ -129,12 +128,10 @@ async def test_codex_keeps_the_rule_that_a_person_chose(
 async def test_the_program_interrupts_the_turn(codex: CodexServer, gate: Replica) -> None:
     """The card closes."""
     async with coding_model(TOUCH) as model, codex.prompted(model) as agent:
-        while not (await gate.core.requests.page(Query())).items:
-            await moment()
+        await gate.waiting()
         agent.send("turn/interrupt", {"threadId": codex.thread, "turnId": codex.turn})
         assert await codex.status(agent) == "interrupted"
-        while not (items := (await gate.core.requests.page(Query(final=True))).items):
-            await moment()
+        items = await gate.ended()
     assert items[0].decision is not None
     assert items[0].decision.reason is Reason.ABANDONED
     assert not (codex.work / "made").exists()

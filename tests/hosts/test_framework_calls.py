@@ -18,7 +18,6 @@ from gateway.integrations.frameworks.calls import FrameworkCall, FrameworkGate, 
 from gateway.integrations.frameworks.langchain import CannotBeTold, answer, read_calls
 from gateway.models import Action, Kind
 from tests.api.replica import AGENT_TOKEN, Replica
-from tests.waiting import moment
 
 
 def call(path: str, call_id: str | None = "c1") -> FrameworkCall:
@@ -41,8 +40,7 @@ async def asking(gate: Replica) -> AsyncIterator[FrameworkGate]:
 
 async def wait_for_requests(gate: Replica, count: int) -> list[Any]:
     """Return what waits, once there is so much, in the order of the paths."""
-    while len(items := (await gate.core.requests.page(Query())).items) < count:
-        await moment()
+    items = await gate.waiting(count)
     return sorted(items, key=lambda one: str(one.request.arguments))
 
 

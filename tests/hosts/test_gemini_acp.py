@@ -19,7 +19,6 @@ from tests.frame.tree import ROOT
 from tests.hosts.coding_models import CodingModel, Use, coding_model
 from tests.hosts.conftest import NO_GATEWAY, Answer, environment
 from tests.hosts.rpc_program import RpcProgram, rpc_program
-from tests.waiting import moment
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(120)]
 
@@ -142,12 +141,10 @@ async def test_gemini_keeps_for_its_session_what_a_person_chose(
 async def test_the_program_cancels_the_turn(gemini: GeminiAgent, gate: Replica) -> None:
     """The card closes."""
     async with coding_model(TOUCH) as model, gemini.prompted(model) as agent:
-        while not (await gate.core.requests.page(Query())).items:
-            await moment()
+        await gate.waiting()
         agent.notify("session/cancel", {"sessionId": gemini.session})
         assert await gemini.stop_reason(agent) == "cancelled"
-        while not (items := (await gate.core.requests.page(Query(final=True))).items):
-            await moment()
+        items = await gate.ended()
     assert items[0].decision is not None
     assert items[0].decision.reason is Reason.ABANDONED
     assert not (gemini.work / "made").exists()

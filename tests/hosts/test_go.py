@@ -6,13 +6,11 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
-from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, POLICY, Replica, replica
+from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, Replica
 from tests.frame.tree import ROOT
 
 EXAMPLE = ROOT / "examples" / "go"
@@ -27,14 +25,6 @@ def go() -> Path:
     if not found.exists():
         pytest.skip("no Go toolchain: make test-hosts installs it")
     return found
-
-
-@pytest_asyncio.fixture
-async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
-    """A replica with a policy under which Ann approves."""
-    async with replica(server_url, namespace) as one:
-        await one.store.apply(POLICY, by="test")
-        yield one
 
 
 async def run(go: Path, *words: str, **more: str) -> tuple[int | None, str]:

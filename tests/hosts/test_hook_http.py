@@ -17,7 +17,6 @@ from gateway.models import FieldKind, Reason, Status
 from tests.api.replica import ANN_TOKEN, POLICY, Replica, replica, until
 from tests.hosts.conftest import Answer
 from tests.hosts.test_hook_process import CHOSEN, CLAUDE, EDITED, REQUEST, SUGGESTED, SUGGESTS
-from tests.waiting import moment
 
 PATH = "/v1/hooks/claude-code"
 
@@ -34,20 +33,6 @@ async def asked(gate: Replica, answered: Any, *given: Any, **more: Any) -> tuple
     said = asyncio.create_task(hook(gate, *given, **more))
     record = await answered
     return await said, record
-
-
-async def waiting(gate: Replica, number: int = 1) -> list[Record]:
-    """Return what waits, once there is so much."""
-    while len(items := (await gate.core.requests.page(Query())).items) < number:
-        await moment()
-    return list(items)
-
-
-async def ended(gate: Replica) -> Record:
-    """Return the one request, once it has ended."""
-    while not (items := (await gate.core.requests.page(Query(final=True))).items):
-        await moment()
-    return items[0]
 
 
 def denied(said: Any) -> str:
@@ -87,7 +72,7 @@ async def test_each_answer_is_told_in_the_hosts_words(gate: Replica, answer: Ans
 async def test_the_settings_say_how_long_and_whether_people_may_edit(gate: Replica) -> None:
     """In the address of the hook."""
     assert "nobody answered in time" in denied(await hook(gate, query="?timeout=0.1&edit=false"))
-    record = await ended(gate)
+    record = (await gate.ended())[0]
     assert record.request.timeout == 0.1
     assert record.request.allowed == ("approve", "deny", "abort")
 
@@ -127,7 +112,7 @@ async def test_a_token_that_is_revoked_meanwhile_gets_no_approval(
 ) -> None:
     """The answer came for whoever held it."""
     said = asyncio.create_task(hook(gate))
-    await waiting(gate)
+    await gate.waiting()
     gate.credentials.known = {
         token: one for token, one in gate.credentials.known.items() if one.name != "agent1"
     }
@@ -156,15 +141,15 @@ async def test_an_answer_that_fails_on_its_way_is_withdrawn(
 
     monkeypatch.setattr(agent_hooks, "_wait", broken)
     assert denied(await hook(gate))
-    assert (await ended(gate)).status is Status.CANCELLED
+    assert (await gate.ended())[0].status is Status.CANCELLED
 
 
 async def test_a_host_that_goes_away_withdraws_the_card(gate: Replica) -> None:
     """Its connection ends, and what it asked with it."""
     said = asyncio.create_task(hook(gate))
-    await waiting(gate)
+    await gate.waiting()
     said.cancel()
-    record = await ended(gate)
+    record = (await gate.ended())[0]
     assert record.decision is not None
     assert record.decision.reason is Reason.ABANDONED
 
@@ -180,7 +165,7 @@ async def test_an_approval_that_comes_as_the_wait_ends_is_refused(
 
     monkeypatch.setattr(agent_hooks, "_wait", gives_up)
     assert denied(await hook(gate))
-    record = await ended(gate)
+    record = (await gate.ended())[0]
     assert record.report is not None
     assert record.report.execution == "refused_late"
 
@@ -203,9 +188,9 @@ async def test_too_many_that_wait_are_denied(server_url: str, namespace: str) ->
     async with replica(server_url, namespace, limits=Limits(waits=1)) as gate:
         await gate.store.apply(POLICY, by="test")
         first = asyncio.create_task(hook(gate))
-        await waiting(gate)
+        await gate.waiting()
         assert "wait" in denied(await hook(gate, {**CLAUDE, "tool_use_id": "toolu_01Xk9vTq4rN2"}))
-        assert len(await waiting(gate)) == 1
+        assert len(await gate.waiting()) == 1
         first.cancel()
         await until(lambda: not gate.hanging)
 
@@ -229,15 +214,15 @@ async def test_relay_closes_the_card_that_the_terminal_answered(gate: Replica) -
     """By session, tool and input: the other call keeps its card until the turn is over."""
     other = {**REQUEST, "tool_input": {"command": "ls"}}
     held = [asyncio.create_task(hook(gate, one)) for one in (REQUEST, other)]
-    await waiting(gate, 2)
+    await gate.waiting(2)
     await hook(gate, {**CLAUDE, "hook_event_name": "PostToolUse", "session_id": "s-2"})
-    assert len(await waiting(gate, 2)) == 2
+    assert len(await gate.waiting(2)) == 2
     assert await hook(gate, {**CLAUDE, "hook_event_name": "PostToolUse"}) == {}
     assert await held[0] == {}
-    record = await ended(gate)
+    record = (await gate.ended())[0]
     assert record.decision is not None
     assert record.decision.reason is Reason.RESOLVED_ELSEWHERE
-    left = await waiting(gate)
+    left = await gate.waiting()
     assert [one.request.arguments for one in left] == [{"command": "ls"}]
     await hook(gate, {"hook_event_name": "Stop", "session_id": "s-1"})
     assert await held[1] == {}
@@ -272,7 +257,7 @@ async def test_where_only_a_number_would_do_it_is_denied_at_once(gate: Replica) 
 async def test_relay_leaves_what_the_gate_asks(gate: Replica, answer: Answer) -> None:
     """A turn that ends closes nothing that PreToolUse asks about."""
     said = asyncio.create_task(hook(gate))
-    await waiting(gate)
+    await gate.waiting()
     await hook(gate, {"hook_event_name": "Stop", "session_id": "s-1"})
     await answer()
     assert (await said)["hookSpecificOutput"]["permissionDecision"] == "allow"

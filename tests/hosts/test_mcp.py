@@ -14,7 +14,6 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-import pytest_asyncio
 from mcp import Client
 from mcp.client._memory import InMemoryTransport
 from mcp.shared.exceptions import MCPError
@@ -28,21 +27,13 @@ from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.integrations.mcp import proxy as mcp_proxy
 from gateway.integrations.mcp.calls import CallGate
 from gateway.models import Execution, Status
-from tests.api.replica import AGENT, AGENT_TOKEN, POLICY, Replica, replica
+from tests.api.replica import AGENT, AGENT_TOKEN, POLICY, Replica
 from tests.frame.tree import ROOT
 from tests.hosts.mcp_downstream import HOSTILE, Downstream
 from tests.waiting import moment
 
 ERAS = ["legacy", "auto"]
 RULE = re.compile(r"^```toml\n(\[\[rules.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-@pytest_asyncio.fixture
-async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
-    """A replica with a policy under which Ann approves."""
-    async with replica(server_url, namespace) as one:
-        await one.store.apply(POLICY, by="test")
-        yield one
 
 
 @dataclass

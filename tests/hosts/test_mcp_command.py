@@ -27,7 +27,6 @@ from tests.hosts.conftest import environment
 from tests.hosts.mcp_downstream import Downstream
 from tests.hosts.test_mcp import ERAS, text_of
 from tests.hosts.test_mcp_http import served
-from tests.waiting import moment
 
 pytestmark = pytest.mark.thorough
 
@@ -51,8 +50,7 @@ def around(gate: Replica, home: Path) -> dict[str, str]:
 async def asked(gate: Replica) -> Record:
     """Return what waits, once something does."""
     async with asyncio.timeout(60):
-        while not (items := (await gate.core.requests.page(Query())).items):
-            await moment()
+        items = await gate.waiting()
     return items[0]
 
 

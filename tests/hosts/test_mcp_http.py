@@ -17,7 +17,7 @@ from mcp.client._memory import InMemoryTransport
 
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Record
 from gateway.errors import Misconfigured
 from gateway.integrations.mcp.calls import CallGate
 from gateway.integrations.mcp.http import ProxyServer, listen
@@ -59,8 +59,7 @@ async def front_of(gate: Replica, opened: Open, token: str | None = None) -> Asy
 async def answer(gate: Replica, action: str = "approve", **more: Any) -> Record:
     """Answer the next request as Ann."""
     async with asyncio.timeout(30):
-        while not (items := (await gate.core.requests.page(Query())).items):
-            await moment()
+        items = await gate.waiting()
     done = await gate.decided(items[0].id, action, **more)
     assert done.status == 200, done.text
     return items[0]
@@ -100,11 +99,9 @@ async def test_a_call_that_is_cancelled_over_http(gate: Replica, mode: str) -> N
     async with front_of(gate, opened) as url, Client(url, mode=mode) as client:
         calling = asyncio.create_task(client.call_tool("write", {"path": "a"}))
         async with asyncio.timeout(30):
-            while not (await gate.core.requests.page(Query())).items:
-                await moment()
+            await gate.waiting()
             calling.cancel()
-            while not (await gate.core.requests.page(Query(final=True))).items:
-                await moment()
+            await gate.ended()
     assert downstream.ran == []
 
 

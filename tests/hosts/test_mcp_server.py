@@ -16,7 +16,7 @@ from mcp.shared.memory import create_client_server_memory_streams
 
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Record
 from gateway.integrations.mcp.server import AskTools
 from gateway.models import Kind, Reason, Status
 from tests.api.replica import AGENT, AGENT_TOKEN, OTHER_TOKEN, Replica
@@ -53,8 +53,7 @@ async def client_of(
 async def asked(gate: Replica) -> Record:
     """Return what waits, once something does."""
     async with asyncio.timeout(30):
-        while not (items := (await gate.core.requests.page(Query())).items):
-            await moment()
+        items = await gate.waiting()
     return items[0]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query
 from gateway.models import Reason
 from tests.api.replica import Replica
 from tests.frame.tree import ROOT
@@ -149,13 +149,6 @@ def opencode(gate: Replica, installed: Path, tmp_path: Path) -> OpenCode:
     return OpenCode(gate, installed, tmp_path)
 
 
-async def ended(gate: Replica) -> Record:
-    """Return the one request, once it has ended."""
-    while not (items := (await gate.core.requests.page(Query(final=True))).items):
-        await moment()
-    return items[0]
-
-
 async def test_an_approved_command_runs(opencode: OpenCode, answer: Answer) -> None:
     """The card has the command, the folder and the session."""
     async with coding_model(TOUCH) as model, opencode.prompted(model) as session:
@@ -201,10 +194,9 @@ async def test_what_was_answered_in_opencode_closes_the_card(
 ) -> None:
     """It was decided elsewhere."""
     async with coding_model(TOUCH) as model, opencode.prompted(model) as session:
-        while not (await gate.core.requests.page(Query())).items:
-            await moment()
+        await gate.waiting()
         await session.reply("once")
-        record = await ended(gate)
+        record = (await gate.ended())[0]
     assert record.decision is not None
     assert record.decision.reason is Reason.RESOLVED_ELSEWHERE
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gateway.client import AsyncClient
 from gateway.client.http_transport import HttpTransport
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query
 from gateway.integrations.bridges.opencode import OpenCodeApi, OpenCodeBridge
 from gateway.models import Action, Kind, Reason
 from tests.api.replica import AGENT_TOKEN, Replica, until
@@ -122,13 +122,6 @@ async def bridged(gate: Replica, host: OpenCodeStub) -> AsyncIterator[OpenCodeBr
             await bridge.close()
 
 
-async def ended(gate: Replica) -> Record:
-    """Return the one request when it has ended."""
-    while not (items := (await gate.core.requests.page(Query(final=True))).items):
-        await moment()
-    return items[0]
-
-
 async def test_an_approval_is_for_once(gate: Replica, answer: Answer) -> None:
     """The card has the command, the folder and the session, and offers no edit; OpenCode's own
     `always` is never used."""
@@ -176,11 +169,10 @@ async def test_an_answer_in_opencode_closes_the_card(gate: Replica) -> None:
     async with stub() as host, bridged(gate, host) as bridge:
         await host.ask(ASKED)
         await until(lambda: bridge.waits)
-        while not (await gate.core.requests.page(Query())).items:
-            await moment()
+        await gate.waiting()
         del host.pending["per_1"]
         await host.publish("permission.replied", {"requestID": "per_1", "reply": "once"})
-        record = await ended(gate)
+        record = (await gate.ended())[0]
     assert record.decision is not None
     assert record.decision.reason is Reason.RESOLVED_ELSEWHERE
     assert host.replies == []
@@ -191,10 +183,9 @@ async def test_a_bridge_that_ends_rejects_what_waits(gate: Replica) -> None:
     async with stub() as host:
         async with bridged(gate, host):
             await host.ask(ASKED)
-            while not (await gate.core.requests.page(Query())).items:
-                await moment()
+            await gate.waiting()
         assert [said["reply"] for _, said in host.replies] == ["reject"]
-    record = await ended(gate)
+    record = (await gate.ended())[0]
     assert record.decision is not None
     assert record.decision.reason is Reason.ABANDONED
 

@@ -19,18 +19,10 @@ from gateway.client.http_transport import HttpTransport
 from gateway.domain.records import Query, Record
 from gateway.integrations.coding_agents.picoclaw import PicoClawHook, options
 from gateway.models import Execution, Kind, Reason, Status
-from tests.api.replica import AGENT, AGENT_TOKEN, POLICY, Replica, replica
+from tests.api.replica import AGENT, AGENT_TOKEN, Replica
 from tests.frame.tree import ROOT
 from tests.hosts.picoclaw_host import Failed, PicoClaw, call, started
 from tests.waiting import moment
-
-
-@pytest_asyncio.fixture
-async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
-    """A replica with a policy under which Ann approves."""
-    async with replica(server_url, namespace) as one:
-        await one.store.apply(POLICY, by="test")
-        yield one
 
 
 class Desk:

@@ -17,7 +17,7 @@ import pytest
 
 from gateway.client import AsyncClient, CallableTransport
 from gateway.domain.policy_document import Mode
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Query
 from gateway.errors import InvalidRequest
 from gateway.integrations.bridges.acp import Acp
 from gateway.integrations.bridges.rpc import Ending, RpcBridge
@@ -25,7 +25,6 @@ from gateway.models import Reason, RiskLevel
 from tests.api.replica import POLICY, Replica
 from tests.frame.tree import ROOT
 from tests.hosts.conftest import NO_GATEWAY, Answer, environment
-from tests.waiting import moment
 
 pytestmark = pytest.mark.thorough
 
@@ -138,20 +137,6 @@ async def bridged(
         await process.communicate()
 
 
-async def ended(gate: Replica) -> Record:
-    """Return the one request, once it has ended."""
-    while not (items := (await gate.core.requests.page(Query(final=True))).items):
-        await moment()
-    return items[0]
-
-
-async def waiting(gate: Replica, number: int = 1) -> list[Record]:
-    """Return what waits, once there is so much."""
-    while len(items := (await gate.core.requests.page(Query())).items) < number:
-        await moment()
-    return list(items)
-
-
 @pytest.mark.parametrize("host", BOTH)
 async def test_each_answer_is_told_in_the_protocols_words(
     host: str, gate: Replica, answer: Answer, tmp_path: Path
@@ -214,13 +199,13 @@ async def test_what_the_program_cancels_is_withdrawn(
     """The agent is told at once, the message passes, and the card closes."""
     async with bridged(host, gate, tmp_path) as program:
         program.say("ask", [ASKED[host]])
-        await waiting(gate)
+        await gate.waiting()
         program.write(CANCELS[host])
         told = [await program.read() for _ in range(2)]
         assert {"method": "echo", "params": CANCELS[host]} in told
         (result,) = [one["params"]["result"] for one in told if one["method"] == "answered"]
         assert result == STOP[host]
-        record = await ended(gate)
+        record = (await gate.ended())[0]
     assert record.decision is not None
     assert record.decision.reason is Reason.ABANDONED
 
@@ -233,9 +218,9 @@ async def test_what_the_agent_asks_no_longer_is_withdrawn(
     over = {"acp": "$/cancel_request", "codex-app-server": "serverRequest/resolved"}[host]
     async with bridged(host, gate, tmp_path) as program:
         program.say("ask", [ASKED[host]])
-        await waiting(gate)
+        await gate.waiting()
         program.say("ask", [{"method": over, "params": {"requestId": 0, "threadId": "s-1"}}])
-        record = await ended(gate)
+        record = (await gate.ended())[0]
     assert record.decision is not None
     assert record.decision.reason is Reason.RESOLVED_ELSEWHERE
 
@@ -248,13 +233,13 @@ async def test_who_goes_away_ends_all_three(
     """The card closes; the exit code is the agent's own."""
     async with bridged(host, gate, tmp_path) as program:
         program.say("ask", [ASKED[host]])
-        await waiting(gate)
+        await gate.waiting()
         if who == "agent":
             program.say("end")
         else:
             assert program.process.stdin is not None
             program.process.stdin.close()
-        record = await ended(gate)
+        record = (await gate.ended())[0]
         code = await program.process.wait()
     assert code == (7 if who == "agent" else 0)
     assert record.decision is not None

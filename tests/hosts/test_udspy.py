@@ -11,7 +11,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.domain.records import Query
 from tests.api.replica import Replica
 from tests.frame.tree import ROOT
 from tests.hosts.conftest import NO_GATEWAY, Answer, environment, run
@@ -258,8 +257,7 @@ thread.start(); thread.join()
 print(sorted(ran), get_confirmation_context())
 """
     running = asyncio.create_task(script.run(code))
-    while len(items := (await gate.core.requests.page(Query())).items) < 2:
-        await moment()
+    items = await gate.waiting(2)
     for record in items:
         denied = record.request.arguments["path"] == "one"
         assert (await gate.decided(record.id, "deny" if denied else "approve")).status == 200
@@ -308,8 +306,7 @@ async def test_the_batch_example(script: Script, gate: Replica) -> None:
                 cwd=script.folder,
             )
         )
-        while len(items := (await gate.core.requests.page(Query())).items) < 2:
-            await moment()
+        items = await gate.waiting(2)
         for record in items:
             action = "deny" if record.request.arguments["path"] == "a.txt" else "approve"
             assert (await gate.decided(record.id, action)).status == 200

@@ -25,9 +25,7 @@ CWD = Context(cwd="/ws")
 
 async def in_force(world: World, *rules: PolicyRule, **more: Any) -> None:
     """Put rules in force beside the world's route."""
-    current = await world.store.policy()
-    await world.store.apply(replace(current, rules=rules, **more), by="test")
-    world.core.writer.forget_policy()
+    await world.put(rules=rules, **more)
 
 
 async def shell(world: World, text: str, **more: Any) -> Record:

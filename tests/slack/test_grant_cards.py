@@ -119,8 +119,7 @@ async def boss(office: Office) -> Office:
     """Return the office with ann as an admin."""
     policy = await office.world.store.policy()
     people = tuple(replace(one, admin=one.name == "ann") for one in policy.people)
-    await office.world.store.apply(replace(policy, people=people), by="test")
-    office.world.core.writer.forget_policy()
+    await office.world.put(people=people)
     return office
 
 

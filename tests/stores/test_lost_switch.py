@@ -17,7 +17,7 @@ from gateway.stores.grants import RedisGrants
 from gateway.stores.requests import RedisStore
 from tests.approvals.test_decision_dates import Late
 from tests.hooks.stage import reviewed_in
-from tests.world import PROCESS, World, assembled, click, identity, over_http, policy
+from tests.world import PROCESS, World, assembled, click, identity, over_http
 
 OTHER = "q" * 16
 
@@ -35,8 +35,7 @@ async def refuse(doing: Any) -> None:
 
 async def ask(world: World, **how: Any) -> None:
     """Put a route in force, and have the gateway read it."""
-    await policy(world.store, Route(approvers=("ann", "bob"), **how))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann", "bob"), **how))
 
 
 async def test_nothing_is_approved_handed_out_or_remembered(world: World) -> None:
@@ -118,8 +117,7 @@ async def test_an_operator_says_what_counts(world: World, on: bool) -> None:
     assert (switch.on, "nobody knows" in switch.state) == (True, True)
     current = await world.store.policy()
     people = tuple(replace(one, admin=True) for one in current.people)
-    await world.store.apply(replace(current, people=people), by="test")
-    world.core.writer.forget_policy()
+    await world.put(people=people)
     await world.core.operator.stop_all(identity("ann"), on=on)
     assert await world.store.is_stopped() is on
     assert await world.store.generation() > before

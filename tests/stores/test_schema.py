@@ -14,7 +14,7 @@ from gateway.models import Action, Decision
 from gateway.stores.record_codec import dumps, ending_of
 from gateway.wire.codec import build, plain
 from gateway.wire.signatures import Verifier
-from tests.world import AGENT, PROCESS, World, click, identity, over_http, policy, request
+from tests.world import AGENT, PROCESS, World, click, identity, over_http, request
 
 OTHER = "q" * 16
 ANSWERS: dict[str, dict[str, Any]] = {
@@ -76,8 +76,7 @@ async def test_no_name_changes_what_is_told(world: World, name: str) -> None:
     current = await world.store.policy()
     person = replace(current.people[0], name=name)
     route = Route(approvers=(name,))
-    await world.store.apply(replace(current, people=(person,), routes=(route,)), by="test")
-    world.core.writer.forget_policy()
+    await world.put(people=(person,), routes=(route,))
     record = await world.submit()
     decided = await world.core.requests.decide(click(record, identity=identity("ann")))
     assert decided.decision is not None
@@ -101,8 +100,7 @@ async def test_every_process_is_told_what_it_was(world: World) -> None:
     assert '"may_have_run":true' in await told(world, sent.id, OTHER)
     assert await world.approvals.consume(sent.id, over_http(PROCESS))
     assert '"may_have_run":true' in await told(world, sent.id)
-    await policy(world.store, Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
-    world.core.writer.forget_policy()
+    await world.route(Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
     ruled = request()
     await world.send("submit", plain(ruled))
     await world.handled()

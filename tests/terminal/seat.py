@@ -18,7 +18,7 @@ from gateway.domain.risk import RiskRule
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.models import RiskLevel
 from gateway.server.background import desk_of
-from tests.waiting import MOMENT
+from tests.waiting import moment
 from tests.world import World, click, identity
 
 SIZE = (90, 36)
@@ -55,12 +55,17 @@ class Seat:
         """Wait for what the screen shows in its own time."""
         async with asyncio.timeout(40):
             while not holds():
-                await self.pilot.pause(MOMENT)
+                await moment()
 
     async def sees(self, *words: str) -> None:
         """Wait until the screen shows all these words."""
+
+        def shown() -> bool:
+            text = self.text()
+            return all(word in text for word in words)
+
         try:
-            await self.until(lambda: all(word in self.text() for word in words))
+            await self.until(shown)
         except TimeoutError:
             raise AssertionError(f"{words} not on the screen:\n{self.text()}") from None
 
@@ -68,7 +73,7 @@ class Seat:
         """Return a request once it is decided."""
         async with asyncio.timeout(40):
             while not (now := await self.world.core.requests.get(record.id)).final:
-                await self.pilot.pause(MOMENT)
+                await moment()
         return now
 
     def card(self) -> Static:

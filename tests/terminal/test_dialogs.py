@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from gateway.domain.records import Identity, Remember
 from gateway.domain.redaction import render_safe
 from gateway.models import Action, FieldKind, Kind, Question, Status
 from tests.slack import states
+from tests.sweeps import sweep
 from tests.terminal.scenes import HEIGHT, THEMES, Stage, main_scenes, settle, terminal_scenes
 from tests.terminal.seat import seated, staffed
 from tests.terminal.test_cards import READABLE, contrast
@@ -50,8 +52,7 @@ def text_of(app: App[None]) -> str:
     return "\n".join("".join(segment.text for segment in strip) for strip in lines)
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
-@pytest.mark.parametrize("name", sorted(terminal_scenes()))
+@sweep(("name", "columns"), product(sorted(terminal_scenes()), WIDTHS), few=7)
 async def test_every_dialog_tells_the_way_back(name: str, columns: int) -> None:
     """Whatever it asks."""
     app = Stage()
@@ -153,7 +154,8 @@ async def test_the_full_text_is_approved_once_its_end_was_seen(world: World) -> 
         assert (await seat.ended(record)).status is Status.APPROVED
 
 
-@pytest.mark.parametrize("lines", range(15, 27))
+# With 20 lines the last one would be covered by words that fold in two.
+@sweep("lines", (20, *range(15, 20), *range(21, 27)), few=3)
 async def test_a_full_text_counts_as_read_with_its_last_line_on_the_screen(
     world: World, lines: int
 ) -> None:
@@ -349,7 +351,7 @@ async def test_below_a_dialog_no_key_of_the_queue_is_listed(columns: int) -> Non
         assert "approve" not in foot_of(app)
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(45, 24), (80, 24), (45, 60)])
+@sweep(("columns", "rows"), [(45, 24), (80, 24), (45, 60)], few=1)
 async def test_what_is_remembered_where_and_how_long_are_in_sight(columns: int, rows: int) -> None:
     """Whenever the confirming key acts; else it shows what is chosen."""
     app = Stage()
@@ -433,14 +435,15 @@ async def test_the_full_text_says_for_whom_and_where(columns: int) -> None:
             assert fact in above
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("look", "columns"),
     [
         ("dark", 45),
         ("light", 80),
-        pytest.param("dark", 80, marks=pytest.mark.thorough),
-        pytest.param("light", 45, marks=pytest.mark.thorough),
+        ("dark", 80),
+        ("light", 45),
     ],
+    few=1,
 )
 async def test_every_word_can_be_read_in_both_looks(look: str, columns: int) -> None:
     """Of the screen and of each dialog, as the library draws it: text has 4.5 to its ground."""

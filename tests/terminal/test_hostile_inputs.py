@@ -50,8 +50,7 @@ async def test_row_48_with_nobody_on_the_list_nobody_decides(world: World) -> No
     """Not the owner of the machine either."""
     policy = await world.store.policy()
     routes = tuple(replace(one, approvers=()) for one in policy.routes)
-    await world.store.apply(replace(policy, routes=routes), by="test")
-    world.core.writer.forget_policy()
+    await world.put(routes=routes)
     record = await world.submit()
     async with seated(world) as seat:
         await seat.sees("You may only look")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import stat
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,9 +187,7 @@ async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(
 ) -> None:
     """The first yes was to less than that; a second one is typed below what it is now."""
     rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="deletes", contains=("rm -rf",))
-    current = await world.store.policy()
-    await world.store.apply(replace(current, risks=(rule,)), by="test")
-    world.core.writer.forget_policy()
+    await world.put(risks=(rule,))
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/ls/rm -rf x/' \"$1\"\n")
     editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
@@ -428,13 +425,11 @@ async def test_a_pass_is_given_at_the_terminal(world: World) -> None:
 
 async def test_who_may_not_give_a_pass_sees_none_at_the_terminal(world: World) -> None:
     """Ann answers for one tool of the agent alone."""
-    now = await world.store.policy()
     routes = (
         Route(tools=("shell",), approvers=("ann",), targets=("terminal",)),
         Route(approvers=("bob",), targets=("terminal",)),
     )
-    await world.store.apply(replace(now, routes=routes), by="test")
-    world.core.writer.forget_policy()
+    await world.put(routes=routes)
     await world.submit(tool="shell", arguments={"command": "git status"})
     async with seated(world, size=(100, 60)) as seat:
         await seat.sees("Approval needed")
@@ -486,7 +481,7 @@ async def test_a_gateway_that_is_gone_is_told_until_it_is_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first line, and at each key, which decides nothing; then all is looked at anew."""
-    monkeypatch.setattr("adapters.terminal.screen._LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("adapters.terminal.screen._LOOK_SECONDS", 0.3)
     record = await world.submit()
     async with seated(world) as seat:
         await seat.sees("Approval needed", "1 of 1 waiting")

@@ -12,6 +12,7 @@ from gateway.models import DecidedBy, DeciderKind, Risk, RiskLevel
 from gateway.policy.chain import ALLOW, ASK, DENY, LATER, Chain, ModeDecider, find_decisive
 from gateway.policy.hooks import HookFailed
 from gateway.policy.verdict import Decider, Verdict
+from tests.sweeps import sweep
 from tests.unit.test_transitions import form, record
 
 
@@ -77,9 +78,7 @@ async def test_a_slow_decider_is_asked_once_the_request_is_stored() -> None:
     assert (denied.effect, slow.asked) == (DENY, 1)
 
 
-@pytest.mark.parametrize(
-    "effects", list(product((None, ALLOW, DENY, ASK, "broken"), repeat=3)), ids=str
-)
+@sweep("effects", list(product((None, ALLOW, DENY, ASK, "broken"), repeat=3)), ids=str, few=20)
 async def test_what_explain_names_is_what_decides(effects: tuple[str | None, ...]) -> None:
     """Whatever the deciders say, in whatever order."""
     deciders = [Fixed(f"d{number}", 9 - number, one) for number, one in enumerate(effects)]
@@ -155,9 +154,7 @@ async def test_an_answer_that_nobody_can_act_on_is_a_failure(
     assert await decided([Strange(), Fixed("allow", 1, ALLOW)]) is None
 
 
-@pytest.mark.parametrize(
-    "effects", list(product((None, ALLOW, DENY, ASK, "broken"), repeat=3)), ids=str
-)
+@sweep("effects", list(product((None, ALLOW, DENY, ASK, "broken"), repeat=3)), ids=str, few=20)
 async def test_no_decider_allows_high_risk(effects: tuple[str | None, ...]) -> None:
     """Whatever they say, in whatever order: a denial counts, else people are asked; explain says
     so."""

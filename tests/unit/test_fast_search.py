@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example
 from hypothesis import strategies as st
 
 from gateway.domain import redaction
 from gateway.domain.secret_names import value_behind
 from tests.fake_secrets import fake_secrets
+from tests.sweeps import tried
 
 _NOISE = r"""
 -- - x- x-a- pass pwd PWD token Token_ key api_key apiKey access-key secret authorization: bearer
@@ -49,8 +50,7 @@ def _plainly(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in redaction._SECRET.finditer(text)]
 
 
-@given(text=_TEXTS)
-@settings(max_examples=600, deadline=None)
+@tried(_TEXTS, few=100, many=600)
 @example("\u0130" * 9 + "pa\u017f\u017fword: hunter2hunter2")
 @example("-\u017fecret hunter2hunter2 \u212aeep")
 def test_the_quick_search_finds_what_the_whole_expression_finds(text: str) -> None:
@@ -70,8 +70,7 @@ def test_the_quick_search_finds_every_kind(form: str) -> None:
             assert found == _plainly(said), said
 
 
-@given(name=_TEXTS, text=_TEXTS)
-@settings(max_examples=300, deadline=None)
+@tried(_TEXTS, _TEXTS, few=60, many=300)
 @example("cookie", "sid=0123456789")
 @example("Authorization", "Basic 0123456789abcdef")
 @example("x-api-token", "0123456789abcdef")

@@ -27,6 +27,7 @@ from gateway.domain.redaction import mask_of, secrets_in
 from gateway.models import Action, Context, Kind, Status, new_id
 from gateway.policy.grants.grant import Effect, Shape
 from gateway.policy.grants.offers import offers
+from tests.sweeps import sweep
 from tests.unit.test_cards import actions, record
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -391,9 +392,10 @@ def test_whatever_is_masked_and_approved_is_one_token_in_a_known_place() -> None
     assert approvable > 20
 
 
-def test_no_surface_draws_approve_over_a_mask_that_could_hide_something() -> None:
+@sweep("drawn", (10, 60), few=1)
+def test_no_surface_draws_approve_over_a_mask_that_could_hide_something(drawn: int) -> None:
     """Slack, Discord, the inbox, the terminal's card; cut, whole and page by page."""
-    hidden = [asking(one, kind=Kind.COMMAND) for one in (*ACTS, *texts()[:60])]
+    hidden = [asking(one, kind=Kind.COMMAND) for one in (*ACTS, *texts()[:drawn])]
     hidden = [one for one in hidden if hides(one)]
     assert len(hidden) > len(ACTS)
     for one in hidden:

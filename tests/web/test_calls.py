@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.sweeps import sweep
 from tests.web.chromium import Browser, Page
 from tests.web.inbox import COMMAND, FILE_CHANGE, Inbox, line
 
@@ -53,7 +54,7 @@ async def listener(box: Inbox, browser: Browser) -> AsyncIterator[Page]:
     assert page.errors == []
 
 
-@pytest.mark.parametrize("name", PAGES)
+@sweep("name", PAGES, few=2)
 async def test_a_request_calls_on_every_page(box: Inbox, listener: Page, name: str) -> None:
     """What waits when the page comes is counted in its title, and is quiet; what comes then rings
     once, is shown once, without a name, and is counted."""

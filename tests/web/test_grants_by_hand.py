@@ -8,6 +8,7 @@ import pytest
 
 from gateway.models import Kind, Status, new_id
 from gateway.policy.grants.grant import Effect, Scope
+from tests.sweeps import sweep
 from tests.web.chromium import DESK, PHONE, Page
 from tests.web.inbox import AGENT, Inbox
 from tests.web.test_access import flaws
@@ -157,7 +158,7 @@ async def test_a_press_that_is_sent_twice_makes_one_grant(box: Inbox) -> None:
     assert len(await box.gateway.core.grants.all()) == 1
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("changes", "status"),
     [
         ({"effect": "maybe"}, 422),
@@ -172,6 +173,7 @@ async def test_a_press_that_is_sent_twice_makes_one_grant(box: Inbox) -> None:
         ({"nonce": "short"}, 422),
         ({"words": "only reads"}, 422),
     ],
+    few=3,
 )
 async def test_what_fits_nothing_is_refused(
     box: Inbox, changes: dict[str, Any], status: int

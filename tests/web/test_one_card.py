@@ -8,6 +8,7 @@ import pytest
 
 from gateway.models import Status
 from tests.danger import REMOVES
+from tests.sweeps import sweep
 from tests.web.chromium import PHONE, Page
 from tests.web.inbox import (
     COMMAND,
@@ -48,7 +49,7 @@ async def open_alone(box: Inbox, page: Page, details: dict[str, Any]) -> Any:
     return record
 
 
-@pytest.mark.parametrize("details", [COMMAND, FILE_CHANGE, HIGH_RISK, MASKED, TALL])
+@sweep("details", [COMMAND, FILE_CHANGE, HIGH_RISK, MASKED, TALL], few=2)
 async def test_the_answers_are_on_the_first_screen(
     box: Inbox, page: Page, details: dict[str, Any]
 ) -> None:
@@ -60,7 +61,7 @@ async def test_the_answers_are_on_the_first_screen(
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["waiting", "gone"])
-@pytest.mark.parametrize(
+@sweep(
     ("details", "label"),
     [
         (QUESTION, "Send answer"),
@@ -68,6 +69,7 @@ async def test_the_answers_are_on_the_first_screen(
         (LONG, "Open everything"),
         (HIGH_RISK, "Review…"),
     ],
+    few=2,
 )
 async def test_what_is_pressed_first_is_in_the_bar(
     box: Inbox, page: Page, details: dict[str, Any], label: str, gone: bool
@@ -110,7 +112,7 @@ async def test_what_was_not_on_the_screen_is_not_approved_by_a_tap(box: Inbox, p
     assert (await box.get(record)).status is Status.PENDING
 
 
-@pytest.mark.parametrize("details", [COMMAND, FILE_CHANGE, REMOVES, HIGH_RISK, MASKED])
+@sweep("details", [COMMAND, FILE_CHANGE, REMOVES, HIGH_RISK, MASKED], few=2)
 async def test_little_is_read_before_what_runs(
     box: Inbox, page: Page, details: dict[str, Any]
 ) -> None:

@@ -17,6 +17,7 @@ from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Risk, RiskLevel, Status
 from tests.slack import states
 from tests.slack.states import EDITED, HOSTILE, MADE, PAYMENT, RECORDS, asked
+from tests.sweeps import sweep
 from tests.web.chromium import PHONE, Page
 from tests.web.gallery import scenes
 from tests.web.inbox import COMMAND, QUESTION, Inbox, card, line, see
@@ -41,7 +42,7 @@ def pressable(record: Record) -> str:
     )
 
 
-@pytest.mark.parametrize("opener", OPENERS)
+@sweep("opener", OPENERS, few=2)
 async def test_an_open_panel_stands_alone(box: Inbox, page: Page, opener: str) -> None:
     """No answer of the card stands beside it, and no letter gives one: a tap there would send
     nothing of what was typed. Back brings them again."""
@@ -199,7 +200,7 @@ def test_one_secret_is_one() -> None:
     assert build_row(two)["masks"] == "2 secrets masked."
 
 
-@pytest.mark.parametrize("name", scenes())
+@sweep("name", scenes(), few=12)
 def test_nobody_is_sent_to_where_they_are(name: str) -> None:
     """No sentence of a card names the inbox: whoever reads it is there."""
     item = scenes()[name].item()
@@ -347,7 +348,7 @@ def test_who_is_waited_for_is_told(name: str, says: str) -> None:
     assert (build_row(record)["idle"], build_short_row(record)["idle"]) == (says, says)
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@sweep("name", RECORDS, few=8)
 def test_a_state_has_one_source(name: str) -> None:
     """Its icon, its word and its colour are those that every surface has."""
     state, row = state_of(RECORDS[name]), build_row(RECORDS[name])

@@ -19,6 +19,7 @@ from gateway.models import Action, Context, Kind, Risk, RiskLevel, Status, new_i
 from gateway.server.push import push_key_of
 from gateway.server.settings import Settings
 from gateway.wire.codec import JsonObject
+from tests.sweeps import sweep
 from tests.web.inbox import COMMAND, HIDING, HIGH_RISK, MASKED, QUESTION, Inbox, inbox
 from tests.web.phone import Phone, PushService, push_service, until
 from tests.web.visitor import Visitor, visitor
@@ -140,7 +141,7 @@ async def test_who_has_voted_is_not_asked_again(site: Site) -> None:
         assert [one.told["ended"] for one in other.got] == [False]
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("details", "whole"),
     [
         (SHORT, True),
@@ -161,6 +162,7 @@ async def test_who_has_voted_is_not_asked_again(site: Site) -> None:
         (QUESTION, False),
         (HIGH_RISK, False),
     ],
+    few=6,
 )
 async def test_approve_stands_beside_the_whole_call_alone(
     site: Site, details: dict[str, Any], whole: bool
@@ -285,7 +287,7 @@ async def _empty(site: Site) -> bool:
     return not (await site.ann.get("push"))["devices"]
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 413, 302])
+@sweep("status", [400, 401, 403, 413, 302], few=2)
 async def test_a_refusal_is_said_and_not_repeated(
     site: Site, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -365,7 +367,7 @@ async def test_a_browser_belongs_to_who_signed_in_last(site: Site) -> None:
         assert phone.got == []
 
 
-@pytest.mark.parametrize(
+@sweep(
     "endpoint",
     [
         "http://push.example/one",
@@ -381,6 +383,7 @@ async def test_a_browser_belongs_to_who_signed_in_last(site: Site) -> None:
         "",
         f"https://push.example/{'x' * 10_000}",
     ],
+    few=4,
 )
 async def test_an_address_that_is_none_of_a_push_service_is_refused(
     tmp_path: Path, endpoint: str

@@ -16,6 +16,7 @@ from gateway.domain.records import ScopeQuorum
 from gateway.errors import Unauthorized
 from gateway.models import Action, Kind, Status, new_id
 from gateway.policy.grants.offers import offers, passes_for
+from tests.sweeps import sweep
 from tests.waiting import announced
 from tests.web.inbox import COMMAND, HIGH_RISK, MASKED, SECRET, Inbox, inbox
 from tests.web.visitor import Visitor, visitor
@@ -413,7 +414,7 @@ async def test_a_forged_cursor_is_refused(ann: Visitor, path: str, cursor: str) 
         assert answer.status == 422
 
 
-@pytest.mark.parametrize(
+@sweep(
     "query",
     [
         "queue?side=theirs",
@@ -424,6 +425,7 @@ async def test_a_forged_cursor_is_refused(ann: Visitor, path: str, cursor: str) 
         f"grants?since={'9' * 40}",
         f"final?text={'x' * 300}",
     ],
+    few=3,
 )
 async def test_what_is_no_search_is_refused(ann: Visitor, query: str) -> None:
     """A side nobody knows, a time that is none, a text without end."""

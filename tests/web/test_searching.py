@@ -8,6 +8,7 @@ import pytest
 
 from gateway.domain.records import Remember
 from gateway.models import Action
+from tests.sweeps import sweep
 from tests.web.chromium import Page
 from tests.web.inbox import COMMAND, FILE_CHANGE, Inbox, card
 from tests.web.visitor import visitor
@@ -44,7 +45,7 @@ async def test_the_history_is_searched_from_the_keyboard(box: Inbox, page: Page)
     await page.until(f"{card(wanted)} && {card(other)}")
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("query", "found"),
     [
         ("outcome=denied", "denied"),
@@ -54,6 +55,7 @@ async def test_the_history_is_searched_from_the_keyboard(box: Inbox, page: Page)
         ("to=2999-01-01&text=rsync", "approved"),
         ("from=nonsense&outcome=denied", "denied"),
     ],
+    few=2,
 )
 async def test_an_address_says_what_is_looked_for(
     box: Inbox, page: Page, query: str, found: str
