@@ -29,8 +29,8 @@ from gateway.cards.card import (
     say_no_link,
     tell_above,
 )
-from gateway.cards.words import BECAUSE as DENY_BECAUSE
-from gateway.cards.words import DENIALS, NO_LINK, count_units, cut_units, say_names
+from gateway.cards.shared_texts import BECAUSE as DENY_BECAUSE
+from gateway.cards.shared_texts import DENIALS, NO_LINK, count_units, cut_units, say_names
 from gateway.models import Action, RiskLevel
 from gateway.ports import Visible
 

@@ -26,8 +26,8 @@ from adapters.discord.interactions import (
     refuse_unfit,
 )
 from gateway.cards.card import card_of
+from gateway.cards.shared_texts import ANOTHER_PLAN, clip
 from gateway.cards.summary import plain_head
-from gateway.cards.words import ANOTHER_PLAN, clip
 from gateway.chat.answering import Answering, read_denial
 from gateway.chat.lists_and_batches import NOTHING_WAITS, Worklist, make_login_link, read_switch
 from gateway.errors import Unauthorized

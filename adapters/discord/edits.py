@@ -21,7 +21,7 @@ from adapters.discord.cards import (
 from adapters.discord.custom_ids import DiscordButton
 from gateway.cards.card import Card, Control, Field
 from gateway.cards.forms import UNCHANGED, EditField, EditKind, edit_fields
-from gateway.cards.words import (
+from gateway.cards.shared_texts import (
     ANOTHER_PLAN,
     DENIALS,
     NUMBER_LABEL,
@@ -30,7 +30,7 @@ from gateway.cards.words import (
     clip,
     count_units,
 )
-from gateway.cards.words import BECAUSE as DENY_BECAUSE
+from gateway.cards.shared_texts import BECAUSE as DENY_BECAUSE
 from gateway.chat.answering import (
     KEPT_NOTE,
     NO,

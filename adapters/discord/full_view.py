@@ -53,7 +53,7 @@ from gateway.cards.blocks import draw, weight_of
 from gateway.cards.card import Card, FullView, choose_above, list_warnings, say_no_link
 from gateway.cards.card import full_view as pages_of
 from gateway.cards.masks import HIDDEN
-from gateway.cards.words import NO_LINK, count_units
+from gateway.cards.shared_texts import NO_LINK, count_units
 from gateway.chat.answering import Answering
 from gateway.chat.lists_and_batches import NOT_TOGETHER
 from gateway.models import Action, RiskLevel

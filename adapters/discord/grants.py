@@ -29,7 +29,7 @@ from gateway.cards.remember_options import (
     remember_as,
     scopes_of,
 )
-from gateway.cards.words import LIFT, KillSwitch, clip
+from gateway.cards.shared_texts import LIFT, KillSwitch, clip
 from gateway.chat.answering import REASON, Answering
 from gateway.chat.lists_and_batches import ALLOW_AGAIN
 from gateway.chat.lists_and_batches import STOP as STOP_ALL

@@ -23,7 +23,7 @@ from gateway.cards.card import (
     list_warnings,
     tell_above,
 )
-from gateway.cards.words import NO_LINK, clip, count_units
+from gateway.cards.shared_texts import NO_LINK, clip, count_units
 from gateway.chat.answering import as_sentence
 from gateway.models import Action, RiskLevel
 

@@ -41,7 +41,7 @@ from adapters.slack.users_and_rights import Rights, SlackUse
 from adapters.slack.web_api import Workspace
 from gateway.cards.card import card_of, choose_above, leads_to_inbox, list_warnings
 from gateway.cards.grant_cards import backing_of, uses_of
-from gateway.cards.words import clip
+from gateway.cards.shared_texts import clip
 from gateway.chat.answering import Answering, describe_state, read_denial
 from gateway.chat.lists_and_batches import NOTHING_WAITS, Worklist, make_login_link
 from gateway.chat.remembering import NOTHING_REMEMBERED, Remembering

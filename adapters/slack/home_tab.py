@@ -26,7 +26,7 @@ from adapters.slack.commands import BEING_DENIED, COMMAND, build_grant_entry, bu
 from adapters.slack.payloads import Act, Actor, Json
 from adapters.slack.users_and_rights import IneligibleUser, UserDirectory
 from adapters.slack.web_api import SlackRefused, Workspace, call_repeatable
-from gateway.cards.words import LIFT, KillSwitch
+from gateway.cards.shared_texts import LIFT, KillSwitch
 from gateway.chat.lists_and_batches import ALLOW_AGAIN, NOTHING_WAITS, STOP, Worklist, read_switch
 from gateway.errors import Unreachable
 from gateway.ports import (

@@ -19,7 +19,7 @@ from adapters.slack.settings import SlackSettings
 from adapters.slack.users_and_rights import EVENTS as SHARING
 from adapters.slack.users_and_rights import GROUP_EVENTS, LOSSES
 from adapters.slack.web_api import Workspaces, build_client, call_repeatable
-from gateway.cards.words import count_units
+from gateway.cards.shared_texts import count_units
 from gateway.errors import GatewayError, Misconfigured
 from gateway.ports import AdapterStorage, DeliveryFailed, SystemClock
 

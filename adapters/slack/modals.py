@@ -53,8 +53,7 @@ from gateway.cards.card import (
 from gateway.cards.forms import UNCHANGED, EditField, EditKind, edit_as_text, edit_fields
 from gateway.cards.masks import HIDDEN
 from gateway.cards.remember_options import LIFETIME_WORDS, RememberOption, remember_as
-from gateway.cards.summary import plain_head
-from gateway.cards.words import (
+from gateway.cards.shared_texts import (
     ANOTHER_PLAN,
     BECAUSE,
     DENIALS,
@@ -65,6 +64,7 @@ from gateway.cards.words import (
     clip,
     count_units,
 )
+from gateway.cards.summary import plain_head
 from gateway.chat.answering import (
     ABOUT_CHARS,
     KEPT_NOTE,

@@ -63,7 +63,7 @@ from adapters.slack.web_api import (
 )
 from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
-from gateway.cards.words import clip
+from gateway.cards.shared_texts import clip
 from gateway.chat.answering import Answering
 from gateway.ports import (
     AdapterStorage,

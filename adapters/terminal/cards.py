@@ -21,7 +21,7 @@ from textual.reactive import Reactive
 
 from gateway.cards.blocks import Block, Change
 from gateway.cards.card import Card, Field, Tone, names_inbox
-from gateway.cards.words import ANOTHER_PLAN, NO_LINK, say_names
+from gateway.cards.shared_texts import ANOTHER_PLAN, NO_LINK, say_names
 from gateway.models import RiskLevel
 from gateway.ports import Visible
 

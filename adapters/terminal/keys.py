@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from gateway.cards.card import Card
 from gateway.cards.masks import HIDDEN
-from gateway.cards.words import standing_of
+from gateway.cards.shared_texts import standing_of
 from gateway.models import Action
 from gateway.ports import Record
 

@@ -49,7 +49,7 @@ from adapters.terminal.prompts import (
 )
 from gateway.cards.blocks import changes
 from gateway.cards.card import Card, Control, card_of, full_view
-from gateway.cards.words import ANOTHER_PLAN, NO_LINK, SAY_THE_PLAN
+from gateway.cards.shared_texts import ANOTHER_PLAN, NO_LINK, SAY_THE_PLAN
 from gateway.chat.answering import read_edit
 from gateway.chat.remembering import Remembering
 from gateway.errors import GatewayError, StepUpNeeded, Unconfirmed

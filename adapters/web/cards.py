@@ -26,8 +26,8 @@ from gateway.cards.command_summary import SECRET_NAMED, Head
 from gateway.cards.forms import UNCHANGED, EditField, edit_fields
 from gateway.cards.masks import COULD_ACT
 from gateway.cards.remember_options import scopes_of, undeclared_of
+from gateway.cards.shared_texts import LIFT, KillSwitch, standing_of
 from gateway.cards.summary import head_of
-from gateway.cards.words import LIFT, KillSwitch, standing_of
 from gateway.models import Action, RiskLevel
 from gateway.ports import Approvers, JsonObject, Record, Segment, Visible
 

@@ -35,7 +35,7 @@ from gateway.cards.remember_options import (
     ROLES_ON_CARDS,
     USUAL_LIFETIME,
 )
-from gateway.cards.words import ANOTHER_PLAN, DENIALS
+from gateway.cards.shared_texts import ANOTHER_PLAN, DENIALS
 from gateway.ports import (
     AuditEvent,
     Desk,

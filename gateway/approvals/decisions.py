@@ -24,7 +24,7 @@ from gateway.approvals.transitions import (
 )
 from gateway.cards.blocks import draw, weight_of
 from gateway.cards.masks import NEEDS_ALL_SEEN, MaskProofs
-from gateway.cards.words import standing_of
+from gateway.cards.shared_texts import standing_of
 from gateway.domain.policy_document import Ruling
 from gateway.domain.records import Click, Record, told_changes, told_outcome
 from gateway.domain.risk import MOST_GUESSES, NUMBER, StepUp, StepUpDone

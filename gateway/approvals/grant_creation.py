@@ -28,7 +28,7 @@ from gateway.policy.authorization import (
     refuse_unknown,
 )
 from gateway.policy.chain import Chain, judge
-from gateway.policy.deciders import PAGE
+from gateway.policy.grant_book import PAGE
 from gateway.policy.grants.coverage import MatchPreview, covers
 from gateway.policy.grants.denials import is_plain_denial
 from gateway.policy.grants.grant import (

@@ -16,7 +16,7 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.errors import NotFound
 from gateway.models import DeciderKind
 from gateway.policy.authorization import is_backed
-from gateway.policy.deciders import GrantBook, every
+from gateway.policy.grant_book import GrantBook, every
 from gateway.policy.grants.coverage import MatchPreview, blast
 from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Rule, RuleKind
 from gateway.wire.canonical_json import sha256_hex

@@ -8,7 +8,7 @@ from gateway.approvals.duplicates_and_overflow import GroupStore
 from gateway.approvals.request_service import SessionService
 from gateway.approvals.request_writer import Writer
 from gateway.approvals.search_and_report import read_report
-from gateway.cards.words import KillSwitch
+from gateway.cards.shared_texts import KillSwitch
 from gateway.domain.health_and_metrics import Health
 from gateway.domain.policy_document import Budget, PolicyDocument, ToolRow
 from gateway.domain.records import Identity, Record, Session

@@ -15,7 +15,7 @@ from gateway.domain.time_and_tasks import Clock
 from gateway.errors import NotFound
 from gateway.policy.authorization import with_valid_votes
 from gateway.policy.calls.call_effects import touches_of
-from gateway.policy.deciders import GrantBook
+from gateway.policy.grant_book import GrantBook
 from gateway.policy.grants.grant import Effect, Grant, Suspension
 from gateway.wire.codec import plain
 

@@ -46,7 +46,7 @@ from gateway.models import (
     Reason,
     Status,
 )
-from gateway.policy.deciders import GrantBook
+from gateway.policy.grant_book import GrantBook
 from gateway.policy.guardrails import assess
 from gateway.ports.outgoing import Copy, CopyState, Outbox
 from gateway.wire.codec import JsonObject

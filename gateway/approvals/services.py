@@ -21,7 +21,8 @@ from gateway.domain.health_and_metrics import Health, Tally
 from gateway.domain.store import WritableStore
 from gateway.domain.time_and_tasks import Clock
 from gateway.policy.chain import Chain
-from gateway.policy.deciders import GrantBook, GrantStore, rule_links
+from gateway.policy.grant_book import GrantBook, GrantStore
+from gateway.policy.rules import rule_links
 from gateway.policy.verdict import Decider
 from gateway.ports import Feed
 from gateway.ports.outgoing import Outbox

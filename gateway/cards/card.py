@@ -33,8 +33,14 @@ from gateway.cards.blocks import (
 from gateway.cards.command_summary import Head
 from gateway.cards.masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.cards.remember_options import may_remember, say_undeclared, wishes
+from gateway.cards.shared_texts import (
+    NO_LINK,
+    SECRET_ASKED,
+    ApprovalProgress,
+    say_name,
+    standing_of,
+)
 from gateway.cards.summary import discreet_notice, head_of, notice_of, plain_head
-from gateway.cards.words import NO_LINK, SECRET_ASKED, ApprovalProgress, say_name, standing_of
 from gateway.domain.records import Edit, Record, company, told_outcome
 from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.risk import MOST_GUESSES, StepUp, finding_sign, say_ways

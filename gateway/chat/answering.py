@@ -11,7 +11,7 @@ from typing import Any
 from gateway.cards.blocks import changes, draw, weight_of
 from gateway.cards.card import Card, Control, Field, card_of, leads_to_inbox
 from gateway.cards.forms import EditField, WrongField, check_edit, edit_fields, put_together
-from gateway.cards.words import DENIALS, SAY_THE_PLAN, join_reason
+from gateway.cards.shared_texts import DENIALS, SAY_THE_PLAN, join_reason
 from gateway.chat.lists_and_batches import Worklist
 from gateway.chat.remembering import remember_denial
 from gateway.errors import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.cards.batch_cards import BatchCard, batch_card_of, is_of_batch
 from gateway.cards.card import leads_to_inbox
-from gateway.cards.words import KillSwitch
+from gateway.cards.shared_texts import KillSwitch
 from gateway.errors import BatchRefused, Conflict, InvalidRequest, NotFound
 from gateway.models import Action
 from gateway.ports import REQUEST_ID, Click, Desk, Identity, Query, Record

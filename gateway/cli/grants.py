@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from gateway.cards.words import LIFT, KillSwitch
+from gateway.cards.shared_texts import LIFT, KillSwitch
 from gateway.cli.http_access import ID_LENGTH, connect_as_approver, find_request
 from gateway.cli.redis_access import connect_backend
 from gateway.cli.requests import format_json, print_rows, say, summarize_action, until

@@ -11,11 +11,11 @@ from gateway.domain.policy_document import Mode, adapters_of
 from gateway.domain.records import REVIEWS, SCHEMA_VERSION
 from gateway.domain.store import REROUTING
 from gateway.domain.time_and_tasks import SystemClock
-from gateway.policy.deciders import every
+from gateway.policy.grant_book import every
 from gateway.policy.policy_file_reader import find_no_admin
 from gateway.ports.adapters import Finding, report_doubt, report_failure, report_ok
+from gateway.server.app import NO_KEY, NOT_INSTALLED, push_key_of
 from gateway.server.connections import Backend
-from gateway.server.push import NO_KEY, NOT_INSTALLED, push_key_of
 from gateway.server.settings import Settings
 from gateway.stores.credentials import AGENT, APPROVER
 from gateway.stores.devices import RedisDevices

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.errors import GatewayError, InvalidRequest, NotFound
-from gateway.integrations.coding_agents.agent_settings import PLANS, Plan, SettingsFile
 from gateway.integrations.coding_agents.install import find_problems
+from gateway.integrations.coding_agents.install_plans import PLANS, Plan, SettingsFile
 from gateway.ports.adapters import Finding, report_doubt, report_failure, report_ok
 from gateway.server.settings import Settings
 from gateway.wire.local_discovery import (

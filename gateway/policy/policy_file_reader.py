@@ -29,7 +29,7 @@ from gateway.domain.records import Person
 from gateway.domain.risk import RiskRule, StepUp
 from gateway.errors import InvalidRequest
 from gateway.models import RiskLevel
-from gateway.policy.deciders import mistakes
+from gateway.policy.rules import mistakes
 from gateway.wire.codec import plain
 from gateway.wire.roles import role_mistakes
 from gateway.wire.schema import TOOL_NAME

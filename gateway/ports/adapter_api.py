@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from gateway.cards.blocks import CardSizes
 from gateway.cards.card import Card
 from gateway.cards.grant_cards import GrantCard
-from gateway.cards.words import KillSwitch
+from gateway.cards.shared_texts import KillSwitch
 from gateway.domain.records import (
     AuditEvent,
     Click,

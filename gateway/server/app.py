@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+import base64
 import logging
+import secrets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from gateway.api.agent_verbs import Intake
 from gateway.api.api_call import Enrolment
-from gateway.api.app import Site, build_api, build_pages, runner
-from gateway.approvals.deadlines import Sweeper
+from gateway.api.app import RoutesOf, Site, build_api, build_pages, runner
+from gateway.approval_protocol.instances import RedisInstances, RedisNotices, RedisProtocolNotes
+from gateway.approval_protocol.provisioning import Provisioning, ReceiverRegistration
+from gateway.approval_protocol.requests import ProtocolRequests
+from gateway.approval_protocol.routes import protocol_routes
+from gateway.approval_protocol.webhooks import PollInterval, ProtocolNotices, ProtocolReceivers
+from gateway.approvals.deadlines import Sweeper, dismiss
 from gateway.approvals.services import Core
 from gateway.delivery.hook_events import HookEvents
-from gateway.delivery.outbox_worker import measure_outbox
+from gateway.delivery.outbox_worker import TIMINGS, measure_outbox
 from gateway.delivery.webhooks import Webhook, Webhooks
 from gateway.domain.health_and_metrics import Tally
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.time_and_tasks import SystemClock
+from gateway.domain.records import Identity
+from gateway.domain.time_and_tasks import Clock, SystemClock
 from gateway.errors import Conflict, GatewayError
 from gateway.integrations.coding_agents.claude_code import HTTP_HOOKS
 from gateway.policy.calls.danger_patterns import load_tables
 from gateway.policy.hooks import HookHost, host_hooks
 from gateway.ports import Adapter, Desk, Feed, WebPages
+from gateway.ports.devices import PUSH
 from gateway.ports.outgoing import OutboxFigures
-from gateway.server.approval_protocol import notices_of, receivers_of, serve_protocol
+from gateway.push.notifications import Notifications
+from gateway.push.sending import MISSING, PushKey, PushQueue, PushSender, is_installed
+from gateway.push.service import PushDesk
 from gateway.server.background import (
     NOT_FOLLOWING,
     NOT_TAKING_IN,
@@ -41,27 +53,220 @@ from gateway.server.background import (
     run_in_background,
     run_reminders,
     run_reviews,
+    run_worker,
     serve_adapters,
     watch_loop,
 )
 from gateway.server.connections import Backend, build_core, open_backend, signer_of, url_of
 from gateway.server.plugins import adapter_class
-from gateway.server.push import PushParts
 from gateway.server.settings import BadSettings, Settings
 from gateway.server.start_up_checks import POLICY_FILE, apply_at_start, enrolment, refuse_unsafe
 from gateway.stores.archiver import Archiver, Trimming
 from gateway.stores.audit import Sealer
 from gateway.stores.connect import connect, disconnect
-from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
+from gateway.stores.devices import RedisDevices
 from gateway.stores.embedded_server import DataFolder, running_engine
 from gateway.stores.event_feed import RedisCursor, RedisFeed
 from gateway.stores.ingress import Ingress
-from gateway.stores.metrics import measure_store
-from gateway.stores.requests import RedisStore
+from gateway.stores.outbox import RedisAdapterStorage
+from gateway.stores.requests import RedisStore, measure_store
 from gateway.stores.retention import Retention
 from gateway.stores.scripts import At, ignore_step
-from gateway.wire.local_discovery import announce, name_data
+from gateway.wire.canonical_json import sha256_hex
+from gateway.wire.local_discovery import announce, name_data, write_private
 from gateway.wire.signatures import Signer
+
+# Puts web push together: the key, what sends, what works through the queue, and the desks of
+# adapters whose people have devices.
+
+KEY_FILE = "push.key"
+_KEY_BYTES = 32
+_TIMINGS = replace(TIMINGS, idle=30.0)
+"""All that changes rings the bell; what is put off for longer may come so much later."""
+_CONTACT = "mailto:approval-gateway@localhost"
+NO_KEY = (
+    "nothing is pushed: with REDIS_URL set, all gateways need the same GATEWAY_PUSH_KEY, base64 of "
+    "32 random bytes"
+)
+NOT_INSTALLED = f"nothing is pushed: {MISSING}"
+
+
+class PushParts:
+    """Web push over one namespace; `missing` says why there is none, "" where there is."""
+
+    def __init__(self, settings: Settings, core: Core, backend: Backend) -> None:
+        self._core = core
+        self._store = backend.store
+        self._devices = RedisDevices(backend.store)
+        self._clock = SystemClock()
+        key, self.missing = push_key_of(settings, make=True)
+        self._sender = self._telling = None
+        if key is None:
+            return
+        self._sender = PushSender(
+            key,
+            self._clock,
+            hosts=settings.push_hosts,
+            production=settings.production,
+            contact=_contact(settings),
+        )
+        self._telling = Notifications(
+            core,
+            backend.store,
+            self._devices,
+            backend.logins.holder,
+            self._sender,
+            RedisAdapterStorage(backend.store, PUSH),
+            self._clock,
+        )
+
+    def desk_for(self, place: str) -> PushDesk:
+        """Return the desk of an adapter's people's devices."""
+        return PushDesk(
+            place,
+            self._core,
+            self._store,
+            self._devices,
+            self._clock,
+            sender=self._sender,
+            telling=self._telling,
+            missing=self.missing,
+        )
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Work through the queue until left."""
+        if self._telling is None:
+            yield
+            return
+        queue = PushQueue(
+            self._core.feed,
+            self._core.requests,
+            self._core.outbox,
+            self._devices,
+            tidy=self._telling.tidy,
+            store_errors=REDIS_ERRORS,
+        )
+        look = self._telling.look
+        async with run_worker(PUSH, look, self._core, _TIMINGS, changes=queue.changes):
+            yield
+
+
+def push_key_of(settings: Settings, *, make: bool = False) -> tuple[PushKey | None, str]:
+    """Return the key that pushes are signed with, and why there is none: it is the setting's, or
+    that of the data folder, which is made there if `make` says so. Raises BadSettings."""
+    if not is_installed():
+        return None, NOT_INSTALLED
+    if settings.push_key is not None:
+        try:
+            return PushKey(settings.push_key.get_secret_value()), ""
+        except ValueError as error:
+            raise BadSettings(f"GATEWAY_PUSH_KEY: {error}") from error
+    if settings.redis_url is not None:
+        return None, NO_KEY
+    path = settings.data_dir / KEY_FILE
+    if not path.exists():
+        if not make:
+            return None, "no key was made yet"
+        _make_key(path)
+    try:
+        return PushKey(path.read_text(encoding="utf-8").strip()), ""
+    except ValueError:
+        raise BadSettings(
+            f"{path} holds no push key: put it back from a backup, or remove it to have a new one "
+            "made; then notifications must be turned off and on again on each device"
+        ) from None
+
+
+def _make_key(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_private(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode())
+
+
+def _contact(settings: Settings) -> str:
+    """Return how push services reach whoever runs this gateway: its own address."""
+    parts = urlsplit(settings.public_url or "")
+    return f"https://{parts.hostname}" if parts.scheme == "https" else _CONTACT
+
+
+# Puts the Agent Approval Protocol together: what answers its clients, and what tells instances
+# that their requests ended.
+
+KEPT_DAYS = 8
+"""The week for which the protocol promises what ended to its clients, and a day for the clocks."""
+_INSTANCES = b"tokens of the instances of the Agent Approval Protocol"
+
+
+def receivers_of(settings: Settings) -> ProtocolReceivers:
+    """Return what calls the receivers of instances."""
+    return ProtocolReceivers(
+        SystemClock(), hosts=settings.webhook_hosts, production=settings.production
+    )
+
+
+def serve_protocol(
+    settings: Settings, core: Core, backend: Backend, signer: Signer
+) -> RoutesOf | None:
+    """Return the routes of the Agent Approval Protocol; nothing where requests are
+    forgotten before the protocol's week is over, since its clients could not tell."""
+    if settings.retention_days < KEPT_DAYS:
+        log.warning(
+            "/aap is not served: GATEWAY_RETENTION_DAYS is %g, and the Agent Approval Protocol "
+            "needs %d",
+            settings.retention_days,
+            KEPT_DAYS,
+            extra={"event": "protocol_not_served"},
+        )
+        return None
+    receivers = receivers_of(settings)
+    return protocol_of(core, backend.store, backend.credentials, signer, receivers)
+
+
+def protocol_of(
+    core: Core,
+    store: RedisStore,
+    credentials: RedisCredentials,
+    signer: Signer,
+    receivers: ProtocolReceivers,
+) -> RoutesOf:
+    """Return the routes of the Agent Approval Protocol."""
+
+    async def is_admin(name: str) -> bool:
+        return (await store.policy()).is_admin(Identity(platform="token", id=name))
+
+    secret = sha256_hex(signer.sign(_INSTANCES).encode()).encode()  # a signature nobody is given
+    provisioning = Provisioning(
+        RedisInstances(store, credentials, secret),
+        SystemClock(),
+        ReceiverRegistration(check=receivers.check, verify=receivers.verify),
+        is_admin=is_admin,
+        dismiss=partial(dismiss, core, store),
+    )
+    requests = ProtocolRequests(RedisProtocolNotes(store), SystemClock())
+    return partial(protocol_routes, requests, provisioning)
+
+
+def notices_of(
+    core: Core,
+    store: RedisStore,
+    receivers: ProtocolReceivers,
+    *,
+    clock: Clock | None = None,
+    rhythm: PollInterval | None = None,
+) -> ProtocolNotices:
+    """Return what tells instances that their requests ended."""
+    return ProtocolNotices(
+        RedisNotices(store),
+        store,
+        core.feed,
+        receivers,
+        clock or SystemClock(),
+        core.tally,
+        store_errors=REDIS_ERRORS,
+        rhythm=rhythm,
+    )
+
 
 log = logging.getLogger("gateway.app")
 

@@ -21,7 +21,7 @@ from gateway.domain.time_and_tasks import SystemClock, cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.ports import Adapter, Desk, Feed, WebPages
 from gateway.ports.devices import DeviceCalls
-from gateway.sign_in.ways import ChatLinks, Ways
+from gateway.sign_in.logins import ChatLinks, Ways
 from gateway.stores.connect import AWAY
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.event_feed import RedisFeed

@@ -17,8 +17,8 @@ from gateway.policy.hooks import HookHost, links
 from gateway.policy.verdict import Decider
 from gateway.server.plugins import deciders as plugged_in
 from gateway.server.settings import BadSettings, Settings
+from gateway.sign_in.logins import Ways
 from gateway.sign_in.provider import ProviderSettings
-from gateway.sign_in.ways import Ways
 from gateway.stores.archive_folder import Archive
 from gateway.stores.connect import connect, disconnect, line_to
 from gateway.stores.credentials import RedisCredentials

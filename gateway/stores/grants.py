@@ -24,7 +24,7 @@ _MOST_DENIALS = 500
 
 
 class RedisGrants:
-    """A `gateway.policy.deciders.GrantStore` beside a store of requests.
+    """A `gateway.policy.grant_book.GrantStore` beside a store of requests.
 
     Patterns of one agent for one tool are tried one after the other: there are `most_patterns` at
     most. Exact grants are looked up.

@@ -27,13 +27,12 @@ from gateway.integrations.coding_agents.claude_code import HTTP_HOOKS
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy.chain import ModeDecider
 from gateway.ports import Credential
-from gateway.server.approval_protocol import protocol_of
+from gateway.server.app import protocol_of
 from gateway.server.connections import core_over
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.keys import Keys
-from gateway.stores.metrics import measure_store
-from gateway.stores.requests import RedisStore
+from gateway.stores.requests import RedisStore, measure_store
 from gateway.wire.codec import JsonObject, build, plain
 from gateway.wire.signatures import Signer
 from tests.waiting import moment

@@ -21,7 +21,7 @@ from gateway.approval_protocol.webhooks import PollInterval, ProtocolNotices, Pr
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Person
 from gateway.domain.time_and_tasks import SystemClock, cancel_and_wait
-from gateway.server.approval_protocol import notices_of
+from gateway.server.app import notices_of
 from gateway.stores.credentials import RedisCredentials
 from tests.api.replica import ANN_TOKEN, Answer, Replica, replica, until
 from tests.api.test_approval_protocol import act, create, provision, refusal

@@ -15,10 +15,10 @@ from gateway.domain.records import Record, Remember, likeness, locate_finding
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action, ApprovalRequest, Reason, Risk, RiskLevel, Status
 from gateway.policy.chain import ALLOW, RESPOND
-from gateway.policy.deciders import fits
 from gateway.policy.grants.coverage import what_differs
 from gateway.policy.grants.grant import ANY_TOOL, Effect, Match, MatchResult, Shape
 from gateway.policy.grants.offers import offers
+from gateway.policy.rules import fits
 from gateway.wire.canonical_json import canonical
 from gateway.wire.codec import build, plain
 from tests.approvals.test_high_risk import Saying, in_force

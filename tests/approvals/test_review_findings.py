@@ -13,7 +13,7 @@ from gateway.domain.records import Query
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Kind, Question, Status
-from gateway.policy.deciders import GrantBook
+from gateway.policy.grant_book import GrantBook
 from gateway.server.background import NOT_FOLLOWING, HealthWatch
 from gateway.stores import ingress
 from gateway.stores.event_feed import RedisFeed

@@ -16,7 +16,7 @@ from gateway.domain.store import ChangeKind, Transition
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import Conflict, NotFound, Unreachable
 from gateway.models import Reason, Status
-from gateway.policy.deciders import GrantBook
+from gateway.policy.grant_book import GrantBook
 from gateway.server.background import desk_of
 from gateway.stores.grants import RedisGrants
 from tests.world import World, identity, policy

@@ -18,8 +18,7 @@ from gateway.stores.archive_folder import Archive, ArchiveCursor, ArchiveProblem
 from gateway.stores.archiver import ArchivePace, Archiver, Trimming
 from gateway.stores.audit import Sealer, export, sealed_after
 from gateway.stores.event_feed import RedisFeed
-from gateway.stores.metrics import measure_store
-from gateway.stores.requests import RedisStore
+from gateway.stores.requests import RedisStore, measure_store
 from gateway.stores.retention import Retention
 from tests.audit.test_audit import FAR_OFF, another_millisecond
 from tests.clocks import StandingClock

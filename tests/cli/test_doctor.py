@@ -23,9 +23,8 @@ from gateway.domain.records import REVIEWS, AuditEvent
 from gateway.domain.store import REROUTING
 from gateway.domain.time_and_tasks import SystemClock
 from gateway.errors import InvalidRequest, NotFound
-from gateway.server.app import Gateway, run_gateway
+from gateway.server.app import Gateway, push_key_of, run_gateway
 from gateway.server.connections import Backend, open_backend
-from gateway.server.push import push_key_of
 from gateway.server.settings import Settings
 from gateway.stores.archiver import ArchivePace, Archiver, Trimming
 from gateway.stores.audit import Sealer

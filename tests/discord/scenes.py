@@ -45,7 +45,7 @@ from gateway.cards.batch_cards import batch_card_of
 from gateway.cards.card import Card, card_of, full_view
 from gateway.cards.grant_cards import grant_card_of
 from gateway.cards.remember_options import scopes_of
-from gateway.cards.words import KillSwitch
+from gateway.cards.shared_texts import KillSwitch
 from gateway.chat.answering import EditState, describe_changes
 from gateway.domain.records import Record
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable

@@ -35,7 +35,7 @@ from gateway.policy.chain import ModeDecider
 from gateway.server.app import Gateway
 from gateway.server.background import desk_of, run_in_background, run_reminders, serve_adapters
 from gateway.server.connections import Backend, core_over
-from gateway.sign_in.ways import Ways
+from gateway.sign_in.logins import Ways
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.keys import Keys

@@ -23,7 +23,7 @@ from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.full_view import build_full_view, page_fits
 from gateway.cards.card import FullView, card_of
 from gateway.cards.card import full_view as pages_of
-from gateway.cards.words import clip, count_units
+from gateway.cards.shared_texts import clip, count_units
 from gateway.domain.records import Record
 from gateway.domain.risk import RiskRule
 from gateway.domain.safe_text import Visible

@@ -17,7 +17,7 @@ from adapters.discord.cards import (
 )
 from adapters.discord.full_view import build_full_view, page_fits
 from gateway.cards.card import Card, card_of, full_view
-from gateway.cards.words import NO_LINK, count_units
+from gateway.cards.shared_texts import NO_LINK, count_units
 from gateway.domain.records import Approvers
 from gateway.domain.risk import StepUp
 from gateway.models import Execution, Report, RiskLevel, Status

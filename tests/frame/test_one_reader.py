@@ -11,7 +11,7 @@ from tests.frame.tree import ROOT
 READ = frozenset({"arguments", "parts", "payload"})
 # They look at arguments as text or as a whole, and never at what one of them means.
 ALLOWED = {
-    "gateway/policy/deciders.py": "`contains` searches the text; `rule.arguments` are an "
+    "gateway/policy/rules.py": "`contains` searches the text; `rule.arguments` are an "
     "operator's words; nothing hides in the whole",
     "gateway/policy/chain.py": "a hook's changed arguments are checked and stored whole",
     "gateway/policy/guardrails.py": "the risk of edited arguments, by a search in their text",

@@ -9,11 +9,11 @@ from gateway.domain.records import Record
 from gateway.models import Context, Kind
 from gateway.policy.calls.code_effects import files_of_patch
 from gateway.policy.calls.known_commands import Known, table
-from gateway.policy.deciders import fits
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, MatchResult, Shape
 from gateway.policy.grants.offers import offers
 from gateway.policy.guardrails import find_signs
+from gateway.policy.rules import fits
 from tests.grants.making import asked, granted
 from tests.sweeps import sweep
 

@@ -9,7 +9,6 @@ import pytest
 from gateway.domain.policy_document import PolicyRule, RuleEffect
 from gateway.errors import InvalidRequest
 from gateway.models import Context, Kind
-from gateway.policy.deciders import fits
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.denials import denial_matches
 from gateway.policy.grants.grant import (
@@ -23,6 +22,7 @@ from gateway.policy.grants.grant import (
     Shape,
 )
 from gateway.policy.grants.offers import offers
+from gateway.policy.rules import fits
 from tests.grants.making import asked, command, granted
 
 YES, NO, UNSURE = MatchResult.YES, MatchResult.NO, MatchResult.UNSURE

@@ -14,7 +14,7 @@ from gateway.approval_protocol.webhooks import ProtocolReceivers
 from gateway.domain.policy_document import Mode
 from gateway.domain.records import Query
 from gateway.domain.time_and_tasks import SystemClock, cancel_and_wait
-from gateway.server.approval_protocol import notices_of
+from gateway.server.app import notices_of
 from gateway.stores.credentials import RedisCredentials
 from tests.api.replica import POLICY, Replica, made, replica
 from tests.hosts.conftest import Answer, environment, run

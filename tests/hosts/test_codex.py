@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.records import Query
-from gateway.integrations.coding_agents.agent_settings import OR_BLOCK
+from gateway.integrations.coding_agents.install_plans import OR_BLOCK
 from tests.api.replica import Replica
 from tests.frame.tree import ROOT
 from tests.hosts.coding_models import CodingModel, Use, coding_model

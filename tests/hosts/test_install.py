@@ -15,7 +15,7 @@ import pytest
 from gateway.doctor.reachability import check_hosts
 from gateway.domain.records import Query
 from gateway.integrations.coding_agents import install
-from gateway.integrations.coding_agents.agent_settings import (
+from gateway.integrations.coding_agents.install_plans import (
     OR_BLOCK,
     PLANS,
     InstallWish,

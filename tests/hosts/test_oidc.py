@@ -16,8 +16,8 @@ import pytest_asyncio
 
 from gateway.domain.records import Identity
 from gateway.errors import Unauthorized, Unreachable
+from gateway.sign_in.logins import Ways
 from gateway.sign_in.provider import ProviderSettings
-from gateway.sign_in.ways import Ways
 from gateway.stores.sign_in import RedisAttempts
 from tests.clocks import ShiftedClock
 from tests.ports import free_port

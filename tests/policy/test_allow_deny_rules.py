@@ -11,9 +11,9 @@ import pytest
 from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, RuleEffect
 from gateway.domain.records import Record, Remember
 from gateway.models import Context, Kind, Risk, RiskLevel, Status
-from gateway.policy.deciders import fits, mistakes
 from gateway.policy.grants.grant import MatchResult
 from gateway.policy.policy_file_reader import BadPolicy, read_policy
+from gateway.policy.rules import fits, mistakes
 from gateway.policy.verdict import Verdict
 from tests.grants.making import asked, command
 from tests.world import World, assembled, click

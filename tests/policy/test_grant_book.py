@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from gateway.models import new_id
-from gateway.policy.deciders import GrantBook
+from gateway.policy.grant_book import GrantBook
 from gateway.policy.grants.grant import Effect, Grant, Shape
 from gateway.stores.grants import RedisGrants
 from tests.clocks import StandingClock

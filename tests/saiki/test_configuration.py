@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.saiki.configuration import Confirmation, read_section, write_policy
+from adapters.saiki.adapter import Confirmation, read_section, write_policy
 from gateway.cli import main
 from gateway.domain.policy_document import Mode, PolicyDocument
 from gateway.errors import InvalidRequest

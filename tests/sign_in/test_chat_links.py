@@ -10,7 +10,7 @@ from gateway.domain.policy_document import Route
 from gateway.domain.records import Identity, Person
 from gateway.errors import Busy, InvalidRequest, Unauthorized
 from gateway.ports import CHAT_LINK_SECONDS
-from gateway.sign_in.ways import ChatLinks
+from gateway.sign_in.logins import ChatLinks
 from gateway.stores.sign_in import LINKS_AT_ONCE, RedisLogins
 from tests.clocks import ShiftedClock
 from tests.stores.test_browser_sessions import told

@@ -13,8 +13,8 @@ import pytest
 
 from gateway.errors import Busy, Conflict, InvalidRequest, Unauthorized
 from gateway.ports import MOST_PASSKEYS
+from gateway.sign_in.logins import Ways
 from gateway.sign_in.passkeys import PasskeySite, challenge_of, find_site
-from gateway.sign_in.ways import Ways
 from gateway.stores.sign_in import ATTEMPT_SECONDS, RedisPasskeys
 from tests.clocks import ShiftedClock
 from tests.sign_in.authenticator import Authenticator, written

@@ -15,8 +15,8 @@ from gateway.domain.records import Identity, Person
 from gateway.errors import Busy, InvalidRequest, Unauthorized, Unreachable
 from gateway.server.connections import provider_of
 from gateway.server.settings import BadSettings, Settings
+from gateway.sign_in.logins import Ways
 from gateway.sign_in.provider import ProviderSettings
-from gateway.sign_in.ways import Ways
 from tests.clocks import ShiftedClock
 from tests.sign_in.provider import CLIENT, SECRET, Provider, providing
 from tests.stores.test_browser_sessions import told

@@ -15,7 +15,7 @@ from gateway.domain.risk import StepUp, StepUpDone
 from gateway.errors import Conflict, StepUpNeeded, Unauthorized
 from gateway.models import Action, Status
 from gateway.ports import Proof, Prove, subject_of
-from gateway.sign_in.ways import Ways
+from gateway.sign_in.logins import Ways
 from tests.approvals.test_step_up import DANGEROUS, in_force, route
 from tests.clocks import ShiftedClock
 from tests.sign_in.authenticator import Authenticator

@@ -28,7 +28,7 @@ from gateway.cards.card import Card, Control, card_of, full_view, leads_to_inbox
 from gateway.cards.forms import edit_fields
 from gateway.cards.grant_cards import grant_card_of
 from gateway.cards.remember_options import scopes_of
-from gateway.cards.words import KillSwitch
+from gateway.cards.shared_texts import KillSwitch
 from gateway.chat.answering import describe_state
 from gateway.delivery.overflow_cards import digest_card
 from gateway.domain.policy_document import Guardrails, PolicyDocument

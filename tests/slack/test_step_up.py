@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.cards.words import NO_LINK
+from gateway.cards.shared_texts import NO_LINK
 from gateway.domain.records import Identity, Record
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.domain.time_and_tasks import SystemClock

@@ -20,7 +20,7 @@ from adapters.slack.posting import build_grant_message
 from gateway.cards.card import Card, card_of, full_view
 from gateway.cards.forms import edit_fields
 from gateway.cards.grant_cards import grant_card_of
-from gateway.cards.words import NO_LINK, KillSwitch
+from gateway.cards.shared_texts import NO_LINK, KillSwitch
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Kind, Status
 from tests.slack import states

@@ -33,7 +33,7 @@ from adapters.terminal.cards import (
 from adapters.terminal.screen import CARD_CHARS, CARD_LINES, ask_edited
 from gateway.cards.blocks import changes
 from gateway.cards.card import Card, card_of
-from gateway.cards.words import NO_LINK
+from gateway.cards.shared_texts import NO_LINK
 from gateway.domain.records import Record
 from gateway.models import Action, Context, Status
 from tests.slack import states

@@ -16,8 +16,8 @@ from adapters.terminal.cards import render_card
 from gateway.cards.batch_cards import batch_card_of
 from gateway.cards.card import Card, Style, Tone, card_of, full_view
 from gateway.cards.grant_cards import grant_card_of
+from gateway.cards.shared_texts import KillSwitch, say_names
 from gateway.cards.summary import plain_head
-from gateway.cards.words import KillSwitch, say_names
 from gateway.domain.records import Approvers
 from gateway.domain.risk import StepUp
 from gateway.models import Action

@@ -10,7 +10,7 @@ import pytest
 from gateway.api.messages import view
 from gateway.approvals.transitions import erase_content
 from gateway.cards.card import card_of
-from gateway.cards.words import standing_of
+from gateway.cards.shared_texts import standing_of
 from gateway.domain.records import Approvers, Record, Vote, summary, told_outcome
 from gateway.models import (
     AGENT_REASONS,

@@ -25,7 +25,7 @@ from gateway.cards.remember_options import (
     ROLES_ON_CARDS,
     USUAL_LIFETIME,
 )
-from gateway.cards.words import ANOTHER_PLAN, DENIALS
+from gateway.cards.shared_texts import ANOTHER_PLAN, DENIALS
 from gateway.domain.records import Approvers, Claim, Record, Vote
 from gateway.domain.risk import StepUp
 from gateway.models import Action, Reason, Status

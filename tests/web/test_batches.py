@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cards.words import ANOTHER_PLAN
+from gateway.cards.shared_texts import ANOTHER_PLAN
 from gateway.domain.records import Record
 from gateway.models import Action, Reason, Status
 from tests.web.chromium import DESK, PHONE, Page

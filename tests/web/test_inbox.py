@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.cards.words import ANOTHER_PLAN
+from gateway.cards.shared_texts import ANOTHER_PLAN
 from gateway.domain.policy_document import Budget
 from gateway.domain.store import MessageContext
 from gateway.models import (

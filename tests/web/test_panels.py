@@ -11,7 +11,7 @@ import pytest
 from adapters.web.cards import Viewer, add_viewer, build_row, build_short_row, build_whole
 from gateway.cards.card import state_of
 from gateway.cards.remember_options import LIFETIME_WORDS, LIFETIMES_BY_LENGTH
-from gateway.cards.words import DENIALS
+from gateway.cards.shared_texts import DENIALS
 from gateway.domain.records import Approvers, Record, Vote
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Risk, RiskLevel, Status

@@ -16,7 +16,7 @@ from py_vapid import Vapid02
 from gateway.domain.records import Record
 from gateway.domain.risk import LevelRules, RulesByRisk, StepUp
 from gateway.models import Action, Context, Kind, Risk, RiskLevel, Status, new_id
-from gateway.server.push import push_key_of
+from gateway.server.app import push_key_of
 from gateway.server.settings import Settings
 from gateway.wire.codec import JsonObject
 from tests.sweeps import sweep

@@ -19,7 +19,8 @@ from typing import Any
 from gateway.client import config
 from gateway.client.http_connection import HttpConnection
 from gateway.errors import GatewayError, InvalidRequest
-from gateway.integrations.coding_agents.agent_settings import (
+from gateway.integrations.coding_agents.claude_code import PRE
+from gateway.integrations.coding_agents.install_plans import (
     ENFORCE,
     HOOK_PATH,
     PLANS,
@@ -32,7 +33,6 @@ from gateway.integrations.coding_agents.agent_settings import (
     Values,
     read_trust,
 )
-from gateway.integrations.coding_agents.claude_code import PRE
 from gateway.wire.local_discovery import (
     FILE_NAME,
     OWNER_FILE,
