@@ -1,5 +1,5 @@
 """Requests that wait without a card of their own: behind one that asks the same, or behind the
-digest card of their agent. Scripts keep who waits behind whom; here it is decided what becomes of
+overflow card of their agent. Scripts keep who waits behind whom; here it is decided what becomes of
 them."""
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from typing import Protocol
 
 from gateway.approvals.request_writer import Overtaken, Writer, posts
 from gateway.domain.policy_document import Budget, PolicyDocument, Ruling
-from gateway.domain.records import AgentLoad, Paused, Record, RequestOutcome, crowd_of, outcome_of
+from gateway.domain.records import (
+    AgentLoad,
+    Paused,
+    Record,
+    RequestOutcome,
+    outcome_of,
+    overflow_of,
+)
 from gateway.domain.store import Store, Transition
 from gateway.errors import NotFound
 from gateway.models import DeciderKind, Decision, RiskLevel, Status
@@ -24,8 +31,8 @@ _RETRY = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentGroup:
-    """What an agent's digest card is about: the requests that wait behind it, the oldest first,
+class Overflow:
+    """What an agent's overflow card is about: the requests that wait behind it, the oldest first,
     and until when the agent is `paused`, in ms since the epoch.
 
     `revision` rises whenever one joins or leaves them, and when the agent is paused or lifted.
@@ -41,7 +48,7 @@ class AgentGroup:
     @property
     def id(self) -> str:
         """What stands for it in queues, and where its copies are kept."""
-        return crowd_of(self.agent)
+        return overflow_of(self.agent)
 
     @property
     def final(self) -> bool:
@@ -53,7 +60,7 @@ class GroupStore(Protocol):
     """Who waits behind whom, changed by one script for each step."""
 
     async def behind(self, what: str) -> list[str]:
-        """Return the ids that wait behind a request or a digest card, oldest first."""
+        """Return the ids that wait behind a request or an overflow card, oldest first."""
 
     async def promote_next(self, record: Record, budget: Budget, *, posts: bool) -> None:
         """Have those behind a request that leads no more wait behind their next."""
@@ -63,11 +70,11 @@ class GroupStore(Protocol):
         One that stands `alone` is behind no other."""
 
     async def release(self, agent: str, budget: Budget) -> float | None:
-        """Give cards to those behind the digest card, as far as the budget goes; return in how many
-        seconds there is more, None when none waits there."""
+        """Give cards to those behind the overflow card, as far as the budget goes; return in how
+        many seconds there is more, None when none waits there."""
 
     async def load(self, agent: str) -> AgentLoad:
-        """Return what an agent's digest card must say beside who waits behind it."""
+        """Return what an agent's overflow card must say beside who waits behind it."""
 
     async def list_paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now."""
@@ -109,15 +116,15 @@ class Grouping:
         return None
 
     async def release(self, agent: str) -> float | None:
-        """Give cards to those behind an agent's digest card, as far as its budget goes."""
+        """Give cards to those behind an agent's overflow card, as far as its budget goes."""
         policy = await self._writer.policy()
         return await self._held.release(agent, policy.budget_for(agent))
 
-    async def crowd(self, agent: str) -> AgentGroup:
-        """Return what an agent's digest card is about."""
+    async def overflow(self, agent: str) -> Overflow:
+        """Return what an agent's overflow card is about."""
         load = await self._held.load(agent)
-        found = await self._store.load_many(await self._held.behind(crowd_of(agent)))
-        return AgentGroup(
+        found = await self._store.load_many(await self._held.behind(overflow_of(agent)))
+        return Overflow(
             agent=agent,
             revision=load.revision,
             records=tuple(one for one in found if one is not None and not one.final),

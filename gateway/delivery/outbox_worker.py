@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from gateway.domain.records import GROUP_MARK, AuditEvent
+from gateway.domain.records import OVERFLOW_MARK, AuditEvent
 from gateway.domain.store import Store
 from gateway.domain.time_and_tasks import Clock, cancel_and_wait
 from gateway.errors import Unreachable
@@ -239,7 +239,7 @@ async def measure_outbox(adapter: str, store: Store, outbox: Outbox, clock: Cloc
     """Return the figures of an adapter's queue: what is on it is what may be untrue."""
     queued = await outbox.queued(adapter, limit=_MOST)
     now = clock.now_ms()
-    ids = [one for one, _ in queued if not is_grant(one) and not one.startswith(GROUP_MARK)]
+    ids = [one for one, _ in queued if not is_grant(one) and not one.startswith(OVERFLOW_MARK)]
     ended, armed = list[int](), 0
     for record in await store.load_many(ids) if ids else ():
         if record is None or not record.final:

@@ -1,11 +1,11 @@
-"""The digest card: what people see of an agent's requests that wait for cards of their own, and of
-an agent that is paused. It is kept true wherever it stands."""
+"""The overflow card: what people see of an agent's requests that wait for cards of their own, and
+of an agent that is paused. It is kept true wherever it stands."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.approvals.duplicates_and_overflow import AgentGroup
+from gateway.approvals.duplicates_and_overflow import Overflow
 from gateway.approvals.services import Core
 from gateway.cards.blocks import Block, headline, quote_name, warnings
 from gateway.cards.card import Card, CardState, Fact
@@ -40,39 +40,42 @@ class OverflowCards:
 
     async def look(self, agent: str) -> list[float]:
         """Make an agent's card true wherever it stands, or should stand."""
-        crowd, policy = await self._core.holding.crowd(agent), await self._core.writer.policy()
-        copies = await self._core.outbox.copies(crowd.id)
-        about = (*crowd.records, *((crowd.denied,) if crowd.denied else ()))
+        overflow, policy = (
+            await self._core.holding.overflow(agent),
+            await self._core.writer.policy(),
+        )
+        copies = await self._core.outbox.copies(overflow.id)
+        about = (*overflow.records, *((overflow.denied,) if overflow.denied else ()))
         there = [(one, policy.route_for(agent, one.request.tool).places(one.tier)) for one in about]
         targets = {place for _, places in there for place in places} | copies.keys()
         waits = []
-        if crowd.paused is not None:
-            waits.append(max(_LEAST_REST, (crowd.paused - self._clock.now_ms()) / 1000))
+        if overflow.paused is not None:
+            waits.append(max(_LEAST_REST, (overflow.paused - self._clock.now_ms()) / 1000))
         for target in sorted(filter(self._copies.is_ours, targets)):
             here = tuple(
-                one for one, places in there if target in places and one is not crowd.denied
+                one for one, places in there if target in places and one is not overflow.denied
             )
-            waits += await self._at(replace(crowd, records=here), target, copies.get(target))
+            waits += await self._at(replace(overflow, records=here), target, copies.get(target))
         return waits
 
-    async def _at(self, crowd: AgentGroup, target: str, known: Copy | None) -> list[float]:
-        subject = OverflowSource(crowd, self._inbox, self._adapter.list_command)
-        if known is not None and self._copies.is_in_doubt(known) and not crowd.final:
-            # No click will tell whether it stands there: one too many is better than a crowd that
-            # nobody hears of.
+    async def _at(self, overflow: Overflow, target: str, known: Copy | None) -> list[float]:
+        subject = OverflowSource(overflow, self._inbox, self._adapter.list_command)
+        if known is not None and self._copies.is_in_doubt(known) and not overflow.final:
+            # No click will tell whether it stands there: one too many is better than an overflow
+            # that nobody hears of.
             rest = known.at + _DOUBT_MS - self._clock.now_ms()
             if rest > 0:
                 return [rest / 1000]
-            await self._core.outbox.forget(crowd.id, known)
+            await self._core.outbox.forget(overflow.id, known)
             known = None
         copies = {} if known is None else {target: known}
         waits = await self._copies.look(subject, (target,), copies)
-        if crowd.final:
+        if overflow.final:
             await self._close(subject, target)
         return waits
 
     async def _close(self, subject: CardSource, target: str) -> None:
-        """Forget a copy that has come to say that none waits: the next crowd gets a new one."""
+        """Forget a copy that has come to say that none waits: the next overflow gets a new one."""
         copy = (await self._core.outbox.copies(subject.id)).get(target)
         if copy and (copy.state is not CopyState.POSTED or copy.revision >= subject.revision):
             await self._core.outbox.forget(subject.id, copy)
@@ -81,47 +84,49 @@ class OverflowCards:
 class OverflowSource(CardSource):
     """What the copies of an agent's overflow show. Nobody is reminded of it."""
 
-    def __init__(self, crowd: AgentGroup, inbox: str, command: str) -> None:
-        self.id = crowd.id
-        self.agent = crowd.agent
-        self.about = {"crowd": crowd.id}
+    def __init__(self, overflow: Overflow, inbox: str, command: str) -> None:
+        self.id = overflow.id
+        self.agent = overflow.agent
+        self.about = {"overflow": overflow.id}
         # The last number is shown at once.
-        self.revision = crowd.revision + 1 if crowd.final else 1
-        self.final = crowd.final
+        self.revision = overflow.revision + 1 if overflow.final else 1
+        self.final = overflow.final
         # Another number whenever it says something else: a pause also ends by itself.
-        self.count = None if crowd.final else 2 * crowd.revision + (crowd.paused is not None)
-        self._card = digest_card(crowd, inbox, command)
+        self.count = (
+            None if overflow.final else 2 * overflow.revision + (overflow.paused is not None)
+        )
+        self._card = build_overflow_card(overflow, inbox, command)
 
     async def draw(self, copy: Copy | None = None) -> Card:
         """Return the card."""
         return self._card
 
 
-def digest_card(crowd: AgentGroup, inbox: str, command: str) -> Card:
-    """Return the card that stands for a crowd. Nothing is decided on it.
+def build_overflow_card(overflow: Overflow, inbox: str, command: str) -> Card:
+    """Return the card that stands for an overflow. Nothing is decided on it.
 
     It leads to the `inbox`, where that has an address that people can open, or else names the
     `command` that lists what waits where the card stands.
     """
-    agent = quote_name(crowd.agent)
-    said = _describe(crowd)
-    listed = _list_oldest(crowd)
+    agent = quote_name(overflow.agent)
+    said = _describe(overflow)
+    listed = _list_oldest(overflow)
     return Card(
-        request_id=crowd.id,
+        request_id=overflow.id,
         short_id="",
-        revision=crowd.revision,
+        revision=overflow.revision,
         status=Status.PENDING,
         kind=Kind.TOOL,
         asks=False,
-        paused=crowd.paused,
-        inbox="" if crowd.final else inbox,
-        state=_state(crowd),
+        paused=overflow.paused,
+        inbox="" if overflow.final else inbox,
+        state=_state(overflow),
         tool=agent,
         head=our_head(said),
         summary=said,
         headline=render_safe(said),
         facts=(Fact("Agent", agent),),
-        risk=_risk(crowd),
+        risk=_risk(overflow),
         reasons=(),
         says=None,
         blocks=() if listed is None else (listed,),
@@ -130,11 +135,11 @@ def digest_card(crowd: AgentGroup, inbox: str, command: str) -> Card:
         preview=None,
         changed=(),
         fields=(),
-        notices=_notices(crowd, inbox, command),
+        notices=_notices(overflow, inbox, command),
         progress="",
         claimed="",
-        created=crowd.records[0].created if crowd.records else 0,
-        deadline=max((one.deadline for one in crowd.records), default=0),
+        created=overflow.records[0].created if overflow.records else 0,
+        deadline=max((one.deadline for one in overflow.records), default=0),
         digest="",
         outcome=render_safe(said),
         decided_at=None,
@@ -145,20 +150,20 @@ def digest_card(crowd: AgentGroup, inbox: str, command: str) -> Card:
     )
 
 
-def _state(crowd: AgentGroup) -> CardState:
-    if crowd.paused is not None:
+def _state(overflow: Overflow) -> CardState:
+    if overflow.paused is not None:
         return CardState("⏸️", "Paused")
-    if not crowd.records:
+    if not overflow.records:
         return CardState("📭", "Nothing waits here")
     return CardState("📚", "Too many at once")
 
 
-def _describe(crowd: AgentGroup) -> str:
-    agent, count = crowd.agent, len(crowd.records)
+def _describe(overflow: Overflow) -> str:
+    agent, count = overflow.agent, len(overflow.records)
     alone = count == 1
     requests, wait = ("request", "waits") if alone else ("requests", "wait")
     cards = "it gets a card" if alone else "they get cards"
-    if crowd.paused is not None:
+    if overflow.paused is not None:
         paused = f"people denied too many requests of {agent} in a row, so new ones ask nobody"
         earlier = f"{count} asked before still {wait}; {cards} as its budget allows"
         return f"{paused}; {earlier}" if count else paused
@@ -167,10 +172,10 @@ def _describe(crowd: AgentGroup) -> str:
     return f"{count} more {requests} of {agent} {wait}; {cards} as its budget allows"
 
 
-def _notices(crowd: AgentGroup, inbox: str, command: str) -> tuple[str, ...]:
+def _notices(overflow: Overflow, inbox: str, command: str) -> tuple[str, ...]:
     """Say how people go on from here."""
-    agent, said = crowd.agent, []
-    if crowd.paused is not None:
+    agent, said = overflow.agent, []
+    if overflow.paused is not None:
         said.append(
             "Each new request that people would have to decide is denied at once. Rules and "
             "remembered decisions still decide theirs."
@@ -179,9 +184,9 @@ def _notices(crowd: AgentGroup, inbox: str, command: str) -> tuple[str, ...]:
             "An admin, or an approver of this agent, lets it ask again: in the inbox under "
             f"Sessions, or with gateway agent lift {agent}"
         )
-    if crowd.records:
+    if overflow.records:
         by_command = command and not inbox
-        count = len(crowd.records)
+        count = len(overflow.records)
         what, they, lone = (
             ("the request that waits", "it is not", "it")
             if count == 1
@@ -193,18 +198,18 @@ def _notices(crowd: AgentGroup, inbox: str, command: str) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _risk(crowd: AgentGroup) -> RiskLevel:
-    levels = {one.risk.level for one in crowd.records}
+def _risk(overflow: Overflow) -> RiskLevel:
+    levels = {one.risk.level for one in overflow.records}
     return RiskLevel.MEDIUM if RiskLevel.MEDIUM in levels else RiskLevel.LOW
 
 
-def _list_oldest(crowd: AgentGroup) -> Block | None:
-    """Return the oldest of a crowd, a line each."""
-    if not crowd.records:
+def _list_oldest(overflow: Overflow) -> Block | None:
+    """Return the oldest of an overflow, a line each."""
+    if not overflow.records:
         return None
-    lines = [_line(one) for one in crowd.records[:_LISTED]]
-    if len(crowd.records) > _LISTED:
-        lines.append([(f"… and {len(crowd.records) - _LISTED} more", False)])
+    lines = [_line(one) for one in overflow.records[:_LISTED]]
+    if len(overflow.records) > _LISTED:
+        lines.append([(f"… and {len(overflow.records) - _LISTED} more", False)])
     segments: list[Segment] = []
     for number, line in enumerate(lines):
         segments += [("\n", False)] if number else []

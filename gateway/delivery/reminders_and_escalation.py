@@ -8,7 +8,7 @@ from dataclasses import replace
 from gateway.approvals.request_writer import queues_of
 from gateway.approvals.services import Core
 from gateway.domain.policy_document import Route, adapters_of
-from gateway.domain.records import GROUP_MARK, Record
+from gateway.domain.records import OVERFLOW_MARK, Record
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import NotFound
 from gateway.ports.outgoing import Copy, CopyState
@@ -32,8 +32,8 @@ class Reminders:
 
     async def look(self, request_id: str) -> float | None:
         """Take the next step that is due; return in how many seconds to look again, or None."""
-        if request_id.startswith(GROUP_MARK):
-            return await self._holding.release(request_id.removeprefix(GROUP_MARK))
+        if request_id.startswith(OVERFLOW_MARK):
+            return await self._holding.release(request_id.removeprefix(OVERFLOW_MARK))
         try:
             record = await self._requests.get(request_id)
         except NotFound:

@@ -16,7 +16,7 @@ from gateway.delivery.outbox_worker import TIMINGS, OrderedLock, Timings
 from gateway.delivery.overflow_cards import OverflowCards
 from gateway.delivery.posting_and_editing import CardCopies, CardSource
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route
-from gateway.domain.records import GROUP_MARK, Record
+from gateway.domain.records import OVERFLOW_MARK, Record
 from gateway.domain.time_and_tasks import Clock
 from gateway.errors import NotFound
 from gateway.ports import Adapter, Desk
@@ -38,8 +38,8 @@ class CardKeeper:
 
     async def look(self, subject_id: str) -> float | None:
         """Make the copies of a subject true; return in how many seconds to look again, or None."""
-        if subject_id.startswith(GROUP_MARK):
-            waits = await self._overflows.look(subject_id.removeprefix(GROUP_MARK))
+        if subject_id.startswith(OVERFLOW_MARK):
+            waits = await self._overflows.look(subject_id.removeprefix(OVERFLOW_MARK))
         elif is_grant(subject_id):
             waits = await self._look_at_grant(subject_id)
         else:

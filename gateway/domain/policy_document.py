@@ -167,9 +167,9 @@ class Budget(Wire):
     `waiting` requests of `bytes` in all may wait; more are refused. So is what exceeds `daily`
     bytes handed in within a day, whatever became of them: they are kept for long, so each counts
     for 1 kB more than its own. `cards` may be posted at once, and then as many a minute; what
-    exceeds them waits behind one digest card. After `denials` of people in a row (0: never) nobody
-    is asked for `pause` seconds. `agents` are names in which `*` stands for anything; empty for
-    all.
+    exceeds them waits behind one overflow card. After `denials` of people in a row (0: never)
+    nobody is asked for `pause` seconds. `agents` are names in which `*` stands for anything; empty
+    for all.
     """
 
     name: str = "default"

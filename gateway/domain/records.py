@@ -52,8 +52,8 @@ _KEPT = "_secrets"
 NOBODY = "-"
 """The last consumer of an approval that was given up; no process has such a token."""
 
-GROUP_MARK = "~"
-"""With an agent's name behind it: what the agent's digest card stands for."""
+OVERFLOW_MARK = "~"
+"""With an agent's name behind it: what the agent's overflow card stands for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class Record(Wire):
     more. `note` is the decider's, for the record only: no agent is ever told. `nonces` name the
     clicks that were applied, the newest last. `queues` name the outboxes that must look again when
     it changes; `tier` counts escalations, the last at `tier_at`; `reminders` counts those that were
-    due. One that is `behind` another, or behind its agent's digest card, has no card of its own;
+    due. One that is `behind` another, or behind its agent's overflow card, has no card of its own;
     `alike` counts those behind this one. `findings` are what the guardrails see in what would run
     now, none where they are off; `finding_places` say for each where in the arguments. A
     `harmless` tool was declared so when it was asked, by the operator or by an author whom the
@@ -316,7 +316,7 @@ class Record(Wire):
     @property
     def follows(self) -> bool:
         """Whether it has, or had, no card of its own because another asks the same."""
-        return bool(self.behind) and not self.behind.startswith(GROUP_MARK)
+        return bool(self.behind) and not self.behind.startswith(OVERFLOW_MARK)
 
     @property
     def unreviewed(self) -> bool:
@@ -592,17 +592,17 @@ _LIKENESS_LENGTH = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLoad:
-    """What is kept of an agent's digest card. `denied` is the id of the request whose denial paused
-    the agent."""
+    """What is kept of an agent's overflow card. `denied` is the id of the request whose denial
+    paused the agent."""
 
     revision: int
     paused: int | None = None
     denied: str | None = None
 
 
-def crowd_of(agent: str) -> str:
-    """Return what stands for the requests that wait behind an agent's digest card."""
-    return GROUP_MARK + agent
+def overflow_of(agent: str) -> str:
+    """Return what stands for the requests that wait behind an agent's overflow card."""
+    return OVERFLOW_MARK + agent
 
 
 def locate_finding(words: str, place: str) -> str:

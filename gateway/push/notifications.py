@@ -17,7 +17,7 @@ from gateway.cards.masks import MaskProofs
 from gateway.cards.summary import NOTICE_CHARS, discreet_notice, notice_of
 from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.delivery.posting_and_editing import PostedMessages
-from gateway.domain.records import GROUP_MARK, Identity, Record
+from gateway.domain.records import OVERFLOW_MARK, Identity, Record
 from gateway.domain.redaction import mask, render_safe
 from gateway.domain.store import Store
 from gateway.domain.time_and_tasks import Clock
@@ -155,7 +155,7 @@ class Notifications:
 
     async def look(self, request_id: str) -> float | None:
         """Make notifications of a request true; return in how many seconds to look again."""
-        if request_id.startswith(GROUP_MARK):
+        if request_id.startswith(OVERFLOW_MARK):
             return None
         try:
             record = await self._requests.get(request_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.domain.records import GROUP_MARK
+from gateway.domain.records import OVERFLOW_MARK
 from gateway.ports.outgoing import GRANT, is_grant
 
 
@@ -122,12 +122,12 @@ class Keys:
     def load(self, agent: str) -> str:
         """What an agent's requests come to: the bytes of those that wait, when what it handed in of
         late will have faded, when its next card may be posted,
-        the revision of its digest card, people's denials in a row and the pause they led to, and
+        the revision of its overflow card, people's denials in a row and the pause they led to, and
         for each likeness (`=...`) the request that leads (hash)."""
         return f"{self._tag}load:{agent}"
 
     def behind(self, what: str) -> str:
-        """Requests that wait behind another, or behind a digest card, by creation (sorted set)."""
+        """Requests that wait behind another or an overflow card, by creation (sorted set)."""
         return f"{self._tag}behind:{what}"
 
     def dirty(self, queue: str) -> str:
@@ -139,9 +139,9 @@ class Keys:
         return f"{self._tag}copies:{subject_id}"
 
     def subject(self, subject_id: str) -> str:
-        """What a card is about: a request, a remembered decision, or an agent's crowd."""
-        if subject_id.startswith(GROUP_MARK):
-            return self.load(subject_id.removeprefix(GROUP_MARK))
+        """What a card is about: a request, a remembered decision, or an agent's overflow."""
+        if subject_id.startswith(OVERFLOW_MARK):
+            return self.load(subject_id.removeprefix(OVERFLOW_MARK))
         if is_grant(subject_id):
             return self.grant(subject_id.removeprefix(GRANT))
         return self.record(subject_id)

@@ -21,8 +21,8 @@ from gateway.domain.records import (
     Query,
     Record,
     Session,
-    crowd_of,
     likeness,
+    overflow_of,
 )
 from gateway.domain.redaction import mask
 from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
@@ -617,7 +617,7 @@ class RedisGroups:
         )
 
     async def behind(self, what: str) -> list[str]:
-        """Return the ids that wait behind a request or a digest card, oldest first."""
+        """Return the ids that wait behind a request or an overflow card, oldest first."""
         ids: list[str] = await self._redis.zrange(self._keys.behind(what), 0, -1)
         return ids
 
@@ -662,12 +662,12 @@ class RedisGroups:
         )
 
     async def release(self, agent: str, budget: Budget) -> float | None:
-        """Give cards to those behind the digest card. See `grouping.GroupStore`."""
+        """Give cards to those behind the overflow card. See `grouping.GroupStore`."""
         keys = self._keys
         wait = await self._release.run(
             self._redis,
             [
-                keys.behind(crowd_of(agent)),
+                keys.behind(overflow_of(agent)),
                 keys.load(agent),
                 keys.events,
                 keys.dirty(""),
@@ -678,7 +678,7 @@ class RedisGroups:
         return None if wait < 0 else max(1, int(wait)) / 1000
 
     async def load(self, agent: str) -> AgentLoad:
-        """Return what an agent's digest card must say beside who waits behind it."""
+        """Return what an agent's overflow card must say beside who waits behind it."""
         wanted = ("rev", "until", "last")
         revision, until, last = await self._redis.hmget(self._keys.load(agent), wanted)
         if until is None or int(until) <= await self._now():

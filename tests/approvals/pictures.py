@@ -1,7 +1,7 @@
 """Takes the picture of docs/fatigue.md from the real cards: `python -m tests.approvals.pictures`.
 
-The digest card of a crowd and of a paused agent, in Slack and in Discord, at a phone's width. Look
-at it afterwards.
+The overflow card, also of a paused agent, in Slack and in Discord, at a phone's width. Look at it
+afterwards.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from adapters.discord.cards import build_card_view
 from adapters.slack.cards import build_message
-from gateway.approvals.duplicates_and_overflow import AgentGroup
+from gateway.approvals.duplicates_and_overflow import Overflow
 from gateway.cards.card import Card
-from gateway.delivery.overflow_cards import digest_card
+from gateway.delivery.overflow_cards import build_overflow_card
 from tests.discord import pictures as discord_pictures
 from tests.picture_files import picture_file
 from tests.slack import pictures as slack_pictures
@@ -29,17 +29,17 @@ COPY = "0" * 22
 async def main() -> None:
     """Take the picture."""
     records = tuple(discord_pictures.pending_with(command=f"make {one}") for one in range(7))
-    crowd = AgentGroup(agent="ci", revision=7, records=records)
-    paused = AgentGroup(agent="ci", revision=8, records=(), paused=discord_pictures.NOW + 1_800_000)
+    overflow = Overflow(agent="ci", revision=7, records=records)
+    paused = Overflow(agent="ci", revision=8, records=(), paused=discord_pictures.NOW + 1_800_000)
     taken: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "card.png"
         async with chromium() as page:
-            for name, one in {"": crowd, ", paused": paused}.items():
+            for name, one in {"": overflow, ", paused": paused}.items():
                 html = render.page(render.message(*build_message(card(one), COPY)))
                 await slack_pictures.shot(page, html, path, PHONE[0])
                 taken[f"Slack{name}"] = path.read_bytes()
-            for name, one in {"": crowd, ", paused": paused}.items():
+            for name, one in {"": overflow, ", paused": paused}.items():
                 size = discord_pictures.NARROW
                 view = build_card_view(card(one), COPY)
                 await discord_pictures.photographed(page, view, path, size, word="ci")
@@ -49,9 +49,9 @@ async def main() -> None:
     )
 
 
-def card(crowd: AgentGroup) -> Card:
+def card(overflow: Overflow) -> Card:
     """Return a crowd's card, where the inbox has an address."""
-    return digest_card(crowd, INBOX, "")
+    return build_overflow_card(overflow, INBOX, "")
 
 
 if __name__ == "__main__":

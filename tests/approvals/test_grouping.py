@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.delivery.overflow_cards import digest_card
+from gateway.delivery.overflow_cards import build_overflow_card
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Record, Remember
 from gateway.errors import OverBudget
@@ -251,11 +251,11 @@ async def test_a_denial_is_no_more_for_those_whose_requester_differs(office: Off
     assert (await now(office, second)).behind == ""
 
 
-# ---------------------------------------------------------------- the digest card
+# ---------------------------------------------------------------- the overflow card
 
 
-async def test_what_exceeds_the_cards_waits_behind_one_digest_card(office: Office) -> None:
-    """Two have cards, the others one digest card that counts and lists them."""
+async def test_what_exceeds_the_cards_waits_behind_one_overflow_card(office: Office) -> None:
+    """Two have cards, the others one overflow card that counts and lists them."""
     await govern(office.world, CARDS)
     made = await distinct(office, 5)
     await office.settle()
@@ -267,7 +267,7 @@ async def test_what_exceeds_the_cards_waits_behind_one_digest_card(office: Offic
     assert {one.behind for one in made[2:]} == {f"~{AGENT}"}
 
 
-async def test_high_risk_is_never_behind_the_digest_card(office: Office) -> None:
+async def test_high_risk_is_never_behind_the_build_overflow_card(office: Office) -> None:
     """However many cards there are, a high-risk request has its own."""
     await govern(office.world, CARDS)
     await distinct(office, 4)
@@ -277,7 +277,7 @@ async def test_high_risk_is_never_behind_the_digest_card(office: Office) -> None
 
 
 async def test_when_the_flood_ends_the_oldest_get_cards_first(office: Office) -> None:
-    """As the budget allows, cards come in order; then the digest card closes."""
+    """As the budget allows, cards come in order; then the overflow card closes."""
     await govern(office.world, CARDS)
     made = await distinct(office, 4)
     await office.settle()
@@ -292,8 +292,8 @@ async def test_when_the_flood_ends_the_oldest_get_cards_first(office: Office) ->
     assert await office.outbox.copies(f"~{AGENT}") == {}
 
 
-async def test_one_behind_the_digest_card_is_decided_in_the_inbox(office: Office) -> None:
-    """It is an ordinary request; when it ends the digest card counts one less."""
+async def test_one_behind_the_build_overflow_card_is_decided_in_the_inbox(office: Office) -> None:
+    """It is an ordinary request; when it ends the overflow card counts one less."""
     await govern(office.world, CARDS)
     made = await distinct(office, 4)
     await office.settle()
@@ -304,7 +304,7 @@ async def test_one_behind_the_digest_card_is_decided_in_the_inbox(office: Office
     assert (await now(office, made[3])).status is Status.APPROVED
 
 
-async def test_the_next_in_line_waits_behind_the_digest_card_too(office: Office) -> None:
+async def test_the_next_in_line_waits_behind_the_build_overflow_card_too(office: Office) -> None:
     """Where there is no card left, a new leader gets none out of turn."""
     await govern(office.world, Budget(cards=1))
     first, second = [await office.world.submit() for _ in range(2)]
@@ -313,17 +313,21 @@ async def test_the_next_in_line_waits_behind_the_digest_card_too(office: Office)
     assert (await now(office, second)).behind == f"~{AGENT}"
 
 
-async def test_the_digest_card_says_where_to_answer_them(office: Office) -> None:
+async def test_the_build_overflow_card_says_where_to_answer_them(office: Office) -> None:
     """The inbox's address where it has one; else the command of the chat, or the inbox's name."""
     await govern(office.world, CARDS)
     await distinct(office, 3)
-    crowd = await office.world.core.holding.crowd(AGENT)
+    overflow = await office.world.core.holding.overflow(AGENT)
     address = "https://approvals.example/inbox"
-    linked = digest_card(crowd, address, "/waiting")
+    linked = build_overflow_card(overflow, address, "/waiting")
     assert linked.inbox == address
     assert not any("/waiting" in one for one in linked.notices)
-    assert digest_card(crowd, "", "/waiting").notices[0].startswith("/waiting shows the request")
-    assert digest_card(crowd, "", "").notices[0].startswith("Open the inbox")
+    assert (
+        build_overflow_card(overflow, "", "/waiting")
+        .notices[0]
+        .startswith("/waiting shows the request")
+    )
+    assert build_overflow_card(overflow, "", "").notices[0].startswith("Open the inbox")
 
 
 # ---------------------------------------------------------------- how much may wait

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gateway.api.messages import masked_view, view
-from gateway.approvals.duplicates_and_overflow import AgentGroup
+from gateway.approvals.duplicates_and_overflow import Overflow
 from gateway.cards.card import card_of
-from gateway.delivery.overflow_cards import digest_card
+from gateway.delivery.overflow_cards import build_overflow_card
 from gateway.domain.policy_document import Guardrails, Mode, Route
 from gateway.domain.records import Record, Remember
 from gateway.domain.risk import RiskRule
@@ -183,7 +183,7 @@ async def test_erasing_takes_the_findings_too(world: World) -> None:
 
 
 async def test_a_hostile_path_stays_within_its_quotation(world: World) -> None:
-    """On the card, in the confirmation, on a digest card: one line, quoted, secrets masked."""
+    """On the card, in the confirmation, on an overflow card: one line, quoted, secrets masked."""
     await in_force(world, Mode.ASK)
     record = await world.submit(**HOSTILE, risk=HIGH)
     card = card_of(record, lines=99, chars=999)
@@ -194,8 +194,8 @@ async def test_a_hostile_path_stays_within_its_quotation(world: World) -> None:
     (said,) = confirms
     assert said is not None and said.startswith('Reads "/a/.ssh/x')
     assert said.endswith(f". This is high risk. Have you read all of it? ⚠️ {QUOTED}.")
-    crowd = AgentGroup(agent="bot", revision=1, records=(record,))
-    (listed,) = digest_card(crowd, "", "").blocks
+    overflow = Overflow(agent="bot", revision=1, records=(record,))
+    (listed,) = build_overflow_card(overflow, "", "").blocks
     assert listed.text.text.startswith(f'⚠️ {QUOTED} · "read_file"')
     secret = "ghp_" + "a1B2c3D4e5" * 3
     masked = await world.submit(tool="read_file", arguments={"path": f"/a/.ssh/{secret}"})

@@ -215,7 +215,7 @@ async def test_a_place_that_is_not_there_is_noted(stage: Stage, world: World) ->
 
 
 async def test_a_crowd_leads_on_and_a_pause_says_its_end(stage: Stage, world: World) -> None:
-    """The digest card leads to the inbox; it says until when its agent is paused, and when not."""
+    """The overflow card leads to the inbox; it says until when its agent is paused."""
     budgets, timings = (Budget(cards=1, denials=1),), Timings(count_ms=0)
     async with playing(stage, world, inbox=ADDRESS, timings=timings, budgets=budgets) as play:
         first = await play.asked()
@@ -251,7 +251,7 @@ async def test_what_the_inbox_alone_can_do_leads_there(stage: Stage, world: Worl
 async def test_a_crowd_without_an_address_names_the_chats_own_list(
     stage: Stage, world: World
 ) -> None:
-    """Where people have a command that lists what waits, the digest card says it."""
+    """Where people have a command that lists what waits, the overflow card says it."""
     async with playing(stage, world, budgets=(Budget(cards=1),)) as play:
         await play.asked()
         await world.submit(arguments={"command": "make"})

@@ -79,7 +79,7 @@ def problems(
         found += (f"{request_id}: {what}" for what in _of_trail(trail, settled))
     for request_id, entries in _by_id(said).items():
         found += (f"{request_id}: {what}" for what in _of_agent(trails.get(request_id), entries))
-    # A digest card is of no request.
+    # An overflow card is of no request.
     of_requests = (line for line in cards if not line["id"].startswith("~"))
     for request_id, shown in _by_id(of_requests).items():
         found += (f"{request_id}: {what}" for what in _of_cards(trails.get(request_id), shown))

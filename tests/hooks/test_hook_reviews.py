@@ -150,8 +150,8 @@ async def test_two_replicas_that_look_at_once_make_one_answer(
 
 
 async def test_what_was_reviewed_finds_its_place_as_if_there_were_no_hooks(world: World) -> None:
-    """Equal ones share a card, and cards beyond the budget wait behind the digest card; what hooks
-    or rules decide costs no card."""
+    """Equal ones share a card, and cards beyond the budget wait behind the overflow card. What
+    hooks or rules decide costs no card."""
     current = await world.store.policy()
     route = replace(current.routes[0], targets=("chat:1",))
     budget = Budget(cards=2)

@@ -22,7 +22,7 @@ from adapters.slack.home_tab import build_home, build_switch
 from adapters.slack.modals import BATCH_CHARS, build_batch
 from adapters.slack.payloads import ModalMetadata
 from adapters.slack.posting import build_grant_message
-from gateway.approvals.duplicates_and_overflow import AgentGroup
+from gateway.approvals.duplicates_and_overflow import Overflow
 from gateway.cards.batch_cards import batch_card_of
 from gateway.cards.card import Card, Control, card_of, full_view, leads_to_inbox
 from gateway.cards.forms import edit_fields
@@ -30,7 +30,7 @@ from gateway.cards.grant_cards import grant_card_of
 from gateway.cards.remember_options import scopes_of
 from gateway.cards.shared_texts import KillSwitch
 from gateway.chat.answering import describe_state
-from gateway.delivery.overflow_cards import digest_card
+from gateway.delivery.overflow_cards import build_overflow_card
 from gateway.domain.policy_document import Guardrails, PolicyDocument
 from gateway.domain.records import Approvers, Claim, Record, Vote
 from gateway.domain.risk import StepUp
@@ -477,12 +477,12 @@ def replies() -> dict[str, tuple[str, list[Json]]]:
 def crowds() -> dict[str, Card]:
     """Return the cards that stand for what waits without one of its own."""
     waiting = tuple(known_as(asked(), f"a{number}") for number in range(8))
-    flood = AgentGroup(agent="deployer", revision=3, records=waiting)
+    flood = Overflow(agent="deployer", revision=3, records=waiting)
     paused = replace(flood, paused=MADE + 600_000, denied=RECORDS["denied"])
-    gone = AgentGroup(agent="deployer", revision=9, records=())
+    gone = Overflow(agent="deployer", revision=9, records=())
     inbox = "https://approvals.example/inbox"
     made = {"crowd": flood, "crowd-paused": paused, "crowd-gone": gone}
-    return {name: digest_card(one, inbox, "/approvals list") for name, one in made.items()}
+    return {name: build_overflow_card(one, inbox, "/approvals list") for name, one in made.items()}
 
 
 def _approval(name: str) -> Control:

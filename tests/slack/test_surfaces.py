@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 
 from adapters.slack.installation import BOT_SCOPES, build_manifest, find_problems
-from gateway.approvals.duplicates_and_overflow import AgentGroup
+from gateway.approvals.duplicates_and_overflow import Overflow
 from gateway.cli import main
-from gateway.delivery.overflow_cards import digest_card
+from gateway.delivery.overflow_cards import build_overflow_card
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person
 from gateway.domain.time_and_tasks import SystemClock
@@ -145,10 +145,10 @@ async def test_42_a_listed_entry_has_working_buttons(office: Office) -> None:
     await office.slack.until(lambda: "Approved by ann" in office.modal_says(ann))
 
 
-async def test_the_link_of_a_digest_card_is_opened_by_slack_alone(office: Office) -> None:
+async def test_the_link_of_a_build_overflow_card_is_opened_by_slack_alone(office: Office) -> None:
     """Slack tells us that it was pressed, too; nobody hears of an error."""
-    crowd = AgentGroup(agent=AGENT, revision=1, records=(), paused=1_900_000_000_000)
-    card = digest_card(crowd, "https://approvals.example/inbox", "")
+    crowd = Overflow(agent=AGENT, revision=1, records=(), paused=1_900_000_000_000)
+    card = build_overflow_card(crowd, "https://approvals.example/inbox", "")
     await office.adapter.deliver("slack:T1/C1", card, "0" * 22)
     (message,) = office.slack.messages("C1")
     await office.ann.click(message, "Open the inbox")

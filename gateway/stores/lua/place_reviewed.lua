@@ -1,5 +1,5 @@
 -- Finds the place of a request that was reviewed, before it is shown: behind one that asks the same,
--- behind its agent's digest card, or with a card of its own. Done twice, it is done once.
+-- behind its agent's overflow card, or with a card of its own. Done twice, it is done once.
 --
 -- KEYS 1 record, 2 the agent's load, then without their last part the keys of 3 outboxes, 4 records and
 --      5 who waits behind whom

@@ -1,4 +1,4 @@
--- Gives requests that wait behind their agent's digest card cards of their own, the oldest first, as
+-- Gives requests that wait behind their agent's overflow card cards of their own, the oldest first, as
 -- far as the agent's budget goes.
 --
 -- KEYS 1 those behind it, 2 the agent's load, 3 events, then without their last part the keys of

@@ -155,7 +155,7 @@ local function keep_load(load, now)
   redis.call('PEXPIREAT', load, digits(math.max(now, paused) + LOAD_LIFE_MS))
 end
 
--- Writes down that an agent's digest card says something else: a request joined or left those behind
+-- Writes down that an agent's overflow card says something else: a request joined or left those behind
 -- it, or the agent was paused, or may ask again.
 local function recount(load, prefix, queues, agent, now)
   redis.call('HINCRBY', load, 'rev', 1)
@@ -163,14 +163,14 @@ local function recount(load, prefix, queues, agent, now)
   mark(prefix, queues, '~' .. agent, now)
 end
 
--- Has a request wait behind its agent's digest card until its cards' budget allows one.
+-- Has a request wait behind its agent's overflow card until its cards' budget allows one.
 local function hold(load, behind, prefix, queues, agent, id, since, now, wait)
   redis.call('ZADD', behind .. '~' .. agent, since, id)
   recount(load, prefix, queues, agent, now)
   redis.call('ZADD', prefix .. 'followups', now + wait, '~' .. agent)
 end
 
--- Gives a request that waited behind another, or behind the digest card, a card of its own.
+-- Gives a request that waited behind another, or behind the overflow card, a card of its own.
 local function show(record, id, events, prefix, now)
   local found = redis.call('HMGET', record, 'rev', 'agent', 'queues')
   local revision = digits(tonumber(found[1]) + 1)
