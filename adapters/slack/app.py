@@ -42,7 +42,7 @@ from gateway.ports import (
     read_whole,
 )
 
-log = logging.getLogger("adapters.slack.app")
+log = logging.getLogger("adapters.slack")
 
 NO_REQUEST = f"This message is no request. {COMMAND} list shows what waits for you."
 PATIENCE_SECONDS = 1.0  # a submission that takes longer shows "Recording it…"

@@ -169,7 +169,7 @@ def _build_home_view(blocks: list[Json]) -> Json:
 # Keeps the Home tabs that people have opened true: redrawn when requests come or go, and when
 # everything is stopped or allowed again.
 
-log = logging.getLogger("adapters.slack.homes")
+log = logging.getLogger("adapters.slack")
 
 # Slack allows a hundred looks at people a minute, and each drawing takes one; clicks come first.
 DRAWINGS = Rate(40, 60.0)

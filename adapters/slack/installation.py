@@ -166,7 +166,7 @@ def _get_path(value: Any, path: str) -> Any:
 #
 # Why this is not Bolt's OAuth flow: docs/adr/0023-slack-installs-by-our-own-pages.md.
 
-log = logging.getLogger("adapters.slack.installation")
+log = logging.getLogger("adapters.slack")
 
 INSTALL, REDIRECT = "/slack/install", "/slack/oauth_redirect"
 _AUTHORIZE = "https://slack.com/oauth/v2/authorize"

@@ -422,7 +422,7 @@ def render_end(card: GrantCard) -> str:
 
 # Private replies to the person: in their open modal, or as a message only they see.
 
-log = logging.getLogger("adapters.slack.replies")
+log = logging.getLogger("adapters.slack")
 
 
 class PrivateReply:

@@ -19,7 +19,7 @@ from adapters.slack.web_api import SlackRefused, call_repeatable, library_logger
 from gateway.errors import GatewayError
 from gateway.ports import DeliveryFailed, Limited
 
-log = logging.getLogger("adapters.slack.sockets")
+log = logging.getLogger("adapters.slack")
 
 PING_SECONDS = 5.0
 IDLE_SECONDS = 600.0  # after so long without a message: reconnect, as the connection may be dead

@@ -351,7 +351,7 @@ def name_place(place: SlackPlace) -> str:
 
 # What Slack tells of channels that are lost or shared, and of user groups that changed.
 
-log = logging.getLogger("adapters.slack.users_and_rights")
+log = logging.getLogger("adapters.slack")
 
 LOSSES = {
     "channel_archive": "the channel was archived",

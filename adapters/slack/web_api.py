@@ -71,7 +71,7 @@ def library_logger() -> logging.Logger:
     return logger
 
 
-log = logging.getLogger("adapters.slack.workspaces")
+log = logging.getLogger("adapters.slack")
 
 CALL_SECONDS = 10.0
 _LONGEST_WAIT = 60.0

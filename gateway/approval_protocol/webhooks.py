@@ -152,7 +152,7 @@ def _why(error: Exception) -> str:
     return f"{error} (an operator allows hosts in GATEWAY_WEBHOOK_HOSTS)"
 
 
-log = logging.getLogger("gateway.protocol")
+log = logging.getLogger("gateway.approval_protocol")
 
 _AGAIN_SECONDS = 1.0  # before following the events again
 _LOOK_SECONDS = 30.0

@@ -9,7 +9,7 @@ from gateway.approvals.services import Core
 from gateway.domain.store import MessageContext, Store
 from gateway.models import Reason
 
-log = logging.getLogger("gateway.sweeper")
+log = logging.getLogger("gateway.approvals")
 
 _BATCH = 500
 

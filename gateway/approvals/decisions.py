@@ -61,7 +61,7 @@ from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import JsonObject, plain
 from gateway.wire.outcome_text import join_names
 
-log = logging.getLogger("gateway.policy")
+log = logging.getLogger("gateway.approvals")
 
 
 async def with_groups(click: Click, groups: Groups) -> Click:

@@ -19,7 +19,7 @@ from gateway.policy.grant_book import GrantBook
 from gateway.policy.grants.grant import Effect, Grant, Suspension
 from gateway.wire.codec import plain
 
-log = logging.getLogger("gateway.recounting")
+log = logging.getLogger("gateway.approvals")
 
 _SUSPENDED = (
     "what is declared about tools was changed: %d remembered decisions are suspended and decide "

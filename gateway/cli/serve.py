@@ -166,7 +166,7 @@ class JsonFormatter(_ExceptionFormatter):
         return json.dumps(mask(format_line))
 
 
-log = logging.getLogger("gateway.app")
+log = logging.getLogger("gateway.cli")
 
 _OPEN_FILES = 16_384
 _NOT_READY = "Stopped before it was ready"

@@ -13,7 +13,7 @@ from gateway.models import Execution
 from gateway.policy.hooks import HookHost, about_request, meta_of
 from gateway.ports import Feed
 
-log = logging.getLogger("gateway.hooks")
+log = logging.getLogger("gateway.delivery")
 
 _MOST_RETURNED = 1000  # results that wait for hooks to look at them
 _KINDS = {

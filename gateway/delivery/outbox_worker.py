@@ -14,7 +14,7 @@ from gateway.domain.time_and_tasks import Clock, cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.ports.outgoing import Copy, CopyState, Outbox, OutboxFigures, Task, is_grant
 
-log = logging.getLogger("gateway.outbox")
+log = logging.getLogger("gateway.delivery")
 
 LOOK_SECONDS = 27.0
 _GATHER_SECONDS = 0.02  # a burst is looked at together, and not while its answers are on their way

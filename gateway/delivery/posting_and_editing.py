@@ -38,7 +38,7 @@ from gateway.ports.outgoing import (
 from gateway.ports.rate_limit import RateLimiter
 from gateway.wire.codec import JsonObject
 
-log = logging.getLogger("gateway.courier")
+log = logging.getLogger("gateway.delivery")
 
 AT_ONCE = 0.001
 _NONCE_BYTES = 11  # 22 hex digits: the shortest limit of a platform's nonce is 25

@@ -33,7 +33,7 @@ from gateway.models import ENDINGS
 from gateway.ports import Feed, address_of
 from gateway.wire.codec import JsonObject
 
-log = logging.getLogger("gateway.webhooks")
+log = logging.getLogger("gateway.delivery")
 
 _AGAIN_SECONDS = 1.0  # before following the events again
 _OTHERS_SECONDS = 5.0  # before looking whether the replica that sends still does

@@ -12,7 +12,7 @@ from gateway.models import Status
 
 DISK_FULL = "the disk of the gateway's own Redis is full: nothing can be recorded"
 
-log = logging.getLogger("gateway.health")
+log = logging.getLogger("gateway.domain")
 
 
 @dataclass(frozen=True, slots=True)

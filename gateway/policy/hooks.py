@@ -97,7 +97,7 @@ def read_hooks(path: Path) -> dict[str, Hook]:
 #
 # One JSON-RPC 2.0 message a line. Answers are matched by their id, in whatever order they come.
 
-log = logging.getLogger("gateway.hooks")
+log = logging.getLogger("gateway.policy")
 
 PROTOCOL_VERSION = 1
 MAX_LINE = 1_048_576

@@ -268,7 +268,7 @@ def notices_of(
     )
 
 
-log = logging.getLogger("gateway.app")
+log = logging.getLogger("gateway.server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from gateway.stores.outbox import RedisAdapterStorage
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import SWITCH_LOST, NoRoom, NotRecorded
 
-log = logging.getLogger("gateway.serving")
+log = logging.getLogger("gateway.server")
 
 _RESTART_SECONDS = 1.0
 _LOOK_SECONDS = 0.5

@@ -89,7 +89,7 @@ def enrolment(backend: Backend, public_key: str) -> Enrolment:
 
 # The policy file of the settings: applied at the start, and read again when that is wanted.
 
-log = logging.getLogger("gateway.policy")
+log = logging.getLogger("gateway.server")
 
 POLICY_FILE = "policy file"
 """Where the health of a gateway says that its policy file was not applied."""

@@ -327,7 +327,7 @@ def _digest(head: SegmentHead) -> str:
     return sha256_hex(_first_line_of(head))
 
 
-log = logging.getLogger("gateway.archive")
+log = logging.getLogger("gateway.stores")
 
 _LAST = 2**64 - 1  # the greatest number of an event within a millisecond
 _UNTOLD = (

@@ -34,7 +34,7 @@ from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
 from gateway.wire.codec import JsonObject, build, plain
 
-log = logging.getLogger("gateway.seals")
+log = logging.getLogger("gateway.stores")
 
 _PAGE = 1000
 _SEALED_TOGETHER = 200  # hashing so many keeps nobody waiting for long

@@ -239,7 +239,7 @@ def read_text(path: Path) -> str | None:
         return None
 
 
-log = logging.getLogger("gateway.embedded")
+log = logging.getLogger("gateway.stores")
 
 ANSWER_WAIT = 2.0  # seconds for one answer on the socket
 FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0  # seconds before a restart

@@ -27,7 +27,7 @@ from gateway.stores.record_codec import event_from
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
 
-log = logging.getLogger("gateway.feed")
+log = logging.getLogger("gateway.stores")
 
 _WATCHDOG_SECONDS = 6.0
 _BATCH = 500

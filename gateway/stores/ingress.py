@@ -29,7 +29,7 @@ from gateway.stores.scripts import At, Script, ignore_step
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.schema import told_verb
 
-log = logging.getLogger("gateway.ingress")
+log = logging.getLogger("gateway.stores")
 
 MOST_BYTES = 8 * 1_048_576
 """Of one answer. A message may have one megabyte, so that a few of the largest fit."""

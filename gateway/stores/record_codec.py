@@ -20,7 +20,7 @@ from gateway.domain.redaction import bug
 from gateway.models import Action, ApprovalRequest, DeciderKind, Decision, Reason
 from gateway.wire.codec import JsonObject, build, default_of, fitters_of, plain
 
-log = logging.getLogger("gateway.store")
+log = logging.getLogger("gateway.stores")
 
 NUMBER_FIELD = "number"
 """The number that is shown where the agent waits. It is read by itself, and never into a record."""

@@ -16,7 +16,7 @@ from gateway.stores.audit import seals_of
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.requests import RedisStore
 
-log = logging.getLogger("gateway.retention")
+log = logging.getLogger("gateway.stores")
 
 _HOUR_SECONDS = 3600.0
 _DAY_MS = 86_400_000

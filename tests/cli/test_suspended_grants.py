@@ -91,7 +91,7 @@ async def test_what_is_outdated_rests_from_the_next_start_on(
             "1 of 1 remembered answers suspended by changed declarations",
         )
         assert [one.type for one in events].count("grant_rests") == 1
-        told = [one for one in caplog.records if one.name == "gateway.recounting"]
+        told = [one for one in caplog.records if one.name == "gateway.approvals"]
         assert len(told) == (1 if start == 0 else 0)
 
 

@@ -33,7 +33,7 @@ async def test_a_lost_connection_is_one_line(
         again.set()
         await asyncio.Future()
 
-    with caplog.at_level(logging.INFO, "gateway.serving"):
+    with caplog.at_level(logging.INFO, "gateway.server"):
         async with run_in_background("a task", work):
             await again.wait()
     (line,) = caplog.records

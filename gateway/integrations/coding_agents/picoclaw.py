@@ -257,7 +257,7 @@ def _plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-log = logging.getLogger("gateway.client")
+log = logging.getLogger("gateway.integrations")
 
 TIMEOUT = 50.0
 """Seconds that people have, less than the 60 after which PicoClaw denies by itself."""
