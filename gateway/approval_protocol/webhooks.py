@@ -202,13 +202,24 @@ class ProtocolNotices:
         self._busy = Counter[str]()
 
     async def run(self) -> None:
-        """Make and send until cancelled, or until one of the two fails."""
+        """Make and send until cancelled, or until one of the two fails. Until an instance has a
+        receiver this only looks for one, now and then."""
+        while not await self._is_used():
+            check_wanted()
+            await asyncio.sleep(self._rhythm.nap)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send_all(), name="protocol notices")
                 group.create_task(self._make_all(), name="what notices are made of")
         finally:
             await cancel_and_wait(*self._sending.values())
+
+    async def _is_used(self) -> bool:
+        try:
+            return await self._notices.wanted()
+        except self._down as error:
+            self._log_again(error)
+            return False
 
     async def _make_all(self) -> None:
         while True:
@@ -226,8 +237,6 @@ class ProtocolNotices:
 
     async def catch_up(self) -> None:
         """Make the notices of all that happened since the last look."""
-        if not await self._notices.wanted():
-            return
         last = await self._notices.load_cursor()
         while events := await self._past.history(last, _BATCH):
             check_wanted()
