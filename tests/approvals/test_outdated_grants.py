@@ -168,7 +168,7 @@ async def test_a_crash_in_the_middle_is_made_up_for(world: World) -> None:
 
     def at(step: str) -> None:
         steps.append(step)
-        if steps.count("grant_rest:before") == 2:
+        if steps.count("grant_suspend:before") == 2:
             raise Killed
 
     store = RedisStore(world.store.redis, world.store.keys, at=at)

@@ -188,8 +188,14 @@ async def test_every_step_of_archiving_is_a_point_to_die_at(world: World, tmp_pa
     await _two_batches(world, tmp_path)
     at = DeadlyStep()
     await archived(reopened(world, tmp_path, at), PIECES)
-    each = ["segment:written", "segment:linked", "segment:kept", "trim:before", "trim:after"]
-    claim = ["claim:before", "claim:after"]
+    each = [
+        "segment:written",
+        "segment:linked",
+        "segment:kept",
+        "trim_events:before",
+        "trim_events:after",
+    ]
+    claim = ["take_claim:before", "take_claim:after"]
     assert at.passed == [*claim, *each, *claim, *each, *claim]
     assert len(at.passed) == STEPS
 

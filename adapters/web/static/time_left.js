@@ -27,7 +27,8 @@ export function countdown({ deadline, created }, kind = "countdown") {
 function tick(element) {
   const deadline = Number(element.dataset.deadline), whole = deadline - Number(element.dataset.created);
   const soon = deadline - Date.now() - ahead <= Math.max(SOON_MS, whole / SOON_PART);
-  const text = soon && element.className.startsWith("countdown") ? `ends soon: ${left(deadline)}` : left(deadline);
+  const time = left(deadline);
+  const text = soon && element.className.startsWith("countdown") ? `ends soon: ${time}` : time;
   if (element.textContent !== text) element.textContent = text;
   element.classList.toggle("soon", soon);
 }
