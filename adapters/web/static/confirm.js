@@ -2,7 +2,7 @@
 import { make } from "./dom.js";
 
 // What was pressed last. For a while it stays asked when the list around it is drawn anew.
-let asked = { key: null, until: 0 };
+let asked = {};
 const STAYS_MS = 10_000;
 
 // `key` names what would be done, so that no other button is taken for the one that was pressed.
@@ -10,7 +10,7 @@ export function sure(key, label, about, act, done) {
   const place = make("span", { class: "sure" });
   const button = (kind, text) => make("button", { type: "button", class: kind }, text, make("span", { class: "unseen" }, about));
   const end = button("plain", label), really = button("deny", `Really ${label[0].toLowerCase()}${label.slice(1)}`);
-  const forget = () => { asked = { key: null, until: 0 }; };
+  const forget = () => { asked = {}; };
   end.addEventListener("click", () => {
     asked = { key, until: Date.now() + STAYS_MS };
     place.replaceChildren(really);

@@ -11,7 +11,6 @@ const items = new Map(), drafts = new Map();
 const told = { online: false, facts: {}, put: () => {}, drawn: () => {} };
 
 export const has = (id) => items.has(id);
-export const statusOf = (id) => items.get(id)?.status;
 
 export function tellCards(what) {
   Object.assign(told, what);
