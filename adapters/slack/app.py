@@ -97,7 +97,7 @@ class App:
             attaching_conversation_kwargs_enabled=False,
             ignoring_self_assistant_message_events_enabled=False,
         )
-        app.action(_ANY)(self._on_closed)  # controls that we never post
+        app.action(_ANY)(self._on_closed)  # our own are taken by the middleware before this
         app.view(_ANY)(self._on_submission)
         app.view_closed(_ANY)(self._on_closed)
         app.command(_ANY)(self._on_command)

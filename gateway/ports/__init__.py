@@ -1,7 +1,8 @@
 """Ports: what the core offers adapters, and what it asks of them and of its surroundings.
 
 An adapter, ours or somebody else's, extends `Adapter` and works at a `Desk`. It imports from here,
-from `gateway.cards`, `gateway.models` and `gateway.errors`, and from nowhere else in the gateway.
+from `gateway.cards`, `gateway.chat`, `gateway.models` and `gateway.errors`, and from nowhere else
+in the gateway.
 """
 
 from __future__ import annotations
