@@ -68,8 +68,8 @@ async def running(slack: Slack, url: str, namespace: str) -> AsyncIterator[Repli
         await replica.gone()
 
 
-# Scripts run before and after every step: `keep` writes down a copy, first that it will be posted,
-# then where it stands, then what it shows; `change` decides.
+# Steps are before and after a script. `put_copy` writes down a copy: first that it will be posted,
+# then where it stands, then what it shows. `change_requests` decides.
 KEEP_INTENT, KEEP_PLACE, KEEP_SHOWN = "1", "2", "3"
 slow = pytest.mark.slow
 
@@ -122,8 +122,8 @@ async def test_34_killed_around_the_post(
     [
         pytest.param("acked", marks=slow),
         pytest.param("users.info", marks=slow),
-        pytest.param(("change:before", "1"), marks=slow),
-        pytest.param(("change:after", "1")),
+        pytest.param(("change_requests:before", "1"), marks=slow),
+        pytest.param(("change_requests:after", "1")),
         pytest.param(Fault.KILLED, marks=slow),
         pytest.param(Fault.KILLED_AFTER, marks=slow),
         pytest.param(("put_copy:before", KEEP_SHOWN), marks=slow),
