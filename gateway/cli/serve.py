@@ -207,17 +207,15 @@ async def _until_signal() -> AsyncIterator[Callable[[], Awaitable[None]]]:
     A signal before the first wait cancels the block, so a long start is abandoned and cleaned up as
     after an error. A second signal during the clean-up cancels the step that is running.
     """
-    task, stop = asyncio.current_task(), asyncio.Event()
-    started = False
+    task, started, stop = asyncio.current_task(), asyncio.Event(), asyncio.Event()
 
     def handle() -> None:
-        if task is not None and (not started or stop.is_set()):
+        if task is not None and (not started.is_set() or stop.is_set()):
             task.cancel()
         stop.set()
 
     async def wait() -> None:
-        nonlocal started
-        started = True
+        started.set()
         await stop.wait()  # already set when the start swallowed the cancellation
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -227,8 +225,8 @@ async def _until_signal() -> AsyncIterator[Callable[[], Awaitable[None]]]:
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
-        message = "Stopped; some of the cleaning up was cut short" if started else _NOT_READY
-        print(message, file=sys.stderr)
+        cut_short = "Stopped; some of the cleaning up was cut short"
+        print(cut_short if started.is_set() else _NOT_READY, file=sys.stderr)
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gateway.client import config
@@ -706,13 +707,10 @@ class AsyncClient(RequestMaker):
         """Submit a request until it arrives; what is sent again carries what is left of its
         time. Those that share `turns` are sent one after another."""
         clock = asyncio.get_running_loop().time
-        began = clock()
-        tries = 0
+        began, tries = clock(), count(1)
 
         async def submit() -> None:
-            nonlocal tries
-            tries += 1
-            left = request if tries == 1 else aged(request, clock() - began)
+            left = request if next(tries) == 1 else aged(request, clock() - began)
             async with turns:
                 await self._transport.submit(left, detached=detached)
 

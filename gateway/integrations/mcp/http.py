@@ -176,16 +176,16 @@ class ProxyServer:
         transport = StreamableHTTPServerTransport(
             uuid.uuid4().hex, security_settings=self._security, idle_timeout=_IDLE_SECONDS
         )
-        status = 0
+        statuses: list[int] = []
 
         async def watch(message: Any) -> None:
-            nonlocal status
-            status = message.get("status", status)
+            if "status" in message:
+                statuses.append(message["status"])
             await send(message)
 
         await self._tasks.start(self._hold_session, transport)
         await transport.handle_request(scope, receive, watch)
-        if not 0 < status < 400:  # noqa: PLR2004 (what HTTP calls an error): it never began
+        if not statuses or statuses[-1] >= 400:  # noqa: PLR2004 (an error): it never began
             await transport.terminate()
 
     async def _hold_session(
