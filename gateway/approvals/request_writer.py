@@ -333,7 +333,7 @@ class Writer:
     def new_tombstone(
         self, request: ApprovalRequest, ending: RequestOutcome, origin: MessageContext
     ) -> Creation:
-        """Return the ended record of a request that has not arrived: `tombstone_of` it."""
+        """Return the ended record of what `tombstone_of` returned: it has not arrived yet."""
         record, life = self.new_record(request, PolicyDocument().ruling_on(request), origin, None)
         data = {"digest": TOMBSTONE_DIGEST, "tombstone": True}
         return Creation(self.close_record(record, ending, revision=1), data, life)

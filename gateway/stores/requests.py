@@ -164,13 +164,13 @@ class RedisStore:
         answer = await self._submit.run(self.line, call.keys, call.arguments)
         result = WriteResult(answer[0])
         if result is WriteResult.CLOCK:
-            return result, replace(record, created=int(answer[1]))
+            return result, record.copy_with(created=int(answer[1]))
         if result is WriteResult.DENIED:
-            return result, replace(record, behind=answer[1])
+            return result, record.copy_with(behind=answer[1])
         if result is not WriteResult.OK:
             return result, record
         created, deadline = int(answer[1]), int(answer[2])
-        stored = replace(record, created=created, deadline=deadline, behind=answer[3])
+        stored = record.copy_with(created=created, deadline=deadline, behind=answer[3])
         self._recent.keep(stored, call.letters)
         return result, stored
 

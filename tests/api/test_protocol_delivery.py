@@ -233,6 +233,29 @@ async def settled(desk: ProtocolDesk, *, left: int = 0) -> None:
         await moment()
 
 
+async def test_events_are_followed_once_there_is_a_receiver(
+    desk: ProtocolDesk, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody uses the protocol, nothing that happens wakes it."""
+    notices, begun = telling_of(desk, place), asyncio.Event()
+
+    async def follow() -> None:
+        begun.set()
+        await asyncio.Future()
+
+    monkeypatch.setattr(notices, "_make_all", follow)
+    task = asyncio.create_task(notices.run())
+    try:
+        await asyncio.sleep(0.1)  # several of its looks
+        assert not begun.is_set()
+        made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
+        assert made.status == 201, made.text
+        async with asyncio.timeout(10):
+            await begun.wait()
+    finally:
+        await cancel_and_wait(task)
+
+
 async def test_a_verified_receiver_hears_of_each_end(desk: ProtocolDesk, place: Place) -> None:
     """Before the credential is given out it answers a signed challenge; then one notice of each
     request, whose moment is the decision's, and nothing of what was asked."""
