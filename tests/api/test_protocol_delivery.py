@@ -237,17 +237,24 @@ async def test_events_are_followed_once_there_is_a_receiver(
     desk: ProtocolDesk, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nobody uses the protocol, nothing that happens wakes it."""
-    notices, begun = telling_of(desk, place), asyncio.Event()
+    notices, begun, looks = telling_of(desk, place), asyncio.Event(), list[bool]()
+    is_used = notices._is_used
+
+    async def look() -> bool:
+        looks.append(await is_used())
+        return looks[-1]
 
     async def follow() -> None:
         begun.set()
         await asyncio.Future()
 
+    monkeypatch.setattr(notices, "_is_used", look)
     monkeypatch.setattr(notices, "_make_all", follow)
     task = asyncio.create_task(notices.run())
     try:
-        await asyncio.sleep(0.1)  # several of its looks
-        assert not begun.is_set()
+        while len(looks) < 3:
+            await moment()
+        assert not any(looks) and not begun.is_set()
         made = await provision(desk.gate, desk.admin, {"delivery": place.delivery()})
         assert made.status == 201, made.text
         async with asyncio.timeout(10):
